@@ -1,0 +1,1 @@
+"""Protocol dissectors: octets in, events out, without any input or output of their own."""

@@ -1,0 +1,172 @@
+"""What dissectors report: one type for each record of the JSON output.
+
+An event is a fact read from the wire; it is made once and never changed. Its fields are the fields of the JSON
+record of the same name, in that order; a field that does not apply is ``None`` and left out of the record.
+
+Octets from the wire stay ``bytes`` here. Whether they are shown as text, as hexadecimal digits or as a dump is for
+those who show them, so that nothing is converted that nobody looks at.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["error", "warning", "note"]
+Side = Literal["client", "server"]
+
+
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """Octets of which only the first are at hand: the rest was over a limit or is not in the capture."""
+
+    data: bytes
+    length: int  # octets on the wire, len(data) or more
+
+
+class Hidden(msgspec.Struct, frozen=True, gc=False):
+    """Octets that must not be shown (a password), of which only the number is known."""
+
+    length: int
+
+
+Octets = bytes | Cut | Hidden
+
+
+class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
+    """Base of all events."""
+
+
+class WireEvent(Event):
+    """An event that has a sender and a place in the capture.
+
+    ``time_ns`` is Unix time in nanoseconds, ``packet`` the 1-based number of the packet that completed the event,
+    ``flow`` the number of the connection, ``src`` and ``dst`` are ``address:port``.
+    """
+
+    time_ns: int
+    packet: int
+    flow: int
+    src: str
+    dst: str
+
+
+class Greeting(WireEvent, tag="greeting"):
+    """What one side announces about itself before anything else (23/ZMTP, 15/ZMTP, 13/ZMTP)."""
+
+    version: str | None = None
+    mechanism: str | None = None
+    as_server: bool | None = None
+    socket_type: str | None = None
+    identity: Octets | None = None
+
+
+class Command(WireEvent, tag="command"):
+    """A command frame of ZMTP 3.x, or a CURVE MESSAGE; which fields it has depends on its name."""
+
+    name: str
+    properties: dict[str, Octets] | None = None  # READY, INITIATE
+    reason: Octets | None = None  # ERROR
+    ttl_ms: int | None = None  # PING
+    context: Octets | None = None  # PING, PONG
+    group: Octets | None = None  # JOIN, LEAVE
+    username: Octets | None = None  # PLAIN HELLO
+    password: Octets | None = None
+    version: str | None = None  # CURVE HELLO
+    client_key: Octets | None = None  # CURVE HELLO: the client's transient public key
+    nonce: Octets | None = None  # CURVE
+    cookie: Octets | None = None  # CURVE INITIATE
+    box: Octets | None = None  # CURVE, GSSAPI: the encrypted part
+    token: Octets | None = None  # GSSAPI INITIATE
+    data: Octets | None = None  # what an unknown or malformed command holds after its name
+    incomplete: bool = False  # octets of it are missing from the capture
+
+
+class Subscription(WireEvent, tag="subscription"):
+    """A topic subscribed to or cancelled, sent as a command (3.1) or as a message (29/PUBSUB)."""
+
+    action: Literal["subscribe", "cancel"]
+    topic: Octets
+    encoding: Literal["message", "command"]
+    incomplete: bool = False
+
+
+class Message(WireEvent, tag="message"):
+    """An application's message with all its frames."""
+
+    frames: list[Octets]
+    socket_type: str | None = None  # of the sender
+    incomplete: bool = False  # frames or octets are, or may be, missing from the capture
+
+
+class Problem(Event, tag="problem"):
+    """Something that is wrong or worth knowing; ``code`` is a key of :data:`dissectors.problems.PROBLEMS`."""
+
+    severity: Severity
+    code: str
+    detail: str
+    time_ns: int | None = None
+    packet: int | None = None
+    flow: int | None = None
+    src: str | None = None
+    dst: str | None = None
+
+
+class Comment(Event, tag="comment"):
+    """A comment that somebody wrote into the capture file, on a packet or on the whole capture."""
+
+    text: str
+    time_ns: int | None = None
+    packet: int | None = None
+
+
+class Peer(msgspec.Struct, omit_defaults=True, gc=False):
+    """One end of a connection, as it announced itself."""
+
+    address: str
+    version: str | None = None
+    socket_type: str | None = None
+    identity: Octets | None = None
+
+
+class Sides(msgspec.Struct, gc=False):
+    """A number for each side of a connection."""
+
+    client: int
+    server: int
+
+
+Transport = Literal["tcp", "ws", "udp", "pgm", "epgm"]
+Handshake = Literal["complete", "failed", "incomplete", "not-seen"]
+End = Literal["fin", "rst", "timeout", "open"]
+
+
+class Connection(Event, tag="connection"):
+    """The summary of one connection, once it or the capture is over."""
+
+    flow: int
+    transport: Transport
+    client: Peer
+    server: Peer
+    messages: Sides
+    octets: Sides
+    start_ns: int
+    end_ns: int
+    end: End
+    version: str | None = None  # negotiated
+    mechanism: str | None = None  # if both agree
+    handshake: Handshake | None = None
+    subscriptions: list[Octets] = []  # topics still subscribed to
+
+
+class Capture(Event, tag="capture"):
+    """The totals of a run, its last record."""
+
+    packets: int
+    dropped: int
+    flows: int
+    zmtp_flows: int
+    messages: int
+    problems: int
+    duration_ns: int
+
+
+AnyEvent = Greeting | Command | Subscription | Message | Problem | Comment | Connection | Capture

@@ -1,0 +1,34 @@
+"""What every source of packets has in common."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+Packet = tuple[int, int, bytes, int, str | None]
+"""Time in nanoseconds since the Unix epoch, link type (LINKTYPE_ number), captured octets, length on the wire in
+octets, comment. A plain tuple because one is made for every packet."""
+
+
+class Fault(NamedTuple):
+    """Something wrong with a capture that does not keep what came before it from being read."""
+
+    code: str  # a problem code
+    detail: str  # a sentence that names the file and the offset
+
+
+class CaptureError(Exception):
+    """The source cannot be used at all; its text is one line that names it and says what is wrong."""
+
+
+class Source(Protocol):
+    """A source of packets, read once from beginning to end."""
+
+    dropped: int  # packets that the source knows to be lost before they reached us
+    faults: list[Fault]  # grows while batches() runs
+    comments: list[str]  # on the capture as a whole, grows while batches() runs
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets in lists of any length, as soon as they are there.
+
+        Raises CaptureError if the source turns out to be no capture before its first packet.
+        """
+        ...

@@ -1,0 +1,11 @@
+"""The TCP segment as it passes from the header decoder to the flows."""
+
+Segment = tuple[int, int, bytes, int, int, int, bytes, int]
+"""time_ns, packet number, key, sequence number, acknowledgment number, flags, payload, missing.
+
+A plain tuple because one is made for every packet. ``key`` names the direction: source address, destination address
+(4 or 16 octets each), source port, destination port (2 octets each, network order). ``missing`` is the number of
+payload octets that were on the wire after ``payload`` but were not captured (snaplen).
+"""
+
+FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10  # RFC 9293, section 3.1
