@@ -1,0 +1,184 @@
+"""The problems that are reported: their codes, how severe they are and what they mean.
+
+A code never changes its meaning, because scripts and policies compare it. ``docs/problems.md`` is made from this
+table.
+"""
+
+from typing import NamedTuple
+
+from dissectors.events import Severity
+
+
+class Kind(NamedTuple):
+    """What one problem code stands for."""
+
+    severity: Severity
+    meaning: str  # what was seen, for the documentation
+    advice: str  # what it usually means and what to do
+
+
+def _error(meaning: str, advice: str) -> Kind:
+    return Kind("error", meaning, advice)
+
+
+def _warning(meaning: str, advice: str) -> Kind:
+    return Kind("warning", meaning, advice)
+
+
+def _note(meaning: str, advice: str) -> Kind:
+    return Kind("note", meaning, advice)
+
+
+PROBLEMS: dict[str, Kind] = {
+    # --- the capture
+    "capture-truncated": _warning(
+        "The capture file ends in the middle of a record.",
+        "The capturing program was killed or the disk was full. Everything before it was read.",
+    ),
+    "capture-corrupt": _error(
+        "The capture file holds a block or record that cannot be right.",
+        "Everything before it was read; copy the file again, or repair it with editcap.",
+    ),
+    "record-over-snaplen": _note(
+        "A record is longer than the snaplen that the capture file announces.",
+        "A harmless fault of the capturing program; the record was read whole.",
+    ),
+    "link-type-unknown": _warning(
+        "Packets of a link type that zmtpsniff cannot take apart were skipped.",
+        "Capture on another interface (`tcpdump -i any` works everywhere).",
+    ),
+    "capture-gap": _error(
+        "Octets of a TCP stream are missing from the capture, though the receiver got them.",
+        "The capturing program dropped packets: give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",
+    ),
+    "packets-cut": _error(
+        "Packets were captured only in part (snaplen), so octets of the stream are missing.",
+        "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection.",
+    ),
+    "overlap-differs": _warning(
+        "A retransmitted segment holds other octets than the first copy.",
+        "The first copy was used. Somebody may be forging packets, or a middlebox rewrites them.",
+    ),
+    "no-greeting": _note(
+        "The capture starts in the middle of the connection; frames were found all the same.",
+        "Version, mechanism and socket types are not known. Start the capture before the programs connect.",
+    ),
+    "frames-found-again": _note(
+        "After missing octets the next frame was found.",
+        "The octets skipped may hold messages that are not shown.",
+    ),
+    "frames-lost": _note(
+        "After missing octets no frame could be found again with certainty.",
+        "The rest of this side is not shown.",
+    ),
+    # --- the greeting
+    "not-zmtp": _error(
+        "One side speaks ZMTP, the other sends something else.",
+        "A program that is no ZeroMQ peer (a browser, a health check, a TLS client) uses this port.",
+    ),
+    "bad-signature": _error(
+        "The signature does not begin with FF and end with 7F (23/ZMTP, Greeting).",
+        "The peer is broken or does not speak ZMTP.",
+    ),
+    "greeting-truncated": _warning(
+        "The connection ended inside a greeting.",
+        "The peer gave up, does not speak ZMTP, or was refused because of its mechanism.",
+    ),
+    "bad-mechanism": _error(
+        "The mechanism's name has characters that are not allowed, or is not padded with zeros (23/ZMTP).",
+        "The peer is broken.",
+    ),
+    "unknown-mechanism": _warning(
+        "The mechanism is none of NULL, PLAIN, CURVE and GSSAPI.",
+        "Its handshake and its messages cannot be followed.",
+    ),
+    "mechanism-mismatch": _error(
+        "The two sides announce different security mechanisms, so they cannot talk.",
+        "Configure the same mechanism (NULL, PLAIN, CURVE) on both sockets.",
+    ),
+    "both-as-server": _error(
+        "Both sides say that they are the server of the security mechanism.",
+        "Set ZMQ_PLAIN_SERVER or ZMQ_CURVE_SERVER on one side only.",
+    ),
+    "both-hello": _error(
+        "Both sides send HELLO, so both take themselves for the client of the security mechanism.",
+        "Set ZMQ_PLAIN_SERVER or ZMQ_CURVE_SERVER on one side.",
+    ),
+    # --- the handshake
+    "handshake-incomplete": _warning(
+        "The connection or the capture ended before the handshake was complete, and the wire does not say why.",
+        "Often a silent refusal: wrong key or password, other mechanism, socket types that do not fit.",
+    ),
+    "handshake-failed": _warning(
+        "The handshake cannot complete.",
+        "The problem reported before it says why.",
+    ),
+    "incompatible-socket-types": _error(
+        "The two socket types may not talk to each other.",
+        "For example PUSH connects to PUB: one of the two programs uses the wrong port or type.",
+    ),
+    "unknown-socket-type": _error("A socket type that no specification knows.", "The peer is broken or newer."),
+    "no-socket-type": _warning("READY or INITIATE without Socket-Type.", "The peer is not a complete implementation."),
+    "bad-metadata": _error(
+        "The metadata of READY or INITIATE runs past the end of its command.",
+        "The peer is broken; libzmq closes such connections.",
+    ),
+    "empty-property-name": _error("A property without a name.", "The peer is broken."),
+    "duplicate-property": _warning("A property that is sent twice in one command.", "Peers may use either value."),
+    "identity-too-long": _error("An identity of more than 255 octets.", "Set a shorter routing id."),
+    "plain-credentials": _note(
+        "A user name and a password cross the network in clear (24/ZMTP-PLAIN).",
+        "Use CURVE wherever others can listen.",
+    ),
+    "peer-error": _warning("A peer refuses the other with an ERROR command.", "Its reason says why."),
+    "malformed-error": _note(
+        "The ERROR command lacks the length of its name, as the PLAIN server of libzmq 4.3 sends it.",
+        "A known fault of libzmq; the reason was read all the same.",
+    ),
+    "message-before-ready": _error(
+        "A message before this side's handshake was done.", "The peer is broken; libzmq closes such connections."
+    ),
+    # --- frames and commands
+    "reserved-flags": _error("Reserved bits of a flags octet are set (23/ZMTP, Framing).", "libzmq ignores them."),
+    "command-with-more": _error("MORE is set on a command (23/ZMTP, Framing).", "The peer is broken."),
+    "long-flag-not-needed": _note(
+        "A frame of fewer than 256 octets uses the long length.",
+        "Allowed, only not minimal. Reported once for each side.",
+    ),
+    "frame-too-long": _error(
+        "A frame announces more than 2^63-1 octets.", "The peer is broken; nothing after it can be read."
+    ),
+    "zero-length-frame": _error(
+        "A ZMTP 1.0 frame of length zero; the length counts the flags octet (13/ZMTP).",
+        "The peer is broken; nothing after it can be read.",
+    ),
+    "truncated-frame": _warning(
+        "The connection ended inside a frame.", "The peer was killed or reset in the middle of a message."
+    ),
+    "truncated-message": _warning(
+        "The connection ended between the frames of a message.", "The peer was killed in the middle of a message."
+    ),
+    "capture-ends-inside": _note(
+        "The capture ends inside a frame or a message.", "The rest is not in the capture; the connection went on."
+    ),
+    "malformed-command": _error(
+        "A command whose fields do not fit into it.", "The peer is broken, or speaks something newer."
+    ),
+    "unknown-command": _warning("A command that no specification knows.", "The peer is newer, or broken."),
+    "unexpected-command": _error("A command that does not belong here.", "The peer is broken."),
+    "command-inside-message": _error(
+        "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
+        "The peer is broken.",
+    ),
+    "command-of-later-version": _warning(
+        "A command of ZMTP 3.1 though the other side announces 3.0.", "The other side will not understand it."
+    ),
+    "not-encrypted": _error(
+        "A frame in clear on a connection whose mechanism encrypts all of them.", "The peer is broken."
+    ),
+}
+
+
+def severity_of(code: str) -> Severity:
+    """The severity of a problem code; KeyError if there is no such code."""
+    return PROBLEMS[code].severity

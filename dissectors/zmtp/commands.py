@@ -1,0 +1,288 @@
+"""Commands of ZMTP 3.x and of its security mechanisms: what each of them holds.
+
+Everything here is pure: octets in, the fields of a :class:`~dissectors.events.Command` and the faults found out.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dissectors.events import Cut, Hidden, Octets
+from dissectors.zmtp import wire
+
+Fields = dict[str, object]
+Fault = tuple[str, str]  # problem code, detail
+
+HANDSHAKE_COMMANDS = frozenset({"READY", "HELLO", "WELCOME", "INITIATE", "ERROR"})
+COMMANDS_OF_3_1 = frozenset({"SUBSCRIBE", "CANCEL", "PING", "PONG", "JOIN", "LEAVE"})
+
+
+class Parsed(NamedTuple):
+    """A command taken apart."""
+
+    name: str
+    fields: Fields
+    faults: list[Fault]
+
+
+class Metadata(NamedTuple):
+    """The properties of READY or INITIATE."""
+
+    properties: dict[str, Octets]
+    faults: list[Fault]
+
+
+def text(octets: bytes) -> str:
+    """A name from the wire as a string, without loss and without failing on octets that are no text."""
+    return octets.decode("utf-8", "backslashreplace")
+
+
+def find_property(properties: dict[str, Octets], name: str) -> Octets | None:
+    """The value of a property; names compare without case (23/ZMTP, "The NULL Security Mechanism")."""
+    wanted = name.lower()
+    for key, value in properties.items():
+        if key.lower() == wanted:
+            return value
+    return None
+
+
+def parse_metadata(data: bytes, whole: bool = True) -> Metadata:
+    """Read properties: name length, name, 4-octet value length, value (23/ZMTP, "metadata").
+
+    With ``whole`` false the end of ``data`` is where the capture ends, so a property cut short is no fault.
+    """
+    properties: dict[str, Octets] = {}
+    seen: set[str] = set()
+    faults: list[Fault] = []
+    position, end = 0, len(data)
+    while position < end:
+        name_end = position + 1 + data[position]
+        value_start = name_end + 4
+        if value_start > end:
+            if whole:
+                faults.append(("bad-metadata", f"a property's name or length runs past the end, at octet {position}"))
+            break
+        raw = data[position + 1 : name_end]
+        length = int.from_bytes(data[name_end:value_start], "big")
+        name = text(raw)
+        if value_start + length > end:
+            if whole:
+                detail = f"the value of {name!r} is announced with {length} octets, {end - value_start} are left"
+                faults.append(("bad-metadata", detail))
+            else:
+                properties[name] = Cut(data[value_start:], length)
+            break
+        if not raw:
+            faults.append(("empty-property-name", f"a property of {length} octets has no name"))
+        if name.lower() in seen:
+            faults.append(("duplicate-property", f"property {name!r} is sent twice"))
+        else:
+            properties[name] = data[value_start : value_start + length]
+        seen.add(name.lower())
+        position = value_start + length
+    return Metadata(properties, faults)
+
+
+def split_name(body: bytes) -> tuple[bytes, bytes] | Fault:
+    """Split a command's body into its name and its data, or say why that is not possible."""
+    if not body:
+        return "malformed-command", "a command frame without a name"
+    length = body[0]
+    if length == 0:
+        return "malformed-command", "a command with an empty name"
+    if 1 + length > len(body):
+        detail = f"a command's name is announced with {length} octets, the frame has {len(body) - 1}"
+        return "malformed-command", detail
+    return body[1 : 1 + length], body[1 + length :]
+
+
+def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_secrets: bool = False) -> Parsed:
+    """Take the body of a command frame apart.
+
+    ``mechanism`` tells whose HELLO, WELCOME, INITIATE, READY and MESSAGE it is; ``whole`` is false if octets at the
+    end of ``body`` are missing from the capture, which is then no fault of the peer.
+    """
+    if body.startswith(wire.BROKEN_ERROR) and len(body) > len(wire.BROKEN_ERROR):
+        fields, faults = _error(body[len(wire.BROKEN_ERROR) :], whole)
+        detail = "ERROR without the length of its name (libzmq 4.3 PLAIN server)"
+        return Parsed("ERROR", fields, [("malformed-error", detail), *faults])
+    split = split_name(body)
+    if isinstance(split[0], str):
+        if not whole:
+            return Parsed(text(body[1:]), {}, [])
+        return Parsed(text(body[1:]), {"data": body}, [split])  # type: ignore[list-item]
+    raw, data = split
+    assert isinstance(data, bytes)
+    name = text(raw)
+    if name == "HELLO" and mechanism == "PLAIN":
+        return Parsed(name, *_plain_hello(data, whole, show_secrets))
+    parser = _CURVE.get(name) if mechanism == "CURVE" else _GSSAPI.get(name) if mechanism == "GSSAPI" else None
+    parser = parser or _COMMON.get(name)
+    if parser is None:
+        return Parsed(name, {"data": data} if data else {}, [])
+    return Parsed(name, *parser(data, whole))
+
+
+def is_known(name: str, mechanism: str | None) -> bool:
+    """Whether a command of this name is specified for any version, or for this mechanism."""
+    known = name in _COMMON or name in HANDSHAKE_COMMANDS
+    return known or (name == "MESSAGE" and mechanism in ("CURVE", "GSSAPI"))
+
+
+_Result = tuple[Fields, list[Fault]]
+
+
+def _metadata(data: bytes, whole: bool) -> _Result:
+    properties, faults = parse_metadata(data, whole)
+    return {"properties": properties}, faults
+
+
+def _error(data: bytes, whole: bool) -> _Result:
+    """ERROR: 1-octet length, reason (23/ZMTP, "The NULL Security Mechanism")."""
+    if not data:
+        return {}, [("malformed-command", "ERROR without a reason")] if whole else []
+    length = data[0]
+    reason: Octets = data[1 : 1 + length]
+    if len(data) - 1 == length:
+        return {"reason": reason}, []
+    if not whole:
+        return {"reason": Cut(data[1 : 1 + length], length)}, []
+    if len(data) - 1 < length:
+        detail = f"the reason of ERROR is announced with {length} octets, {len(data) - 1} are left"
+    else:
+        detail = f"{len(data) - 1 - length} octets after the reason of ERROR"
+    return {"reason": reason}, [("malformed-command", detail)]
+
+
+def _plain_hello(data: bytes, whole: bool, show_secrets: bool) -> _Result:
+    """PLAIN HELLO: 1-octet length, username, 1-octet length, password (24/ZMTP-PLAIN)."""
+    overrun: list[Fault] = [("malformed-command", "username or password of HELLO run past its end")] if whole else []
+    if not data:
+        return {}, overrun
+    name_end = 1 + data[0]
+    if name_end > len(data):
+        return {"username": Cut(data[1:], data[0])}, overrun
+    fields: Fields = {"username": data[1:name_end]}
+    if name_end == len(data):
+        return fields, overrun
+    length = data[name_end]
+    password = data[name_end + 1 : name_end + 1 + length]
+    shown: Octets = password if len(password) == length else Cut(password, length)
+    fields["password"] = shown if show_secrets else Hidden(length)
+    if len(password) < length:
+        return fields, overrun
+    if name_end + 1 + length < len(data):
+        return fields, [("malformed-command", "octets after the password of HELLO")]
+    return fields, []
+
+
+def _ping(data: bytes, whole: bool) -> _Result:
+    """PING: 2-octet TTL in tenths of a second, context of at most 16 octets (37/ZMTP, "Connection Heartbeating")."""
+    if len(data) < 2:
+        return {"data": data} if data else {}, [("malformed-command", "PING without its TTL")] if whole else []
+    fields: Fields = {"ttl_ms": int.from_bytes(data[:2], "big") * 100}
+    rest, faults = _context("PING")(data[2:], whole)
+    return fields | rest, faults
+
+
+def _context(name: str) -> Callable[[bytes, bool], _Result]:
+    def parse(data: bytes, whole: bool) -> _Result:
+        faults: list[Fault] = []
+        if len(data) > wire.CONTEXT_LIMIT:
+            faults = [("malformed-command", f"{name} with a context of {len(data)} octets, {wire.CONTEXT_LIMIT} at most")]
+        return {"context": data} if data else {}, faults
+
+    return parse
+
+
+def _group(data: bytes, whole: bool) -> _Result:
+    return {"group": data}, []
+
+
+def _topic(data: bytes, whole: bool) -> _Result:
+    return {"data": data}, []
+
+
+def _nothing(data: bytes, whole: bool) -> _Result:
+    return ({"data": data}, [("malformed-command", "WELCOME of PLAIN holds octets")]) if data else ({}, [])
+
+
+def _cut_fields(sizes: tuple[tuple[str, int], ...], data: bytes, exact: bool, whole: bool, name: str) -> _Result:
+    """Fields of fixed sizes one after the other; the last takes the rest (at least its size) unless ``exact``."""
+    fields: Fields = {}
+    position = 0
+    total = sum(size for _, size in sizes)
+    for field, size in sizes:
+        end = position + size if exact or field != sizes[-1][0] else max(len(data), position + size)
+        part = data[position:end]
+        if field == "padding":
+            pass
+        elif len(part) < end - position:
+            if part:
+                fields[field] = Cut(part, end - position)
+        elif field == "version":
+            fields[field] = f"{part[0]}.{part[1]}"
+        else:
+            fields[field] = part
+        position = end
+    if not whole or len(data) == total or (not exact and len(data) > total):
+        return fields, []
+    least = "" if exact else " at least"
+    return fields, [("malformed-command", f"CURVE {name} of {len(data)} octets, must be{least} {total}")]
+
+
+def _curve(name: str, *sizes: tuple[str, int], exact: bool = True) -> Callable[[bytes, bool], _Result]:
+    def parse(data: bytes, whole: bool) -> _Result:
+        return _cut_fields(sizes, data, exact, whole, name)
+
+    return parse
+
+
+_COMMON: dict[str, Callable[[bytes, bool], _Result]] = {
+    "READY": _metadata,
+    "INITIATE": _metadata,
+    "WELCOME": _nothing,
+    "ERROR": _error,
+    "PING": _ping,
+    "PONG": _context("PONG"),
+    "JOIN": _group,
+    "LEAVE": _group,
+    "SUBSCRIBE": _topic,
+    "CANCEL": _topic,
+}
+
+# 25/ZMTP-CURVE, "Framing of the handshake commands"
+_CURVE: dict[str, Callable[[bytes, bool], _Result]] = {
+    "HELLO": _curve("HELLO", ("version", 2), ("padding", 72), ("client_key", 32), ("nonce", 8), ("box", 80)),
+    "WELCOME": _curve("WELCOME", ("nonce", 16), ("box", 144)),
+    "INITIATE": _curve("INITIATE", ("cookie", 96), ("nonce", 8), ("box", 16 + 32), exact=False),
+    "READY": _curve("READY", ("nonce", 8), ("box", 16), exact=False),
+    "MESSAGE": _curve("MESSAGE", ("nonce", 8), ("box", 17), exact=False),
+}
+
+
+def _gssapi(name: str, field: str) -> Callable[[bytes, bool], _Result]:
+    """INITIATE and MESSAGE of GSSAPI as libzmq sends them: 4-octet length, token or wrapped message.
+
+    38/ZMTP-GSSAPI leaves the layout open.
+    """
+
+    def parse(data: bytes, whole: bool) -> _Result:
+        if len(data) < 4:
+            return {"data": data}, [("malformed-command", f"GSSAPI {name} without a length")] if whole else []
+        length = int.from_bytes(data[:4], "big")
+        if len(data) - 4 == length:
+            return {field: data[4:]}, []
+        faults: list[Fault] = []
+        if whole:
+            detail = f"GSSAPI {name} announces {length} octets, {len(data) - 4} are there"
+            faults = [("malformed-command", detail)]
+        return {field: Cut(data[4 : 4 + length], length)}, faults
+
+    return parse
+
+
+# READY of GSSAPI is metadata, or wrapped in a MESSAGE where the mechanism encrypts.
+_GSSAPI: dict[str, Callable[[bytes, bool], _Result]] = {
+    "INITIATE": _gssapi("INITIATE", "token"),
+    "MESSAGE": _gssapi("MESSAGE", "box"),
+}

@@ -1,0 +1,70 @@
+"""The greeting: what its octets say, and which version two greetings agree on.
+
+Everything here is pure. The steps in which the two sides send their greetings, each waiting for the other, are in
+:mod:`dissectors.zmtp.half`.
+"""
+
+from typing import NamedTuple
+
+from dissectors.zmtp import wire
+
+
+class GreetingV3(NamedTuple):
+    """The 53 octets after the revision of a 3.x greeting; None for what is not in the capture."""
+
+    minor: int | None
+    mechanism: str | None
+    mechanism_is_legal: bool
+    as_server: bool | None
+
+
+def parse_signature(octets: bytes) -> tuple[bool, int]:
+    """Read 10 octets that begin with FF: is the sender versioned, and which length do octets 1 to 8 give?
+
+    To a ZMTP 1.0 peer these octets are the header of a long frame, so the length counts a flags octet
+    (15/ZMTP, "Backwards Interoperability"). Bit 0 of the last octet tells a versioned peer from the flags of a
+    1.0 identity frame.
+    """
+    return bool(octets[9] & 1), int.from_bytes(octets[1:9], "big")
+
+
+def parse_after_revision(octets: bytes, hole: int | None = None) -> GreetingV3:
+    """Read minor, mechanism, as-server and filler (23/ZMTP, "Greeting"); ``octets`` may be cut short.
+
+    ``hole`` is the offset from which octets are missing from the capture.
+    """
+    known = octets if hole is None else octets[:hole]
+    mechanism: str | None = None
+    legal = True
+    if len(known) > wire.MECHANISM_SIZE:
+        mechanism, legal = parse_mechanism(known[1 : 1 + wire.MECHANISM_SIZE])
+    as_server = bool(known[1 + wire.MECHANISM_SIZE]) if len(known) > 1 + wire.MECHANISM_SIZE else None
+    return GreetingV3(known[0] if known else None, mechanism, legal, as_server)
+
+
+def parse_mechanism(field: bytes) -> tuple[str, bool]:
+    """The mechanism's name and whether it is a legal one: A-Z, 0-9, "-", "_", ".", "+", padded with zeros."""
+    name = field.rstrip(b"\0")
+    return name.decode("utf-8", "backslashreplace"), bool(name) and wire.MECHANISM_CHARACTERS.issuperset(name)
+
+
+def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
+    """The version that two 3.x peers use: the lower of theirs, and 3.1 at most, the highest that is specified."""
+    major, minor = min(one, other, (3, 1))
+    return f"{major}.{minor}"
+
+
+def guess_after_signature(octets: bytes) -> int | None:
+    """Guess the major version from what follows a signature, where the other side was not captured.
+
+    Returns 3 for a minor version and a mechanism, 2 for a socket type and an identity frame, 1 for a bare identity
+    and frames of ZMTP 1.0, None if there are too few octets to tell. ``octets`` begin at the revision.
+    """
+    if len(octets) < 4:
+        return None
+    revision, _, first, second = octets[:4]
+    if revision > wire.REVISION_2 and first in wire.MECHANISM_CHARACTERS and second in wire.MECHANISM_CHARACTERS:
+        return 3
+    if revision <= wire.REVISION_3 and first & ~wire.LONG == 0:
+        return 2
+    return 1
