@@ -1,0 +1,232 @@
+import io
+import json
+import unicodedata
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dissectors.events import (
+    AnyEvent,
+    Capture,
+    Command,
+    Comment,
+    Connection,
+    Cut,
+    Greeting,
+    Hidden,
+    Message,
+    Peer,
+    Problem,
+    Sides,
+    Subscription,
+)
+from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
+
+CLIENT, SERVER = "10.0.0.1:43210", "10.0.0.2:5555"
+T = 1_700_000_000_123_456_789
+
+
+def lines(events: list[AnyEvent], max_bytes: int = 65_536) -> list[str]:
+    stream = io.BytesIO()
+    renderer = JsonlRenderer(stream, max_bytes)
+    renderer.write(events)
+    renderer.close()
+    return stream.getvalue().decode().split("\n")[:-1]
+
+
+def message(*frames: Any, socket_type: str | None = None, incomplete: bool = False) -> Message:
+    return Message(T, 7, 1, CLIENT, SERVER, list(frames), socket_type, incomplete)
+
+
+octets = st.one_of(
+    st.binary(max_size=40),
+    st.text(max_size=20).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.text(alphabet='abc {}"\\\n\t\x7f\x80é…\u202e', max_size=20).map(str.encode),
+    st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(max_size=20), st.integers(0, 3)),
+    st.builds(Hidden, st.integers(0, 100)),
+)
+names = st.text(alphabet=st.characters(exclude_categories=()), max_size=10)
+messages = st.builds(
+    Message,
+    st.integers(0, 2**63),
+    st.integers(1, 2**40),
+    st.integers(1, 100),
+    names,
+    names,
+    st.lists(octets, max_size=3),
+    st.none() | names,
+    st.booleans(),
+)
+limits = st.sampled_from([0, 1, 2, 3, 5, 65_536])
+
+
+def test_message_record_to_the_letter() -> None:
+    (line,) = lines([message(b"", b"hello \xc3\xa9", b"\x00\xff", socket_type="REQ")])
+    assert line == (
+        '{"type":"message","time_ns":1700000000123456789,"packet":7,"flow":1,"src":"10.0.0.1:43210",'
+        '"dst":"10.0.0.2:5555","frames":[{"length":0,"text":""},{"length":8,"text":"hello é"},'
+        '{"length":2,"hex":"00ff"}],"socket_type":"REQ"}'
+    )
+
+
+def test_incomplete_message_says_so() -> None:
+    (line,) = lines([message(Cut(b"hel", 5), incomplete=True)])
+    record = json.loads(line)
+    assert record["incomplete"] is True
+    assert record["frames"] == [{"length": 5, "text": "hel", "truncated": True}]
+
+
+def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
+    # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
+    assert Message.__struct_fields__ == (
+        *("time_ns", "packet", "flow", "src", "dst"),
+        *("frames", "socket_type", "incomplete"),
+    )
+
+
+@given(st.lists(messages, max_size=5), limits)
+def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes: int) -> None:
+    renderer = JsonlRenderer(io.BytesIO(), max_bytes)
+    fast = [json.loads(line) for line in lines(list(batch), max_bytes)]
+    general = [json.loads(renderer._line(event)) for event in batch]
+    assert fast == general
+    assert [list(record) for record in fast] == [list(record) for record in general]
+
+
+@given(octets, limits)
+def test_octets_follow_the_contract(value: Any, max_bytes: int) -> None:
+    shown = json.loads(json.dumps(octets_object(value, max_bytes)))
+    if isinstance(value, Hidden):
+        assert shown == {"length": value.length}
+        return
+    data, length = (value, len(value)) if isinstance(value, bytes) else (value.data, value.length)
+    limit = max_bytes or len(data)
+    assert shown["length"] == length
+    assert ("text" in shown) != ("hex" in shown)
+    assert shown.get("truncated", False) == (min(len(data), limit) < length)
+    if "text" in shown:
+        kept = shown["text"].encode()
+        assert all(unicodedata.category(char) != "Cc" or char in "\t\n\r" for char in shown["text"])
+        assert min(len(data), limit) - len(kept) in ((0,) if "truncated" not in shown else range(4))
+    else:
+        kept = bytes.fromhex(shown["hex"])
+        assert len(kept) == min(len(data), limit)
+    assert data.startswith(kept)
+
+
+def test_limit_keeps_characters_whole() -> None:
+    text = "aé€😀".encode()
+    assert [octets_object(text, limit).get("text") for limit in range(1, 11)] == [
+        *("a", "a", "aé", "aé", "aé", "aé€", "aé€", "aé€", "aé€", "aé€😀"),
+    ]
+    assert octets_object(text, 0) == {"length": 10, "text": "aé€😀"}
+    assert octets_object(Cut(text[:4], 10)) == {"length": 10, "text": "aé", "truncated": True}
+
+
+def test_octets_that_are_no_text() -> None:
+    for data in (b"\x00", b"\x1b[31m", b"\x7f", b"\xc2\x80", b"\xff", b"\xed\xa0\x80", b"a\x08"):
+        assert octets_object(data) == {"length": len(data), "hex": data.hex()}
+    for data in (b"", b"\t\r\n", "\u2028\u202e".encode(), "\xa0".encode()):
+        assert octets_object(data) == {"length": len(data), "text": data.decode()}
+
+
+def test_connection_record() -> None:
+    (line,) = lines(
+        [
+            Connection(
+                1,
+                "tcp",
+                Peer(CLIENT, "3.1", "SUB", b""),
+                Peer(SERVER),
+                Sides(0, 2),
+                Sides(100, 200),
+                T,
+                T + 5,
+                "fin",
+                subscriptions=[b"a", b"\x00"],
+            )
+        ]
+    )
+    assert json.loads(line) == {
+        "type": "connection",
+        "flow": 1,
+        "transport": "tcp",
+        "client": {"address": CLIENT, "version": "3.1", "socket_type": "SUB", "identity": {"length": 0, "text": ""}},
+        "server": {"address": SERVER},
+        "messages": {"client": 0, "server": 2},
+        "octets": {"client": 100, "server": 200},
+        "start_ns": T,
+        "end_ns": T + 5,
+        "end": "fin",
+        "subscriptions": [{"length": 1, "text": "a"}, {"length": 1, "hex": "00"}],
+    }
+
+
+def test_other_records() -> None:
+    events: list[AnyEvent] = [
+        Greeting(T, 1, 1, CLIENT, SERVER, "3.1", "NULL", False),
+        Command(T, 2, 1, CLIENT, SERVER, "READY", {"Socket-Type": b"REQ", "Identity": b""}),
+        Command(T, 3, 1, CLIENT, SERVER, "HELLO", username=b"admin", password=Hidden(6)),
+        Command(T, 4, 1, CLIENT, SERVER, "PING", ttl_ms=0, context=b""),
+        Subscription(T, 5, 1, CLIENT, SERVER, "subscribe", b"weather.", "message"),
+        Problem("note", "some-code", "A sentence."),
+        Comment("hello"),
+        Capture(1, 0, 1, 1, 0, 0, 5),
+    ]
+    common = {"time_ns": T, "flow": 1, "src": CLIENT, "dst": SERVER}
+    assert [json.loads(line) for line in lines(events)] == [
+        {"type": "greeting", **common, "packet": 1, "version": "3.1", "mechanism": "NULL", "as_server": False},
+        {
+            "type": "command",
+            **common,
+            "packet": 2,
+            "name": "READY",
+            "properties": {"Socket-Type": {"length": 3, "text": "REQ"}, "Identity": {"length": 0, "text": ""}},
+        },
+        {
+            "type": "command",
+            **common,
+            "packet": 3,
+            "name": "HELLO",
+            "username": {"length": 5, "text": "admin"},
+            "password": {"length": 6},
+        },
+        {
+            "type": "command",
+            **common,
+            "packet": 4,
+            "name": "PING",
+            "ttl_ms": 0,
+            "context": {"length": 0, "text": ""},
+        },
+        {
+            "type": "subscription",
+            **common,
+            "packet": 5,
+            "action": "subscribe",
+            "topic": {"length": 8, "text": "weather."},
+            "encoding": "message",
+        },
+        {"type": "problem", "severity": "note", "code": "some-code", "detail": "A sentence."},
+        {"type": "comment", "text": "hello"},
+        {
+            "type": "capture",
+            "packets": 1,
+            "dropped": 0,
+            "flows": 1,
+            "zmtp_flows": 1,
+            "messages": 0,
+            "problems": 0,
+            "duration_ns": 5,
+        },
+    ]
+
+
+@given(names)
+def test_names_may_hold_anything_and_nothing_reaches_a_terminal(name: str) -> None:
+    (line,) = lines([Command(T, 1, 1, name, name, name, {name: b"\xc2\xad"})])
+    assert all(unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp", "Cs") for char in line)
+    record = json.loads(line)
+    assert record["name"] == record["src"] == name
+    assert record["properties"] == {name: {"length": 2, "text": "\xad"}}

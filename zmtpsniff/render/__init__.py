@@ -1,0 +1,33 @@
+"""How events are shown: a tree for people, a line each, JSON Lines for programs, and what zhelpers prints."""
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from zmtpsniff.render.renderer import Renderer
+
+Format = Literal["tree", "json", "summary", "dump"]
+Color = Literal["auto", "always", "never"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def make_renderer(
+    output: Format,
+    stream: Any,
+    *,
+    max_bytes: int | None = None,
+    verbosity: int = 0,
+    utc: bool = False,
+    color: Color = "auto",
+) -> "Renderer":
+    """Make the renderer of an output format.
+
+    ``stream`` is a text stream; for ``json`` it is a binary one, or a text stream with such a ``buffer``.
+    ``max_bytes`` is the limit of octets to show of each body, 0 for none, None for what suits the format;
+    ``verbosity`` (tree), ``utc`` (tree, summary) and ``color`` (tree) matter to the formats named only.
+    """
+    # Each format is imported when it is asked for: rich alone takes longer to import than a small capture to read.
+    if output == "json":
+        from zmtpsniff.render.jsonl import DEFAULT_MAX_BYTES, JsonlRenderer
+
+        return JsonlRenderer(getattr(stream, "buffer", stream), DEFAULT_MAX_BYTES if max_bytes is None else max_bytes)
+    raise ValueError(f"unknown output format {output!r}")

@@ -1,0 +1,157 @@
+"""JSON Lines: one record a line, for programs."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
+from typing import Any, BinaryIO
+
+import msgspec
+
+from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets
+from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
+
+DEFAULT_MAX_BYTES = 65_536
+
+_encode = msgspec.json.Encoder().encode
+
+# Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
+_SHORT = 512
+_LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
+
+
+def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
+    """Octets as the object that stands for them in a record, with ``max_bytes`` of them at most (0: no limit)."""
+    data, length = at_hand(octets, max_bytes)
+    shown: dict[str, Any] = {"length": length}
+    if data is None:
+        return shown
+    whole = len(data) == length
+    text = as_text(data, whole)
+    if text is None:
+        shown["hex"] = data.hex()
+    else:
+        shown["text"] = text
+    if not whole:
+        shown["truncated"] = True
+    return shown
+
+
+class JsonlRenderer:
+    """Writes events as JSON Lines to a binary stream.
+
+    A record has ``type`` first and then the fields of the event in their order; what does not apply is left out.
+    Characters that a terminal would act on or could not show are written as ``\\u`` escapes.
+    """
+
+    def __init__(self, stream: BinaryIO, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._plans: dict[type, list[tuple[str, Any]]] = {}
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Write a batch, at once."""
+        # Nearly all events of a busy capture are messages of one frame of short ASCII, so their lines are put together
+        # here from parts that stay the same from one to the next. Comparing those parts by identity is enough: two
+        # equal but different objects only cost the time to make the part again.
+        time_ns = packet = flow = src = dst = None
+        socket_type: str | None = None
+        sender = head = ""
+        tail = "]}\n"
+        short = min(_SHORT, self._max_bytes + 1) if self._max_bytes else _SHORT
+        lengths = _LENGTHS
+        fragment = self._fragment
+        parts: list[str] = []
+        for event in events:
+            if type(event) is not Message or event.incomplete:
+                parts.append(self._line(event))
+                continue
+            if (
+                event.packet is not packet
+                or event.time_ns is not time_ns
+                or event.src is not src
+                or event.flow is not flow
+                or event.dst is not dst
+            ):
+                if event.src is not src or event.flow is not flow or event.dst is not dst:
+                    flow, src, dst = event.flow, event.src, event.dst
+                    sender = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
+                packet, time_ns = event.packet, event.time_ns
+                head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{sender}'
+            if event.socket_type is not socket_type:
+                socket_type = event.socket_type
+                tail = "]}\n" if socket_type is None else f'],"socket_type":{quoted(socket_type)}}}\n'
+            frames = event.frames
+            if len(frames) == 1:
+                frame = frames[0]
+                # As long as its octets and its two quotes: no character needed an escape, so none is a control
+                # character but perhaps DEL, which JSON does not escape.
+                if (
+                    type(frame) is bytes
+                    and (length := len(frame)) < short
+                    and frame.isascii()
+                    and len(text := quoted(frame.decode())) == length + 2
+                    and b"\x7f" not in frame
+                ):
+                    parts.append(f"{head}{lengths[length]}{text}}}{tail}")
+                else:
+                    parts.append(f"{head}{fragment(frame)}{tail}")
+            else:
+                parts.append(f"{head}{','.join([fragment(frame) for frame in frames])}{tail}")
+        lines = "".join(parts)
+        if not lines.isascii() or "\x7f" in lines:
+            lines = UNSEEN_IN_JSON.sub(_escaped, lines)
+        self._stream.write(lines.encode())
+        self._stream.flush()  # who watches live traffic waits for no later batch
+
+    def close(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def _fragment(self, octets: Octets) -> str:
+        """The object for octets as JSON text."""
+        return _encode(octets_object(octets, self._max_bytes)).decode()
+
+    def _line(self, event: AnyEvent) -> str:
+        """The line of any event."""
+        record = self._convert(event)
+        try:
+            return _encode(record).decode() + "\n"
+        except UnicodeEncodeError:  # a name with a lone surrogate, which JSON can hold as an escape only
+            return json.dumps(record, separators=(",", ":")) + "\n"
+
+    def _convert(self, value: Any) -> Any:
+        """A value of an event as what JSON knows: objects without the fields that do not apply, lists, scalars."""
+        if isinstance(value, bytes | Cut | Hidden):
+            return octets_object(value, self._max_bytes)
+        if isinstance(value, list | tuple):
+            return [self._convert(item) for item in value]
+        if isinstance(value, dict):
+            return {str(name): self._convert(item) for name, item in value.items()}
+        if not isinstance(value, msgspec.Struct):
+            return value
+        plan = self._plans.get(type(value))
+        if plan is None:
+            plan = self._plans[type(value)] = _plan(type(value))
+        record: dict[str, Any] = {}
+        if (tag := value.__struct_config__.tag) is not None:
+            record["type"] = tag
+        for name, default in plan:
+            field = getattr(value, name)
+            if field is not None and field != default:
+                record[name] = self._convert(field)
+        return record
+
+
+def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
+    """The fields of an event type in their order, each with the value that means that it does not apply."""
+    plan: list[tuple[str, Any]] = []
+    for field in msgspec.structs.fields(struct):
+        make: Callable[[], Any] | Any = field.default_factory
+        plan.append((field.name, make() if callable(make) else field.default))
+    return plan
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]

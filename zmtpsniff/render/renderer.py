@@ -1,0 +1,16 @@
+"""What every output format is: something that takes events and writes them to its stream."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dissectors.events import AnyEvent
+
+
+class Renderer(Protocol):
+    """Writes events in one format to one stream, and touches nothing else."""
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Write a batch of events, in their order."""
+
+    def close(self) -> None:
+        """Write what is still held back and flush the stream; the stream itself stays open."""

@@ -1,0 +1,53 @@
+"""Octets and strings from the network, made safe and readable for people.
+
+What comes from the network may hold anything: escape sequences that recolour or rewrite a terminal, characters that
+turn the direction of the text, characters nobody can see. None of that may reach a terminal, so all that is shown to
+a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex_dump` (octets) on its way out.
+"""
+
+import codecs
+import re
+
+from dissectors.events import Cut, Octets
+
+# Unicode's format characters (Cf), line and paragraph separators (Zl, Zp) and lone surrogates (Cs), with the marks that
+# a terminal draws as nothing at all. Python's own tables cannot be asked cheaply which characters are Cf.
+_UNSEEN = (
+    "\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000110bd\U000110cd\U00013430-\U0001345f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+CONTROL_OR_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}]")
+UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_UNSEEN}]")  # JSON itself escapes the rest
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Unicode category Cc without tab, LF and CR
+
+_NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def as_text(data: bytes, whole: bool = True) -> str | None:
+    """The text that octets hold, or None when they are no text.
+
+    Text is UTF-8 without control characters other than tab, LF and CR. With ``whole`` false the octets are the first
+    of more, and a character that they end in the middle of is left out.
+    """
+    try:
+        text = data.decode() if whole else codecs.utf_8_decode(data, "strict", False)[0]
+    except UnicodeDecodeError:
+        return None
+    if text.isprintable() or not _NOT_TEXT.search(text):
+        return text
+    return None
+
+
+def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
+    """What may be shown of octets, at most ``max_bytes`` of them (0: no limit), and how many there were on the wire.
+
+    The first is None for octets that must not be shown at all.
+    """
+    if isinstance(octets, bytes):
+        data, length = octets, len(octets)
+    elif isinstance(octets, Cut):
+        data, length = octets.data, octets.length
+    else:
+        return None, octets.length
+    return (data[:max_bytes] if max_bytes else data), length
