@@ -1,0 +1,167 @@
+"""Compressed captures: chunks of octets in, decompressed chunks out as soon as they can be had."""
+
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+
+from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT, DamageError, OctetStream
+from zmtpsniff.capture.source import CaptureError
+
+LIMIT = 256 << 10  # decompressed octets handed on at a time, so that a small file of zeros takes no memory either
+XZ_PIECE = 256  # decompressed octets at a time: what an error costs of the good octets before it
+XZ_MEMORY = 256 << 20  # octets; xz -9 needs 65 MiB
+ZSTD_BLOCK = 128 << 10  # RFC 8878, section 3.1.1.2.4: Block_Maximum_Size
+
+
+def gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress gzip, any number of members. Raises DamageError after the last good octet."""
+    inflate = zlib.decompressobj(wbits=31)
+    for chunk in chunks:
+        rest = chunk
+        while True:
+            if inflate.eof:
+                rest = rest.lstrip(b"\0")  # padding after a member, as on tapes
+                if not rest:
+                    break
+                inflate = zlib.decompressobj(wbits=31)
+            before = inflate.copy()
+            try:
+                octets = inflate.decompress(rest, LIMIT)
+            except zlib.error as error:
+                yield _inflate_to_error(before, rest)
+                raise DamageError(CORRUPT, f"the gzip data are damaged ({error})") from error
+            if octets:
+                yield octets
+            if inflate.eof:
+                rest = inflate.unused_data
+            elif len(octets) == LIMIT:
+                rest = inflate.unconsumed_tail
+            else:
+                break
+    if not inflate.eof:
+        raise DamageError(CUT_SHORT, "the gzip data are cut short")
+
+
+def _inflate_to_error(inflate: "zlib._Decompress", octets: bytes) -> bytes:
+    """What comes out before the error that ``octets`` lead to: zlib itself drops the good octets of a failing call."""
+    parts = []
+    try:
+        for index in range(len(octets)):
+            parts.append(inflate.decompress(octets[index : index + 1]))  # noqa: PERF401 - kept when it raises
+    except zlib.error:
+        pass
+    return b"".join(parts)
+
+
+def unxz(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress xz, any number of streams. Raises DamageError after the last good octets, at most XZ_PIECE missing."""
+    xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
+    for chunk in chunks:
+        rest = chunk
+        while True:
+            if xz.eof:
+                rest = rest.lstrip(b"\0")
+                if not rest:
+                    break
+                xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
+            parts: list[bytes] = []
+            damage: DamageError | None = None
+            try:
+                while len(parts) < LIMIT // XZ_PIECE:
+                    parts.append(xz.decompress(rest, XZ_PIECE))
+                    rest = b""
+                    if xz.eof or xz.needs_input:
+                        break
+            except lzma.LZMAError as error:
+                damage = DamageError(CORRUPT, f"the xz data are damaged ({error})")
+            octets = b"".join(parts)
+            if octets:
+                yield octets
+            if damage is not None:
+                raise damage
+            if xz.eof:
+                rest = xz.unused_data
+            elif xz.needs_input:
+                break
+    if not xz.eof:
+        raise DamageError(CUT_SHORT, "the xz data are cut short")
+
+
+def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress zstd, any number of frames, a block at a time. Raises DamageError after the last whole block.
+
+    The blocks are told apart here (RFC 8878, section 3.1.1) because the library says neither whether a frame is
+    whole nor, for all that it is given at once, how far it is good; and a block bounds what comes out of one call.
+    """
+    try:
+        import zstandard
+    except ImportError as error:
+        raise CaptureError("zstd: the Python package zstandard, which reads it, is not installed") from error
+    decompressor = zstandard.ZstdDecompressor()
+    take = _Taker(chunks).take
+    while magic := take(4, at_end=True):
+        number = int.from_bytes(magic, "little")
+        if number & 0xFFFFFFF0 == 0x184D2A50:  # section 3.1.2: a skippable frame
+            left = int.from_bytes(take(4), "little")
+            while left:
+                left -= len(take(min(left, ZSTD_BLOCK)))
+            continue
+        if number != 0xFD2FB528:
+            raise DamageError(CORRUPT, "the zstd data are followed by something else")
+        descriptor = take(1)
+        single = descriptor[0] >> 5 & 1
+        size_flag = descriptor[0] >> 6
+        length = (1 - single) + (0, 1, 2, 4)[descriptor[0] & 3] + ((single, 2, 4, 8)[size_flag])
+        frame = decompressor.decompressobj()
+        try:
+            frame.decompress(magic + descriptor + take(length))
+            last = False
+            while not last:
+                header = take(3)
+                block = int.from_bytes(header, "little")
+                last = bool(block & 1)
+                size = 1 if block >> 1 & 3 == 1 else block >> 3  # one octet stands for all of an RLE block
+                if size > ZSTD_BLOCK:
+                    raise DamageError(CORRUPT, "the zstd data are damaged (block too large)")
+                if octets := frame.decompress(header + take(size)):
+                    yield octets
+            if descriptor[0] & 4 and (octets := frame.decompress(take(4))):
+                yield octets
+        except zstandard.ZstdError as error:
+            raise DamageError(CORRUPT, f"the zstd data are damaged ({error})") from error
+
+
+class _Taker:
+    """Octets by count."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._stream = OctetStream("", chunks)
+        self._data = b""
+        self._position = 0
+
+    def take(self, count: int, *, at_end: bool = False) -> bytes:
+        """Return the next ``count`` octets; with ``at_end`` none if the stream ends here.
+
+        Raises DamageError if it ends before that.
+        """
+        stop = self._position + count
+        if stop > len(self._data):
+            self._data = self._stream.extend(self._data[self._position :], count)
+            self._position, stop = 0, count
+            if self._stream.damage is not None and len(self._data) < count:
+                raise self._stream.damage
+            if at_end and not self._data:
+                return b""
+            if len(self._data) < count:
+                raise DamageError(CUT_SHORT, "the zstd data are cut short")
+        octets = self._data[self._position : stop]
+        self._position = stop
+        return octets
+
+
+FORMATS: dict[bytes, tuple[str, Callable[[Iterator[bytes]], Iterator[bytes]]]] = {
+    b"\x1f\x8b": ("gzip", gunzip),
+    b"\x28\xb5\x2f\xfd": ("zstd", unzstd),
+    b"\xfd7zXZ\x00": ("xz", unxz),
+}
+"""Magic number: name of the format, and what decompresses it."""

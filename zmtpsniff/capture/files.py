@@ -1,0 +1,168 @@
+"""Capture files: recognised by their magic, several of them merged by time, standard input as it comes."""
+
+from collections.abc import Iterator, Sequence
+from io import FileIO
+from itertools import chain
+
+from zmtpsniff.capture import compression, pcap, pcapng
+from zmtpsniff.capture.octets import CUT_SHORT, DamageError, OctetStream
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+
+CHUNK = 256 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
+LEAST_CHUNK = 16 << 10
+MERGED_BATCH = 4096  # packets
+MAGIC_SIZE = 6  # octets; that of xz is the longest
+
+# What people take for a capture file. It is named so that they know what to do.
+LOOKALIKES: tuple[tuple[bytes, str], ...] = (
+    (b"BZh", "it looks like bzip2: unpack it first"),
+    (b"\x04\x22\x4d\x18", "it looks like lz4: unpack it first"),
+    (b"PK\x03\x04", "it looks like a zip archive: unpack it first"),
+    (b"7z\xbc\xaf\x27\x1c", "it looks like a 7z archive: unpack it first"),
+    (b"\x1f\x8b", "it looks like gzip: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "it looks like zstd: unpack it first"),
+    (b"\xfd7zXZ\x00", "it looks like xz: unpack it first"),
+    (b"snoop\x00", "it looks like snoop: convert it with editcap"),
+    (b"GMBU", "it looks like Microsoft Network Monitor: convert it with editcap"),
+    (b"RTSS", "it looks like Microsoft Network Monitor 1: convert it with editcap"),
+    (b"\x7fELF", "it looks like a program"),
+    (b"{", "it looks like JSON"),
+    (b"<", "it looks like XML or HTML"),
+)
+
+
+class Captures:
+    """One or more capture files as one source of packets; made by open_captures()."""
+
+    def __init__(self) -> None:
+        """Start without a file."""
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self._files: list[Iterator[list[Packet]]] = []
+
+    def add(self, name: str, chunk_size: int) -> None:
+        """Open the file ``name`` and check that it is a capture; raises CaptureError."""
+        self._files.append(_open(name, chunk_size, self))
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets: of one file in its order, of several merged by time."""
+        if len(self._files) == 1:
+            return self._files[0]
+        return merged(self._files)
+
+
+def open_captures(names: Sequence[str]) -> Source:
+    """Open capture files by name, ``-`` for standard input, and return them as one source.
+
+    All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that
+    cannot be read or is no capture.
+    """
+    if list(names).count("-") > 1:
+        raise CaptureError("standard input: given more than once, but it can be read only once")
+    captures = Captures()
+    for name in names:
+        captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))
+    return captures
+
+
+def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
+    """Merge the packets of several captures by time; of two packets at the same time the earlier file's comes first.
+
+    What is known to come next is yielded before any file is read on, since reading may wait.
+    """
+    heads: list[tuple[Iterator[list[Packet]], list[Packet]]] = []
+    for file in files:
+        first = next(file, None)
+        if first:
+            heads.append((file, first))
+    positions = [0] * len(heads)
+    out: list[Packet] = []
+    while heads:
+        times = [head[1][position][0] for head, position in zip(heads, positions, strict=True)]
+        chosen = times.index(min(times))
+        # As long as its packets come before those of all others, they need no further comparison.
+        before = min(times[:chosen], default=None)
+        after = min(times[chosen + 1 :], default=None)
+        file, batch = heads[chosen]
+        start = stop = positions[chosen]
+        size = len(batch)
+        while stop < size:
+            time = batch[stop][0]
+            if (before is not None and time >= before) or (after is not None and time > after):
+                break
+            stop += 1
+        out += batch[start:stop]
+        positions[chosen] = stop
+        if stop < size and len(out) < MERGED_BATCH:
+            continue
+        if out:
+            yield out
+            out = []
+        if stop == size:
+            following = next(file, None)
+            if following:
+                heads[chosen] = (file, following)
+                positions[chosen] = 0
+            else:
+                del heads[chosen], positions[chosen]
+
+
+def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:
+    title = "standard input" if name == "-" else name
+    try:
+        file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
+        if file.isatty():
+            raise CaptureError(f"{title}: a terminal, not a capture file")
+    except OSError as error:
+        raise CaptureError(f"{title}: {error.strerror or error}") from error
+    except ValueError as error:  # a name that no file can have
+        raise CaptureError(f"{title!r}: {error}") from error
+    chunks = _chunks(file, chunk_size)
+    stream = OctetStream(title, chunks)
+    data = stream.extend(b"", MAGIC_SIZE)
+    _fail_if_damaged(stream)
+    if not data:
+        raise CaptureError(f"{title}: empty, not a capture file")
+    compressed = ""
+    for magic, (format_name, decompress) in compression.FORMATS.items():
+        if data.startswith(magic):
+            compressed = f"{format_name} of "
+            stream = OctetStream(title, decompress(chain((data,), chunks)))
+            data = stream.extend(b"", MAGIC_SIZE)
+            if len(data) < MAGIC_SIZE:
+                _fail_if_damaged(stream)
+            break
+    if data[:4] in pcap.MAGICS:
+        return pcap.read_pcap(stream, data, source)
+    if data[:4] == pcapng.MAGIC:
+        return pcapng.read_pcapng(stream, data, source)
+    raise CaptureError(f"{title}: {compressed}{_no_capture(data)}")
+
+
+def _chunks(file: FileIO, size: int) -> Iterator[bytes]:
+    """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet."""
+    with file:
+        while True:
+            try:
+                chunk = file.read(size)
+            except OSError as error:
+                raise DamageError(CUT_SHORT, f"it cannot be read on ({error.strerror or error})") from error
+            if not chunk:
+                return
+            yield chunk
+
+
+def _fail_if_damaged(stream: OctetStream) -> None:
+    if stream.damage is not None:
+        raise CaptureError(f"{stream.name}: {stream.damage}")
+
+
+def _no_capture(data: bytes) -> str:
+    what = "not a capture file (pcap or pcapng, plain or gzip, zstd, xz)"
+    for magic, advice in LOOKALIKES:
+        if data.startswith(magic):
+            return f"{what}; {advice}"
+    if data and all(octet >= 0x20 or octet in b"\t\n\r" for octet in data):
+        return f"{what}; it looks like text"
+    return what

@@ -1,0 +1,69 @@
+"""Octets of a capture file as they come, whatever they come from."""
+
+from collections.abc import Iterator
+
+from zmtpsniff.capture.source import Fault, Source
+
+CUT_SHORT = "capture-truncated"
+CORRUPT = "capture-corrupt"
+
+
+class DamageError(Exception):
+    """Raised by a chain of chunks that cannot go on; what it delivered before is good."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        """``code`` is a problem code, ``detail`` says what is wrong, without the name of the file."""
+        super().__init__(detail)
+        self.code = code
+
+
+class OctetStream:
+    """The octets of one capture file, already decompressed, in chunks of whatever size they arrive in.
+
+    ``damage`` says why the octets ended, if not because the file did.
+    """
+
+    def __init__(self, name: str, chunks: Iterator[bytes]) -> None:
+        """Read from ``chunks``; ``name`` is what to call the file in messages."""
+        self.name = name
+        self.damage: DamageError | None = None
+        self._chunks = chunks
+        self._delivered = 0
+
+    def extend(self, rest: bytes, need: int) -> bytes:
+        """Return ``rest`` and what follows it: at least ``need`` octets, fewer only if the stream has ended.
+
+        Reads no more often than it takes to have ``need``, so that nothing that is there waits for what is not.
+        """
+        parts = [rest]
+        have = len(rest)
+        while have < need:
+            try:
+                chunk = next(self._chunks)
+            except StopIteration:
+                break
+            except DamageError as damage:
+                self.damage = damage
+                break
+            parts.append(chunk)
+            have += len(chunk)
+            self._delivered += len(chunk)
+        return b"".join(parts)
+
+    def offset(self, data: bytes, position: int) -> int:
+        """The offset in the file of ``data[position]``, where ``data`` is what extend() returned last."""
+        return self._delivered - len(data) + position
+
+    def corrupt(self, source: Source, data: bytes, position: int, what: str) -> None:
+        """Tell ``source`` that the file cannot be read on from ``data[position]``, and why."""
+        detail = f"{self.name}: {what} at offset {self.offset(data, position)}; the rest of the file is not read"
+        source.faults.append(Fault(CORRUPT, detail))
+
+    def ended(self, source: Source, data: bytes, position: int, what: str) -> None:
+        """Tell ``source`` what is wrong with the end of the stream, if anything, when a ``what`` was not whole."""
+        if self.damage is not None:
+            detail = f"{self.name}: {self.damage} at offset {self.offset(data, len(data))} of what it holds"
+            source.faults.append(Fault(self.damage.code, detail))
+        elif position < len(data):
+            detail = f"{self.name}: cut short in the {what} at offset {self.offset(data, position)}"
+            source.faults.append(Fault(CUT_SHORT, detail))

@@ -1,0 +1,95 @@
+"""The pcap file format, as draft-ietf-opsawg-pcap describes it."""
+
+import struct
+from collections.abc import Iterator
+
+from zmtpsniff.capture.octets import OctetStream
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+
+HEADER_SIZE = 24
+LARGEST_RECORD = 16 << 20  # octets; what claims to be longer is no packet, whatever snaplen the file states
+LEAST_SNAPLEN = 262_144  # what libpcap and Wireshark accept in a record at any rate
+
+# Octets of the magic number as they stand in the file: byte order, nanoseconds in a unit of the fraction,
+# octets of a record's header.
+MAGICS: dict[bytes, tuple[str, int, int]] = {
+    b"\xa1\xb2\xc3\xd4": (">", 1000, 16),
+    b"\xd4\xc3\xb2\xa1": ("<", 1000, 16),
+    b"\xa1\xb2\x3c\x4d": (">", 1, 16),
+    b"\x4d\x3c\xb2\xa1": ("<", 1, 16),
+    # Alexey Kuznetsov's libpcap, with the interface, protocol and direction after the lengths.
+    b"\xa1\xb2\xcd\x34": (">", 1000, 24),
+    b"\x34\xcd\xb2\xa1": ("<", 1000, 24),
+}
+
+
+def read_pcap(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
+    """Check the file header and return the packets that follow it, a list for every piece that the stream delivers.
+
+    ``data`` is the beginning of the file as far as it was read to see the magic number. What is wrong after the header
+    goes to ``source.faults``; a header that is not whole or of another version raises CaptureError.
+    """
+    order, unit, header = MAGICS[data[:4]]
+    data = stream.extend(data, HEADER_SIZE)
+    if len(data) < HEADER_SIZE:
+        raise CaptureError(f"{stream.name}: a pcap file cut short in its file header, so there is no packet in it")
+    major, minor, snaplen, network = struct.unpack_from(order + "HH8xII", data, 4)
+    if major != 2:
+        raise CaptureError(f"{stream.name}: pcap version {major}.{minor}, only version 2 is known")
+    # The upper half of the network field tells about the frame check sequence.
+    return _packets(stream, data, source, struct.Struct(order + "4I"), unit, header, snaplen, network & 0xFFFF)
+
+
+def _packets(
+    stream: OctetStream,
+    data: bytes,
+    source: Source,
+    record: struct.Struct,
+    unit: int,
+    header: int,
+    snaplen: int,
+    link: int,
+) -> Iterator[list[Packet]]:
+    unpack = record.unpack_from
+    most = min(max(snaplen, LEAST_SNAPLEN), LARGEST_RECORD)
+    expected = min(snaplen or most, most)
+    position = HEADER_SIZE
+    while True:
+        batch: list[Packet] = []
+        append = batch.append
+        end = len(data)
+        last_header = end - header
+        need = header
+        corrupt = ""
+        while position <= last_header:
+            seconds, fraction, captured, wire = unpack(data, position)
+            if captured > expected:
+                if captured > most:
+                    corrupt = f"a record that claims {captured} captured octets"
+                    break
+                where = stream.offset(data, position)
+                source.faults.append(
+                    Fault(
+                        "record-over-snaplen",
+                        f"{stream.name}: the record at offset {where} holds {captured} octets, but the file header "
+                        f"states a snaplen of {snaplen}; this and others like it are read all the same",
+                    )
+                )
+                expected = most
+            start = position + header
+            stop = start + captured
+            if stop > end:
+                need = header + captured
+                break
+            append((seconds * 1_000_000_000 + fraction * unit, link, data[start:stop], wire, None))
+            position = stop
+        if batch:
+            yield batch
+        if corrupt:
+            stream.corrupt(source, data, position, corrupt)
+            return
+        data = stream.extend(data[position:], need)
+        position = 0
+        if len(data) < need:
+            stream.ended(source, data, position, "record")
+            return

@@ -1,0 +1,251 @@
+"""The pcapng file format, as draft-ietf-opsawg-pcapng describes it."""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zmtpsniff.capture.octets import OctetStream
+from zmtpsniff.capture.source import CaptureError, Packet, Source
+
+MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
+BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
+LARGEST_BLOCK = 16 << 20  # octets; Wireshark's own limit for years
+
+SECTION_HEADER = 0x0A0D0D0A
+INTERFACE = 1
+OLD_PACKET = 2
+SIMPLE_PACKET = 3
+STATISTICS = 5
+ENHANCED_PACKET = 6
+
+END_OF_OPTIONS, COMMENT = 0, 1  # section 3.5
+IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2
+EPB_DROPCOUNT = 4  # section 4.3
+ISB_IFDROP, ISB_OSDROP = 5, 7  # section 4.6
+
+
+class _BlockError(Exception):
+    """A block that cannot be what it claims; the text says why."""
+
+
+class _Interface:
+    """What an Interface Description Block says, and the losses that were reported for it since."""
+
+    def __init__(self, link: int, snaplen: int, resolution: int, offset: int) -> None:
+        self.link = link
+        self.snaplen = snaplen or LARGEST_BLOCK
+        self.offset = offset * 1_000_000_000
+        self._dropped_between = 0
+        self._dropped_total = 0
+        exponent = resolution & 0x7F
+        # A unit of time is numerator / denominator nanoseconds.
+        if resolution & 0x80:
+            self.numerator, self.denominator = 1_000_000_000, 1 << exponent
+        elif exponent > 9:
+            self.numerator, self.denominator = 1, 10 ** (exponent - 9)
+        else:
+            self.numerator, self.denominator = 10 ** (9 - exponent), 1
+
+    def time_ns(self, high: int, low: int) -> int:
+        return (high << 32 | low) * self.numerator // self.denominator + self.offset
+
+    def lost(self, *, between: int = 0, total: int = 0) -> int:
+        """Note packets lost before this one, or all so far, and return by how many the interface's losses grew.
+
+        The two count the same losses, so the larger one holds.
+        """
+        before = max(self._dropped_between, self._dropped_total)
+        self._dropped_between += between
+        self._dropped_total = max(self._dropped_total, total)
+        return max(self._dropped_between, self._dropped_total) - before
+
+
+class _Section:
+    """The byte order and the interfaces of a section."""
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+        self.interfaces: list[_Interface] = []
+
+    def unpack(self, layout: str, data: bytes, offset: int) -> tuple[Any, ...]:
+        """Unpack from ``data``, which holds the block and nothing after it."""
+        try:
+            return struct.unpack_from(self.order + layout, data, offset)
+        except struct.error:
+            raise _BlockError("a block too short for what it has to hold") from None
+
+    def options(self, data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+        """The options from ``offset`` up to the end of the block."""
+        stop = len(data) - 4
+        while offset + 4 <= stop:
+            code, length = self.unpack("HH", data, offset)
+            if code == END_OF_OPTIONS:
+                return
+            offset += 4
+            if offset + length > stop:
+                raise _BlockError("an option that does not fit into its block")
+            yield code, data[offset : offset + length]
+            offset += length + 3 & ~3
+
+    def number(self, octets: bytes) -> int:
+        return int.from_bytes(octets, "big" if self.order == ">" else "little")
+
+    def interface(self, index: int) -> _Interface:
+        if index >= len(self.interfaces):
+            raise _BlockError(f"a packet of interface {index}, which is not described,")
+        return self.interfaces[index]
+
+
+def read_pcapng(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
+    """Check the first section header and return the packets, a list for every piece that the stream delivers.
+
+    ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections go to
+    ``source.comments``, losses to ``source.dropped``, what is wrong after the first section header to
+    ``source.faults``; a section header that is none or not whole raises CaptureError.
+    """
+    data = stream.extend(data, 28)
+    order = BYTE_ORDERS.get(data[8:12])
+    if order is None:
+        raise CaptureError(f"{stream.name}: not a capture file, though it begins like a pcapng file")
+    if len(data) >= 16:
+        length, major, minor = struct.unpack_from(order + "I4xHH", data, 4)
+        if major != 1:
+            raise CaptureError(f"{stream.name}: pcapng version {major}.{minor}, only version 1 is known")
+        if length < 28 or length % 4 or length > LARGEST_BLOCK:
+            raise CaptureError(f"{stream.name}: a pcapng file whose section header claims {length} octets")
+        data = stream.extend(data, length)
+    if len(data) < 28 or len(data) < length:
+        raise CaptureError(f"{stream.name}: a pcapng file cut short in its section header, so there is no packet in it")
+    return _packets(stream, data, source)
+
+
+def _packets(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
+    section = _Section("<")
+    last_time = 0
+    position = 0
+    unpack_enhanced: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<7I").unpack_from
+    unpack_length: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<I").unpack_from
+    # Of each interface of the section: link type, numerator of the unit if it is whole nanoseconds (else 0), offset.
+    clocks: list[tuple[int, int, int]] = []
+    while True:
+        batch: list[Packet] = []
+        append = batch.append
+        end = len(data)
+        need = 12
+        corrupt = ""
+        while end - position >= 12:
+            if end - position >= 32:
+                kind, length, index, high, low, captured, wire = unpack_enhanced(data, position)
+                stop = position + length
+                if kind == 6 and stop <= end and index < len(clocks):
+                    start = position + 28
+                    # Up to 3 octets of padding and the length again: no options.
+                    if 4 <= stop - start - captured < 8 and unpack_length(data, stop - 4)[0] == length:
+                        link, unit, offset = clocks[index]
+                        if unit:
+                            last_time = (high << 32 | low) * unit + offset
+                        else:
+                            last_time = section.interfaces[index].time_ns(high, low)
+                        append((last_time, link, data[start : start + captured], wire, None))
+                        position = stop
+                        continue
+            kind = unpack_length(data, position)[0]
+            if kind == SECTION_HEADER:
+                order = BYTE_ORDERS.get(data[position + 8 : position + 12])
+                if order is None:
+                    corrupt = "a section header without byte order"
+                    break
+                section = _Section(order)
+                unpack_enhanced = struct.Struct(order + "7I").unpack_from
+                unpack_length = struct.Struct(order + "I").unpack_from
+                clocks = []
+            length = unpack_length(data, position + 4)[0]
+            if length < 12 or length % 4 or length > LARGEST_BLOCK:
+                corrupt = f"a block that claims a length of {length} octets"
+                break
+            stop = position + length
+            if stop > end:
+                need = length
+                break
+            if unpack_length(data, stop - 4)[0] != length:
+                corrupt = "a block whose two lengths differ"
+                break
+            try:
+                packet = _block(section, kind, data[position:stop], last_time, source)
+            except _BlockError as reason:
+                corrupt = str(reason)
+                break
+            if packet is not None:
+                last_time = packet[0]
+                append(packet)
+            elif kind == INTERFACE:
+                interface = section.interfaces[-1]
+                unit = interface.numerator if interface.denominator == 1 else 0
+                clocks.append((interface.link, unit, interface.offset))
+            position = stop
+        if batch:
+            yield batch
+        if corrupt:
+            stream.corrupt(source, data, position, corrupt)
+            return
+        data = stream.extend(data[position:], need)
+        position = 0
+        if len(data) < need:
+            stream.ended(source, data, position, "block")
+            return
+
+
+def _block(section: _Section, kind: int, block: bytes, last_time: int, source: Source) -> Packet | None:
+    """Take in a whole block of any kind; return its packet if it holds one. Raises _BlockError."""
+    if kind in (ENHANCED_PACKET, OLD_PACKET):
+        layout = "IIIII" if kind == ENHANCED_PACKET else "HHIIII"
+        fields = section.unpack(layout, block, 8)
+        index, (high, low, captured, wire) = fields[0], fields[-4:]
+        interface = section.interface(index)
+        if kind == OLD_PACKET and fields[1] != 0xFFFF:  # appendix A: all ones if the count is not known
+            source.dropped += interface.lost(between=fields[1])
+        if 28 + captured > len(block) - 4:
+            raise _BlockError(f"a packet of {captured} octets, longer than its block,")
+        comments = []
+        for code, value in section.options(block, 28 + (captured + 3 & ~3)):
+            if code == COMMENT:
+                comments.append(_text(value))
+            elif code == EPB_DROPCOUNT and kind == ENHANCED_PACKET:
+                source.dropped += interface.lost(between=section.number(value))
+        octets = block[28 : 28 + captured]
+        return interface.time_ns(high, low), interface.link, octets, wire, "\n".join(comments) or None
+    if kind == SIMPLE_PACKET:
+        interface = section.interface(0)
+        (wire,) = section.unpack("I", block, 8)
+        captured = min(wire, interface.snaplen)
+        if 12 + captured > len(block) - 4:
+            raise _BlockError(f"a packet of {captured} octets, longer than its block,")
+        return last_time, interface.link, block[12 : 12 + captured], wire, None  # it has no time of its own
+    if kind == SECTION_HEADER:
+        (major, minor) = section.unpack("HH", block, 12)
+        if major != 1:
+            raise _BlockError(f"a section of version {major}.{minor}, which is not known,")
+        source.comments += [_text(value) for code, value in section.options(block, 24) if code == COMMENT]
+    elif kind == INTERFACE:
+        section.interfaces.append(_interface(section, block))
+    elif kind == STATISTICS:
+        (index,) = section.unpack("I", block, 8)
+        counters = dict(section.options(block, 20))
+        total = sum(section.number(counters.get(code, b"")) for code in (ISB_IFDROP, ISB_OSDROP))
+        source.dropped += section.interface(index).lost(total=total)
+    return None
+
+
+def _interface(section: _Section, block: bytes) -> _Interface:
+    link, snaplen = section.unpack("HxxI", block, 8)
+    resolution, offset = 6, 0
+    for code, value in section.options(block, 16):
+        if code == IF_TSRESOL and len(value) == 1:
+            resolution = value[0]
+        elif code == IF_TSOFFSET and len(value) == 8:
+            (offset,) = section.unpack("q", value, 0)
+    return _Interface(link, snaplen, resolution, offset)
+
+
+def _text(value: bytes) -> str:
+    return value.rstrip(b"\0").decode("utf-8", "replace")

@@ -1,0 +1,235 @@
+"""Link, IP and TCP headers taken off packets: what is left are segments."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.fragments import Fragments
+from zmtpsniff.segment import Segment
+
+# Link types: https://www.tcpdump.org/linktypes.html
+NULL, ETHERNET, LOOP, LINUX_SLL, LINUX_SLL2 = 0, 1, 108, 113, 276
+RAW = frozenset((12, 14, 101, 228, 229))
+
+IPV4, IPV6 = 0x0800, 0x86DD
+VLAN_TAGS = frozenset((0x8100, 0x88A8, 0x9100))
+IPV6_FAMILIES = frozenset((10, 24, 28, 30))  # AF_INET6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
+
+TCP = 6
+HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
+EXTENSIONS = frozenset((HOP_BY_HOP, ROUTING, DESTINATION, 135, 139, 140))  # with their length in units of 8 octets
+
+# Version and header length, total length, fragment field, protocol; the key; sequence number, acknowledgment number,
+# data offset and flags: an IPv4 header without options and the TCP header after it.
+_IPV4_TCP = "BxH2xHxB2x12sIIBB"
+
+
+def _shape(before: str, protocol: bytes) -> tuple[Callable[[bytes], tuple[Any, ...]], bytes, int, int]:
+    layout = struct.Struct("!" + before + _IPV4_TCP)
+    offset = struct.calcsize("!" + before)
+    return layout.unpack_from, protocol, offset, offset + 40
+
+
+# Of a link type: what unpacks the common packet, what its protocol field says of IPv4, where the IP header begins, and
+# how many octets it takes up to the end of a TCP header without options.
+_SHAPES = {
+    ETHERNET: _shape("12x2s", b"\x08\x00"),
+    LINUX_SLL: _shape("14x2s", b"\x08\x00"),
+    LINUX_SLL2: _shape("2s18x", b"\x08\x00"),
+    NULL: _shape("4s", b"\x02\x00\x00\x00"),
+    LOOP: _shape("4s", b"\x00\x00\x00\x02"),
+} | dict.fromkeys(RAW, _shape("0s", b""))
+
+_UNKNOWN = _shape("0s", b"-")  # nothing is equal to this, so everything goes the general way
+
+
+class HeaderDecoder:
+    """Makes segments of packets; holds the fragments of datagrams that are not whole yet.
+
+    What it leaves out is counted: ``unsupported_link_types`` are the link types that it does not know,
+    ``malformed`` is the number of packets whose IP or TCP header is wrong, ``cut`` that of packets captured so short
+    that their TCP header is not there. Packets of other protocols are not counted.
+    """
+
+    def __init__(self) -> None:
+        """Start without fragments."""
+        self.unsupported_link_types: set[int] = set()
+        self.malformed = 0
+        self.cut = 0
+        self._fragments = Fragments()
+        self._transports = {TCP: self._tcp}
+
+    def segments(self, packets: list[Packet], first_number: int) -> list[Segment]:
+        """Return the TCP segments in ``packets``, whose numbers count up from ``first_number``."""
+        out: list[Segment] = []
+        append = out.append
+        current = -1
+        unpack, expected, ip, least = _UNKNOWN
+        for number, (time, link, data, wire, _) in enumerate(packets, first_number):
+            if link != current:
+                current = link
+                unpack, expected, ip, least = _SHAPES.get(link, _UNKNOWN)
+            size = len(data)
+            if size >= least:
+                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags = unpack(
+                    data
+                )
+                # 0xBFFF: all but "don't fragment"
+                if version == 0x45 and transport == 6 and not fragment & 0xBFFF and protocol == expected:
+                    start = ip + 20 + ((offset & 0xF0) >> 2)
+                    stop = ip + total
+                    if least <= start <= stop <= size:
+                        append((time, number, key, sequence, acknowledgment, flags, data[start:stop], 0))
+                        continue
+            segment = self._general(time, number, link, data, wire)
+            if segment is not None:
+                append(segment)
+        return out
+
+    def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
+        """Any packet, whatever is in front of its TCP header."""
+        ip, protocol = self._link(link, data)
+        size = len(data)
+        if protocol == IPV4:
+            return self._ipv4(time, number, data, ip, max(wire, size))
+        if protocol == IPV6:
+            return self._ipv6(time, number, data, ip, max(wire, size))
+        return None
+
+    def _link(self, link: int, data: bytes) -> tuple[int, int]:
+        """Offset of the network header and its EtherType, -1 if it is none that matters."""
+        size = len(data)
+        if link == ETHERNET:
+            ip = 14
+        elif link == LINUX_SLL:
+            ip = 16
+        elif link == LINUX_SLL2:
+            ip = 20
+        elif link in (NULL, LOOP):
+            if size < 4:
+                return 0, -1
+            # In the byte order of the machine that captured (null) or big-endian (loop); any family fits an octet.
+            family = data[3] if data[:3] == b"\0\0\0" else data[0] if data[1:4] == b"\0\0\0" else -1
+            return 4, IPV4 if family == 2 else IPV6 if family in IPV6_FAMILIES else -1
+        elif link in RAW:
+            version = data[0] >> 4 if size else 0
+            return 0, IPV4 if version == 4 else IPV6 if version == 6 else -1
+        else:
+            self.unsupported_link_types.add(link)
+            return 0, -1
+        if size < ip:
+            return 0, -1
+        at = 0 if link == LINUX_SLL2 else ip - 2
+        protocol = int.from_bytes(data[at : at + 2], "big")
+        while protocol in VLAN_TAGS and size >= ip + 4:
+            protocol = int.from_bytes(data[ip + 2 : ip + 4], "big")
+            ip += 4
+        return ip, protocol
+
+    def _ipv4(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
+        size = len(data)
+        if size < ip + 20:
+            return self._short(wire < ip + 20)
+        version, total, identification, fragment, protocol = struct.unpack_from("!BxHHHxB", data, ip)
+        header = (version & 0x0F) * 4
+        if not total:
+            total = wire - ip  # the sending machine leaves it to the network card, which cuts the packet (TSO)
+        if version >> 4 != 4 or header < 20 or total < header:
+            return self._short(True)
+        start, stop = ip + header, ip + total
+        addresses = data[ip + 12 : ip + 20]
+        if not fragment & 0x3FFF:
+            return self._transport(time, number, protocol, addresses, data, start, min(stop, size), stop)
+        key = (addresses, protocol, identification)
+        return self._fragment(
+            time, number, key, protocol, addresses, data, start, stop, (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
+        )
+
+    def _ipv6(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
+        size = len(data)
+        if size < ip + 40:
+            return self._short(wire < ip + 40)
+        length, protocol = struct.unpack_from("!HB", data, ip + 4)
+        if data[ip] >> 4 != 6:
+            return self._short(True)
+        start = ip + 40
+        stop = start + length if length else wire  # 0: a jumbogram (RFC 2675), or left to the network card
+        addresses = data[ip + 8 : ip + 40]
+        return self._extensions(time, number, protocol, addresses, data, start, min(stop, size), stop)
+
+    def _extensions(
+        self, time: int, number: int, protocol: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """Skip the extension headers of IPv6 up to the transport header."""
+        while protocol not in self._transports:
+            if protocol in EXTENSIONS or protocol == AUTHENTICATION:
+                if have < start + 8:
+                    return self._short(stop < start + 8)
+                length = (data[start + 1] + 2) * 4 if protocol == AUTHENTICATION else (data[start + 1] + 1) * 8
+                protocol = data[start]
+                start += length
+            elif protocol == FRAGMENT:
+                if have < start + 8:
+                    return self._short(stop < start + 8)
+                protocol, field, identification = struct.unpack_from("!BxHI", data, start)
+                start += 8
+                if field & 0xFFF9:  # else it is whole all the same (RFC 6946)
+                    key = (addresses, identification)
+                    return self._fragment(
+                        time, number, key, protocol, addresses, data, start, stop, field & 0xFFF8, bool(field & 1)
+                    )
+            else:
+                return None
+        return self._transport(time, number, protocol, addresses, data, start, have, stop)
+
+    def _fragment(
+        self,
+        time: int,
+        number: int,
+        key: tuple[object, ...],
+        protocol: int,
+        addresses: bytes,
+        data: bytes,
+        start: int,
+        stop: int,
+        offset: int,
+        more: bool,
+    ) -> Segment | None:
+        """Keep the fragment ``data[start:stop]``; go on with the datagram if it is whole now."""
+        if stop <= start or (more and (stop - start) % 8):
+            return self._short(True)
+        whole = self._fragments.add(key, time, protocol, offset, data[start:stop], stop - start, more)
+        if whole is None:
+            return None
+        protocol, payload, length = whole
+        if len(addresses) == 32:
+            return self._extensions(time, number, protocol, addresses, payload, 0, len(payload), length)
+        return self._transport(time, number, protocol, addresses, payload, 0, len(payload), length)
+
+    def _transport(
+        self, time: int, number: int, protocol: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """Hand ``data[start:have]``, which was ``data[start:stop]`` on the wire, to the transport that it is of."""
+        transport = self._transports.get(protocol)
+        return transport(time, number, addresses, data, start, have, stop) if transport is not None else None
+
+    def _tcp(
+        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        if have < start + 20:
+            return self._short(stop < start + 20)
+        ports, sequence, acknowledgment, offset, flags = struct.unpack_from("!4sIIBB", data, start)
+        begin = start + ((offset & 0xF0) >> 2)
+        if begin < start + 20 or begin > stop:
+            return self._short(True)
+        missing = stop - max(begin, have)
+        return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing
+
+    def _short(self, malformed: bool) -> Segment | None:
+        """Count a packet that makes no segment: it is wrong, or too little of it was captured."""
+        if malformed:
+            self.malformed += 1
+        else:
+            self.cut += 1
+        return None
