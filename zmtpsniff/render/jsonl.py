@@ -15,6 +15,9 @@ DEFAULT_MAX_BYTES = 65_536
 
 _encode = msgspec.json.Encoder().encode
 
+# Strings of megabytes are made more slowly than those that stay in the processor's cache.
+_BATCH = 1000
+
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
 _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
@@ -51,7 +54,20 @@ class JsonlRenderer:
         self._plans: dict[type, list[tuple[str, Any]]] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
-        """Write a batch, at once."""
+        """Write a batch."""
+        for start in range(0, len(events), _BATCH):
+            lines = self._lines(events[start : start + _BATCH])
+            if not lines.isascii() or "\x7f" in lines:
+                lines = UNSEEN_IN_JSON.sub(_escaped, lines)
+            self._stream.write(lines.encode())
+        self._stream.flush()  # who watches live traffic waits for no later batch
+
+    def close(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def _lines(self, events: Sequence[AnyEvent]) -> str:
+        """The lines of a batch."""
         # Nearly all events of a busy capture are messages of one frame of short ASCII, so their lines are put together
         # here from parts that stay the same from one to the next. Comparing those parts by identity is enough: two
         # equal but different objects only cost the time to make the part again.
@@ -92,25 +108,24 @@ class JsonlRenderer:
                     and (length := len(frame)) < short
                     and frame.isascii()
                     and len(text := quoted(frame.decode())) == length + 2
-                    and b"\x7f" not in frame
+                    and 127 not in frame  # as a number: looking for octets in octets takes many times longer
                 ):
                     parts.append(f"{head}{lengths[length]}{text}}}{tail}")
                 else:
                     parts.append(f"{head}{fragment(frame)}{tail}")
             else:
-                parts.append(f"{head}{','.join([fragment(frame) for frame in frames])}{tail}")
-        lines = "".join(parts)
-        if not lines.isascii() or "\x7f" in lines:
-            lines = UNSEEN_IN_JSON.sub(_escaped, lines)
-        self._stream.write(lines.encode())
-        self._stream.flush()  # who watches live traffic waits for no later batch
-
-    def close(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+                parts.append(f"{head}{','.join(map(fragment, frames))}{tail}")
+        return "".join(parts)
 
     def _fragment(self, octets: Octets) -> str:
         """The object for octets as JSON text."""
+        if octets == b"":  # every delimiter
+            return '{"length":0,"text":""}'
+        if type(octets) is bytes and ((length := len(octets)) <= self._max_bytes or not self._max_bytes):
+            text = as_text(octets)
+            if text is None:
+                return f'{{"length":{length},"hex":"{octets.hex()}"}}'
+            return f'{{"length":{length},"text":{quoted(text)}}}'
         return _encode(octets_object(octets, self._max_bytes)).decode()
 
     def _line(self, event: AnyEvent) -> str:
