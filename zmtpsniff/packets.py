@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.fragments import Fragments
@@ -20,28 +20,40 @@ TCP = 6
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
 EXTENSIONS = frozenset((HOP_BY_HOP, ROUTING, DESTINATION, 135, 139, 140))  # with their length in units of 8 octets
 
-# Version and header length, total length, fragment field, protocol; the key; sequence number, acknowledgment number,
-# data offset and flags: an IPv4 header without options and the TCP header after it.
-_IPV4_TCP = "BxH2xHxB2x12sIIBB"
+Unpack = Callable[[bytes], tuple[Any, ...]]
 
 
-def _shape(before: str, protocol: bytes) -> tuple[Callable[[bytes], tuple[Any, ...]], bytes, int, int]:
-    layout = struct.Struct("!" + before + _IPV4_TCP)
-    offset = struct.calcsize("!" + before)
-    return layout.unpack_from, protocol, offset, offset + 40
+class _Shape(NamedTuple):
+    """How the common packets of a link type look: no VLAN tag, no IP option or extension, no fragment, TCP."""
+
+    unpack_ipv4: Unpack
+    ipv4: bytes  # what the link header's protocol field says of IPv4
+    unpack_ipv6: Unpack
+    ipv6: bytes
+    ip: int  # where the IP header begins
+    least: int  # octets up to the end of an IPv4 header and a TCP header, both without options
 
 
-# Of a link type: what unpacks the common packet, what its protocol field says of IPv4, where the IP header begins, and
-# how many octets it takes up to the end of a TCP header without options.
+def _shape(before: str, ipv4: bytes, ipv6: bytes) -> _Shape:
+    """The shape for a link header of the layout ``before``, in which the protocol is the one field."""
+    ip = struct.calcsize("!" + before)
+    # Protocol, version and header length, total length, fragment field, transport; the key; then of TCP: sequence
+    # number, acknowledgment number, data offset, flags.
+    layout4 = struct.Struct(f"!{before}BxH2xHxB2x12sIIBB")
+    # Payload length, next header; the key; the same of TCP.
+    layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBB")
+    return _Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40)
+
+
 _SHAPES = {
-    ETHERNET: _shape("12x2s", b"\x08\x00"),
-    LINUX_SLL: _shape("14x2s", b"\x08\x00"),
-    LINUX_SLL2: _shape("2s18x", b"\x08\x00"),
-    NULL: _shape("4s", b"\x02\x00\x00\x00"),
-    LOOP: _shape("4s", b"\x00\x00\x00\x02"),
-} | dict.fromkeys(RAW, _shape("0s", b""))
+    ETHERNET: _shape("12x2s", b"\x08\x00", b"\x86\xdd"),
+    LINUX_SLL: _shape("14x2s", b"\x08\x00", b"\x86\xdd"),
+    LINUX_SLL2: _shape("2s18x", b"\x08\x00", b"\x86\xdd"),
+    NULL: _shape("4s", b"\x02\0\0\0", b"\x1e\0\0\0"),
+    LOOP: _shape("4s", b"\0\0\0\x02", b"\0\0\0\x18"),
+} | dict.fromkeys(RAW, _shape("0s", b"", b""))
 
-_UNKNOWN = _shape("0s", b"-")  # nothing is equal to this, so everything goes the general way
+_UNKNOWN = _shape("0s", b"-", b"-")  # nothing is equal to this, so everything goes the general way
 
 
 class HeaderDecoder:
@@ -65,23 +77,32 @@ class HeaderDecoder:
         out: list[Segment] = []
         append = out.append
         current = -1
-        unpack, expected, ip, least = _UNKNOWN
+        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _UNKNOWN
         for number, (time, link, data, wire, _) in enumerate(packets, first_number):
             if link != current:
                 current = link
-                unpack, expected, ip, least = _SHAPES.get(link, _UNKNOWN)
+                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _SHAPES.get(link, _UNKNOWN)
             size = len(data)
             if size >= least:
-                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags = unpack(
-                    data
+                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags = (
+                    unpack_ipv4(data)
                 )
-                # 0xBFFF: all but "don't fragment"
-                if version == 0x45 and transport == 6 and not fragment & 0xBFFF and protocol == expected:
-                    start = ip + 20 + ((offset & 0xF0) >> 2)
-                    stop = ip + total
-                    if least <= start <= stop <= size:
-                        append((time, number, key, sequence, acknowledgment, flags, data[start:stop], 0))
-                        continue
+                if version == 0x45:
+                    # 0xBFFF: all but "don't fragment"
+                    if transport == 6 and protocol == ipv4 and not fragment & 0xBFFF:
+                        start = ip + 20 + ((offset & 0xF0) >> 2)
+                        stop = ip + total
+                        if least <= start <= stop <= size:
+                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], 0))
+                            continue
+                elif version & 0xF0 == 0x60 and protocol == ipv6 and size >= least + 20:
+                    total, transport, key, sequence, acknowledgment, offset, flags = unpack_ipv6(data)
+                    if transport == 6 and total:
+                        start = ip + 40 + ((offset & 0xF0) >> 2)
+                        stop = ip + 40 + total
+                        if least + 20 <= start <= stop <= size:
+                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], 0))
+                            continue
             segment = self._general(time, number, link, data, wire)
             if segment is not None:
                 append(segment)

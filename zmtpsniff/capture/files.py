@@ -1,6 +1,7 @@
 """Capture files: recognised by their magic, several of them merged by time, standard input as it comes."""
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
 
@@ -8,7 +9,7 @@ from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, OctetStream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
 
-CHUNK = 256 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
+CHUNK = 128 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
 MERGED_BATCH = 4096  # packets
 MAGIC_SIZE = 6  # octets; that of xz is the longest
@@ -71,41 +72,35 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
 
     What is known to come next is yielded before any file is read on, since reading may wait.
     """
-    heads: list[tuple[Iterator[list[Packet]], list[Packet]]] = []
-    for file in files:
-        first = next(file, None)
-        if first:
-            heads.append((file, first))
-    positions = [0] * len(heads)
+    batches = [next(file, []) for file in files]
+    positions = [0] * len(batches)
+    # Time of each file's next packet, and the file's place.
+    heads = [(batch[0][0], place) for place, batch in enumerate(batches) if batch]
+    heapify(heads)
     out: list[Packet] = []
     while heads:
-        times = [head[1][position][0] for head, position in zip(heads, positions, strict=True)]
-        chosen = times.index(min(times))
-        # As long as its packets come before those of all others, they need no further comparison.
-        before = min(times[:chosen], default=None)
-        after = min(times[chosen + 1 :], default=None)
-        file, batch = heads[chosen]
-        start = stop = positions[chosen]
+        _, place = heappop(heads)
+        batch = batches[place]
+        start = stop = positions[place]
         size = len(batch)
-        while stop < size:
-            time = batch[stop][0]
-            if (before is not None and time >= before) or (after is not None and time > after):
-                break
-            stop += 1
+        if heads:
+            # As long as its packets come before those of all others, they need no further comparison.
+            other_time, other_place = heads[0]
+            limit = other_time + (place < other_place)
+            while stop < size and batch[stop][0] < limit:
+                stop += 1
+        else:
+            stop = size
         out += batch[start:stop]
-        positions[chosen] = stop
-        if stop < size and len(out) < MERGED_BATCH:
-            continue
-        if out:
+        if stop == size or len(out) >= MERGED_BATCH:
             yield out
             out = []
         if stop == size:
-            following = next(file, None)
-            if following:
-                heads[chosen] = (file, following)
-                positions[chosen] = 0
-            else:
-                del heads[chosen], positions[chosen]
+            batch = batches[place] = next(files[place], [])
+            stop = 0
+        positions[place] = stop
+        if batch:
+            heappush(heads, (batch[stop][0], place))
 
 
 def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:

@@ -53,6 +53,7 @@ def _packets(
     unpack = record.unpack_from
     most = min(max(snaplen, LEAST_SNAPLEN), LARGEST_RECORD)
     expected = min(snaplen or most, most)
+    second, second_ns = 0, 0
     position = HEADER_SIZE
     while True:
         batch: list[Packet] = []
@@ -76,12 +77,14 @@ def _packets(
                     )
                 )
                 expected = most
+            if seconds != second:
+                second, second_ns = seconds, seconds * 1_000_000_000
             start = position + header
             stop = start + captured
             if stop > end:
                 need = header + captured
                 break
-            append((seconds * 1_000_000_000 + fraction * unit, link, data[start:stop], wire, None))
+            append((second_ns + fraction * unit, link, data[start:stop], wire, None))
             position = stop
         if batch:
             yield batch

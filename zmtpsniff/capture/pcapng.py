@@ -127,26 +127,30 @@ def _packets(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[
     unpack_length: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<I").unpack_from
     # Of each interface of the section: link type, numerator of the unit if it is whole nanoseconds (else 0), offset.
     clocks: list[tuple[int, int, int]] = []
+    # What the packet before had, because the next one mostly has it, too.
+    current = current_high = -1
+    link = unit = offset = high_ns = 0
     while True:
         batch: list[Packet] = []
         append = batch.append
         end = len(data)
         need = 12
         corrupt = ""
+        last_enhanced = end - 32
         while end - position >= 12:
-            if end - position >= 32:
+            if position <= last_enhanced:
                 kind, length, index, high, low, captured, wire = unpack_enhanced(data, position)
                 stop = position + length
-                if kind == 6 and stop <= end and index < len(clocks):
-                    start = position + 28
-                    # Up to 3 octets of padding and the length again: no options.
-                    if 4 <= stop - start - captured < 8 and unpack_length(data, stop - 4)[0] == length:
+                # Up to 3 octets of padding: no options.
+                if kind == 6 and 32 <= length - captured < 36 and stop <= end and index < len(clocks):
+                    if high != current_high or index != current:
+                        current, current_high = index, high
                         link, unit, offset = clocks[index]
-                        if unit:
-                            last_time = (high << 32 | low) * unit + offset
-                        else:
-                            last_time = section.interfaces[index].time_ns(high, low)
-                        append((last_time, link, data[start : start + captured], wire, None))
+                        high_ns = (high << 32) * unit + offset
+                    if unit and unpack_length(data, stop - 4)[0] == length:
+                        last_time = high_ns + low * unit
+                        position += 28
+                        append((last_time, link, data[position : position + captured], wire, None))
                         position = stop
                         continue
             kind = unpack_length(data, position)[0]
@@ -159,6 +163,7 @@ def _packets(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[
                 unpack_enhanced = struct.Struct(order + "7I").unpack_from
                 unpack_length = struct.Struct(order + "I").unpack_from
                 clocks = []
+                current = -1
             length = unpack_length(data, position + 4)[0]
             if length < 12 or length % 4 or length > LARGEST_BLOCK:
                 corrupt = f"a block that claims a length of {length} octets"
