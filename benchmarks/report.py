@@ -1,0 +1,281 @@
+"""What was measured, as Markdown: the tables, and which targets were met."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from measure import Run
+from tools import EK, FIELDS, JSON, SUMMARY
+from traffic import Recording
+
+BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+MEMORY_LIMIT_MIB = 100
+LINEAR_TOLERANCE = 1.15  # of the time that a file twice, four times as large may take
+
+
+@dataclass
+class Row:
+    """One command on one capture."""
+
+    tool: str
+    runs: list[Run] = field(default_factory=list)
+    result: str = ""
+    failure: str = ""
+
+    @property
+    def best(self) -> float | None:
+        """The fastest run: what disturbs a measurement only ever makes it longer. None after a failure."""
+        return min(run.seconds for run in self.runs) if self.runs and not self.failure else None
+
+    @property
+    def peak(self) -> Run | None:
+        """The run with the highest memory peak."""
+        return max(self.runs, key=lambda run: run.peak_mib) if self.runs and not self.failure else None
+
+
+@dataclass
+class Comparison:
+    """All the commands on one capture."""
+
+    title: str
+    recording: Recording
+    rows: list[Row]
+
+    def row(self, tool: str) -> Row:
+        """Return the row of a command."""
+        return next(row for row in self.rows if row.tool == tool)
+
+    def ratio(self, slower: str) -> float | None:
+        """Return how many times as long as ``zmtpsniff -T json`` a command took."""
+        time, reference = self.row(slower).best, self.row(JSON).best
+        return time / reference if time is not None and reference is not None else None
+
+
+@dataclass
+class StartUp:
+    """How long it takes until something is seen: seconds of each repetition, or why there are none."""
+
+    what: str
+    limit: float
+    seconds: list[float] = field(default_factory=list)
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the program is meant to reach, and whether it did (None: it could not be told)."""
+
+    wanted: str
+    measured: str
+    met: bool | None
+
+
+@dataclass
+class Measurements:
+    """Everything that one run of the benchmark has found."""
+
+    versions: dict[str, str]
+    tshark_knows_zmtp: bool
+    repeat: int
+    once_over: float
+    push: Comparison
+    round_trip: Comparison
+    large: Comparison
+    connections: Comparison
+    growth: list[Comparison]
+    start_up: list[StartUp]
+    when: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """The side-by-side tables in their order."""
+        return [self.push, self.round_trip, self.large, self.connections]
+
+    def failures(self) -> list[str]:
+        """Return what could not be run, one line each."""
+        rows = [(comparison, row) for comparison in [*self.comparisons, *self.growth] for row in comparison.rows]
+        failed = [
+            f"{row.tool} on {comparison.recording.path.name}: {row.failure}" for comparison, row in rows if row.failure
+        ]
+        failed += [f"{start.what}: {start.failure}" for start in self.start_up if start.failure]
+        return list(dict.fromkeys(failed))
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle one (the module ``statistics`` would weigh on the floor of the memory figures)."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def targets(measurements: Measurements) -> list[Target]:
+    """Hold the figures against what the program is meant to reach."""
+    push, round_trip = measurements.push, measurements.round_trip
+    comparable = measurements.tshark_knows_zmtp
+    return [
+        _rate(push, "pushed small messages: at least 500,000 messages a second", push.recording.messages, 500_000),
+        _faster(push, "pushed small messages: no slower than `tshark -T fields`", FIELDS, 1, comparable),
+        _faster(push, "pushed small messages: at least 8 times as fast as `tshark -T ek`", EK, 8, comparable),
+        _rate(round_trip, "round trips: at least 150,000 packets a second", round_trip.recording.packets, 150_000),
+        _faster(round_trip, "round trips: at least twice as fast as `tshark -T fields`", FIELDS, 2, comparable),
+        _faster(round_trip, "round trips: at least 8 times as fast as `tshark -T ek`", EK, 8, comparable),
+        _memory(measurements),
+        _linear(measurements.growth),
+        *map(_start_up, measurements.start_up),
+    ]
+
+
+def _rate(comparison: Comparison, wanted: str, amount: int, least: int) -> Target:
+    time = comparison.row(JSON).best
+    if time is None:
+        return Target(wanted, "failed", None)
+    return Target(wanted, f"{amount / time:,.0f}", amount / time >= least)
+
+
+def _faster(comparison: Comparison, wanted: str, tool: str, least: float, comparable: bool) -> Target:
+    ratio = comparison.ratio(tool)
+    if ratio is None:
+        return Target(wanted, "failed", None)
+    if not comparable:
+        return Target(wanted, f"{ratio:.2f} times, but that tshark knows no ZMTP", None)
+    return Target(wanted, f"{ratio:.2f} times", ratio >= least)
+
+
+def _memory(measurements: Measurements) -> Target:
+    wanted = f"peak memory under {MEMORY_LIMIT_MIB} MiB, whatever the file"
+    comparisons = [*measurements.comparisons, *measurements.growth]
+    peaks = [(comparison, comparison.row(tool).peak) for comparison in comparisons for tool in (JSON, SUMMARY)]
+    known = [(peak.peak_mib, comparison) for comparison, peak in peaks if peak]
+    if len(known) < len(peaks):
+        return Target(wanted, "failed", None)
+    highest, comparison = max(known, key=lambda found: found[0])
+    measured = f"{highest:.0f} MiB at most ({comparison.title.lower()}, a file of {_size(comparison.recording)})"
+    return Target(wanted, measured, highest < MEMORY_LIMIT_MIB)
+
+
+def _linear(growth: Sequence[Comparison]) -> Target:
+    wanted = f"time grows linearly with the file (within {LINEAR_TOLERANCE - 1:.0%})"
+    times = [comparison.row(JSON).best for comparison in growth]
+    first = times[0]
+    if first is None or None in times:
+        return Target(wanted, "failed", None)
+    sizes = [comparison.recording.messages / growth[0].recording.messages for comparison in growth]
+    ratios = [(size, time / first) for size, time in zip(sizes, times, strict=True) if time is not None]
+    measured = ", ".join(f"{ratio:.2f} times the time for {size:g} times the file" for size, ratio in ratios[1:])
+    return Target(wanted, measured, all(ratio <= size * LINEAR_TOLERANCE for size, ratio in ratios))
+
+
+def _start_up(start: StartUp) -> Target:
+    wanted = f"{start.what}: under {start.limit:g} s"
+    if start.failure:
+        return Target(wanted, "failed", None)
+    return Target(wanted, f"{median(start.seconds):.3f} s", median(start.seconds) < start.limit)
+
+
+def markdown(measurements: Measurements) -> str:
+    """Return the whole report, without a heading, so that it fits into any document."""
+    parts = [_preface(measurements), _targets_table(targets(measurements))]
+    for comparison in measurements.comparisons:
+        parts += [_caption(comparison), _comparison_table(comparison)]
+    parts += ["**Growing files**: pushed small messages, more and more of them.", _growth_table(measurements.growth)]
+    parts += [
+        "**Start-up**, until the command is done or its first record is out.",
+        _start_up_table(measurements.start_up),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _preface(measurements: Measurements) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in measurements.versions.items())
+    dissector = "with its own ZMTP dissector" if measurements.tshark_knows_zmtp else "which has no ZMTP dissector"
+    return (
+        f"Measured on {measurements.when:%Y-%m-%d} with {versions}; tshark is one {dissector}. "
+        f"{platform.system()} {os.uname().release}, {platform.machine()}, {os.cpu_count()} cores.\n"
+        f"Each command ran {measurements.repeat} times, in turn with the others (once if it took more than "
+        f"{measurements.once_over:g} s), its output thrown away. Rates and ratios are those of the best time; a ratio "
+        f"of 3 means three times as long as `{JSON}`."
+    )
+
+
+def _targets_table(found: Sequence[Target]) -> str:
+    verdicts = {True: "met", False: "**missed**", None: "not known"}
+    return _table(("Target", "Measured", ""), [(t.wanted, t.measured, verdicts[t.met]) for t in found], left=3)
+
+
+def _caption(comparison: Comparison) -> str:
+    recording = comparison.recording
+    return (
+        f"**{comparison.title}**: {recording.messages:,} messages in {recording.packets:,} packets, {_size(recording)}."
+    )
+
+
+def _size(recording: Recording) -> str:
+    return f"{recording.octets / 2**20:,.1f} MiB"
+
+
+def _comparison_table(comparison: Comparison) -> str:
+    header = ("Command", "Best", "Median", "Messages/s", "Packets/s", "Ratio", "Peak memory", "Result")
+    return _table(header, [_cells(comparison, row) for row in comparison.rows])
+
+
+def _cells(comparison: Comparison, row: Row) -> tuple[str, ...]:
+    if row.best is None or row.peak is None:
+        return (f"`{row.tool}`", "-", "-", "-", "-", "-", "-", f"failed: {row.failure}")
+    recording, ratio = comparison.recording, comparison.ratio(row.tool)
+    return (
+        f"`{row.tool}`",
+        f"{row.best:.2f} s",
+        f"{median([run.seconds for run in row.runs]):.2f} s" if len(row.runs) > 1 else "once",
+        f"{recording.messages / row.best:,.0f}",
+        f"{recording.packets / row.best:,.0f}",
+        f"{ratio:.2f}" if ratio is not None else "-",
+        _peak(row.peak),
+        row.result,
+    )
+
+
+def _peak(run: Run) -> str:
+    return f"{'≤ ' if run.peak_is_limit else ''}{run.peak_mib:.0f} MiB"
+
+
+def _growth_table(growth: Sequence[Comparison]) -> str:
+    lines = []
+    for comparison in growth:
+        cells = [f"{comparison.recording.messages:,}", _size(comparison.recording)]
+        for row in comparison.rows:
+            cells += [f"{row.best:.2f} s", _peak(row.peak)] if row.best is not None and row.peak else ["failed", "-"]
+        lines.append(tuple(cells))
+    titles = [title for row in growth[0].rows for title in (f"`{row.tool.removeprefix('zmtpsniff ')}`", "Peak memory")]
+    return _table(("Messages", "File", *titles), lines, left=0)
+
+
+def _start_up_table(start_up: Sequence[StartUp]) -> str:
+    lines = []
+    for start in start_up:
+        if start.failure:
+            lines.append((start.what, "-", f"failed: {start.failure}"))
+        else:
+            lines.append((start.what, f"{min(start.seconds):.3f} s", f"{median(start.seconds):.3f} s"))
+    return _table(("What", "Best", "Median"), lines)
+
+
+def _table(header: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Return a Markdown table: so many columns to the left, figures to the right, what is said about them last."""
+    rule = [":--" if column < left or title == "Result" else "--:" for column, title in enumerate(header)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines))
+
+
+def put_between_markers(document: Path, text: str) -> bool:
+    """Replace what is between the markers of a document; tell whether it has them."""
+    content = document.read_text() if document.exists() else ""
+    before, begin, rest = content.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        return False
+    document.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+    return True

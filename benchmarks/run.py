@@ -1,0 +1,183 @@
+"""Measure zmtpsniff beside tshark and tcpdump, on captures of its own making, and write the table.
+
+    python benchmarks/run.py [--tshark COMMAND] [--quick]
+
+What is measured, and how to come by a tshark that knows ZMTP, is described in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import measure
+import report
+import tools
+import traffic
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parent / "README.md"
+RESULTS = HERE / "RESULTS.md"
+WORK = HERE / "work"
+
+PUSHED, ROUND_TRIPS, LARGE, CONNECTIONS = 1_000_000, 100_000, 1_000, 5_000
+GROWTH = (1, 2, 4)
+QUICK_PART = 20
+SMALL_ROUND_TRIPS = 5
+START_UPS = 10
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    beside = shlex.quote(str(Path(sys.executable).with_name("zmtpsniff")))
+    parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
+    parser.add_argument("--tshark", default="tshark", metavar="COMMAND", help='e.g. "chroot /opt/trixie tshark"')
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each command (default: 3)")
+    parser.add_argument(
+        "--once-over",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="do not repeat a command that took longer (default: 30)",
+    )
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the traffic; RESULTS.md stays as it is")
+    parser.add_argument("--renew", action="store_true", help="record the captures again")
+    parser.add_argument("--record-only", action="store_true", help="record the captures and stop")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Record, measure, write; the exit status says whether all could be run, not whether the targets were met."""
+    options = _arguments()
+    try:
+        recordings, growing, small = _record(QUICK_PART if options.quick else 1, options.renew)
+    except traffic.CannotRecordError as reason:
+        print(f"run.py: {reason}", file=sys.stderr)
+        return 1
+    if options.record_only:
+        return 0
+    zmtpsniff = shlex.split(options.zmtpsniff)
+    tshark = tools.find_tshark(shlex.split(options.tshark))
+    commands = tools.compared(zmtpsniff, tshark)
+
+    def compare(title: str, recording: traffic.Recording, chosen: Sequence[tools.Tool]) -> report.Comparison:
+        _say(f"measuring {recording.path.name}")
+        return report.Comparison(title, recording, _compare(recording, chosen, options.repeat, options.once_over))
+
+    push, round_trip, large, connections = (
+        compare(title, recording, commands)
+        for title, recording in zip(
+            ("Pushed small messages", "Round trips", "Messages of 1 MiB", "Short connections"), recordings, strict=True
+        )
+    )
+    own = [tool for tool in commands if tool.name in (tools.JSON, tools.SUMMARY)]
+    measurements = report.Measurements(
+        versions={
+            "zmtpsniff": tools.version(zmtpsniff),
+            "Python": sys.version.partition(" ")[0],
+            "tshark": tshark.version,
+            "tcpdump": tools.version(["tcpdump"]),
+        },
+        tshark_knows_zmtp=tshark.knows_zmtp,
+        repeat=options.repeat,
+        once_over=options.once_over,
+        push=push,
+        round_trip=round_trip,
+        large=large,
+        connections=connections,
+        growth=[compare("Growing files", recording, own) for recording in growing],
+        start_up=_start_up(zmtpsniff, small),
+    )
+    return _publish(measurements, options.quick)
+
+
+def _record(part: int, renew: bool) -> tuple[list[traffic.Recording], list[traffic.Recording], traffic.Recording]:
+    """Return the captures to compare on, those that grow, and the small one."""
+    done: dict[tuple[str, int], traffic.Recording] = {}
+
+    def recording(scenario: str, count: int) -> traffic.Recording:
+        if (scenario, count) not in done:
+            _say(f"capture of {count:,} times {scenario}")
+            done[scenario, count] = traffic.ensure(scenario, count, WORK, renew=renew)
+        return done[scenario, count]
+
+    compared = [
+        recording("push", PUSHED // part),
+        recording("round-trip", ROUND_TRIPS // part),
+        recording("large", LARGE // part),
+        recording("connections", CONNECTIONS // part),
+    ]
+    growing = [recording("push", PUSHED // part * size) for size in GROWTH]
+    return compared, growing, recording("round-trip", SMALL_ROUND_TRIPS)
+
+
+def _compare(
+    recording: traffic.Recording, commands: Sequence[tools.Tool], repeat: int, once_over: float
+) -> list[report.Row]:
+    """Run the commands in turn, so that a machine that is busy for a while is so for all of them."""
+    rows = [report.Row(tool.name) for tool in commands]
+    for tool, row in zip(commands, rows, strict=True):
+        # The results are counted apart from the clock; this also leaves the file in the page cache.
+        with _failure_told(row):
+            row.result = tool.verify(recording)
+    for _ in range(repeat):
+        for tool, row in zip(commands, rows, strict=True):
+            if row.failure or (row.runs and row.runs[-1].seconds > once_over):
+                continue
+            with _failure_told(row):
+                stdin = recording.path if tool.capture_on_stdin else None
+                row.runs.append(measure.run(tool.command(recording.path), stdin))
+    return rows
+
+
+def _start_up(zmtpsniff: Sequence[str], small: traffic.Recording) -> list[report.StartUp]:
+    """Measure how long a user waits for the first sign."""
+    read = [*zmtpsniff, "read", "-T", "json", str(small.path)]
+    version = report.StartUp("`zmtpsniff --version`", 0.2)
+    record = report.StartUp("first record of a small capture", 0.35)
+    for _ in range(START_UPS):
+        with _failure_told(version):
+            version.seconds.append(measure.run([*zmtpsniff, "--version"]).seconds)
+        with _failure_told(record):
+            record.seconds.append(measure.first_line(read))
+    return [version, record]
+
+
+@contextmanager
+def _failure_told(figures: report.Row | report.StartUp) -> Iterator[None]:
+    """Make a command's failure a result: one that cannot run does not keep the others from being measured."""
+    try:
+        yield
+    except measure.CommandFailedError as reason:
+        figures.failure = str(reason)
+
+
+def _publish(measurements: report.Measurements, quick: bool) -> int:
+    """Print the report, and write it where it is kept if its figures are worth keeping."""
+    text = report.markdown(measurements)
+    print(text)
+    failures = measurements.failures()
+    if quick:
+        _say("a quick run: nothing written")
+    else:
+        RESULTS.write_text(f"# Benchmark results\n\nWritten by `benchmarks/run.py`.\n\n{text}")
+        _say(f"written: {RESULTS.name}")
+        if failures:
+            _say("README.md left as it is, because not all could be run")
+        elif report.put_between_markers(README, text):
+            _say("written: README.md")
+    for failure in failures:
+        print(f"run.py: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

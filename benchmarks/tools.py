@@ -1,0 +1,137 @@
+"""The commands that are compared, and how to tell that each of them did its work."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import measure
+from traffic import PORT, Recording
+
+JSON, SUMMARY, FIELDS, EK, TCPDUMP = (
+    "zmtpsniff -T json",
+    "zmtpsniff -T summary",
+    "tshark -T fields",
+    "tshark -T ek",
+    "tcpdump -nr",
+)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command to measure: ``verify`` runs it once, counts its results and raises if they are not all there."""
+
+    name: str
+    command: Callable[[Path], list[str]]
+    verify: Callable[[Recording], str]
+    capture_on_stdin: bool = False
+
+
+@dataclass(frozen=True)
+class Tshark:
+    """The tshark at hand. Older ones know no ZMTP: they can be measured, but it is less work that they do."""
+
+    command: Sequence[str]
+    version: str
+    knows_zmtp: bool
+
+
+def version(command: Sequence[str]) -> str:
+    """Return the version number in what ``--version`` prints, or why there is none."""
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    except OSError as reason:
+        return f"missing ({reason.strerror})"
+    found = re.search(r"\d+\.\d[\w.+-]*\w", done.stdout or done.stderr)
+    return found[0] if found else f"unknown (exit status {done.returncode})"
+
+
+def find_tshark(command: Sequence[str]) -> Tshark:
+    """Ask tshark for its version and whether it has a ZMTP dissector."""
+    try:
+        protocols = subprocess.run([*command, "-G", "protocols"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        protocols = ""
+    return Tshark(command, version(command), re.search(r"\tzmtp\b", protocols) is not None)
+
+
+def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
+    """Return the commands in the order of the tables; the first one is what the ratios refer to."""
+    return [
+        Tool(JSON, lambda capture: [*zmtpsniff, "read", "-T", "json", str(capture)], _verify_json(zmtpsniff)),
+        Tool(SUMMARY, lambda capture: [*zmtpsniff, "read", "-T", "summary", str(capture)], _verify_summary(zmtpsniff)),
+        *_tshark_tools(tshark),
+        Tool(TCPDUMP, lambda capture: ["tcpdump", "-nr", str(capture)], _verify_tcpdump),
+    ]
+
+
+def _verify_json(zmtpsniff: Sequence[str]) -> Callable[[Recording], str]:
+    def verify(recording: Recording) -> str:
+        output = measure.count([*zmtpsniff, "read", "-T", "json", str(recording.path)])
+        try:
+            totals = json.loads(output.last_line)
+            messages, packets = totals["messages"], totals["packets"]
+        except (ValueError, KeyError, TypeError) as reason:
+            raise measure.CommandFailedError("the last record is not the totals of the capture") from reason
+        _expect("messages", messages, recording.messages)
+        _expect("packets", packets, recording.packets)
+        return f"{messages:,} messages"
+
+    return verify
+
+
+def _verify_summary(zmtpsniff: Sequence[str]) -> Callable[[Recording], str]:
+    def verify(recording: Recording) -> str:
+        output = measure.count([*zmtpsniff, "read", "-T", "summary", str(recording.path)])
+        if output.lines < recording.messages:
+            _expect("lines", output.lines, recording.messages)
+        return f"{output.lines:,} lines"
+
+    return verify
+
+
+def _tshark_tools(tshark: Tshark) -> list[Tool]:
+    # The capture comes by standard input, so that a tshark in a root directory of its own needs no copy of it.
+    read = [*tshark.command, "-n", "-r", "-"]
+    if tshark.knows_zmtp:
+        read += ["-d", f"tcp.port=={PORT},zmtp", "-Y", "zmtp"]
+        # What the records of zmtpsniff hold, too: place, time, connection, and the frames with their octets.
+        columns = ["zmtp.length", "zmtp.data"]
+    else:
+        read += ["-Y", "tcp.len > 0"]
+        columns = ["tcp.len", "tcp.payload"]
+    fields = [*read, "-T", "fields"]
+    for column in ("frame.number", "frame.time_epoch", "tcp.stream", *columns):
+        fields += ["-e", column]
+
+    def verify(recording: Recording) -> str:
+        if not tshark.knows_zmtp:
+            return "TCP only, no ZMTP"
+        # One length a frame; packets that complete no frame are left out, or they would be empty lines.
+        counting = [*read, "-Y", "zmtp.length", "-T", "fields", "-e", "zmtp.length"]
+        output = measure.count(counting, recording.path)
+        frames = output.lines + output.commas
+        if frames < recording.messages:
+            _expect("frames", frames, recording.messages)
+        return f"{frames:,} frames"
+
+    return [
+        Tool(FIELDS, lambda _: fields, verify, capture_on_stdin=True),
+        Tool(EK, lambda _: [*read, "-T", "ek"], verify, capture_on_stdin=True),
+    ]
+
+
+def _verify_tcpdump(recording: Recording) -> str:
+    output = measure.count(["tcpdump", "-nr", str(recording.path)])
+    if output.lines < recording.packets:
+        _expect("lines", output.lines, recording.packets)
+    return f"{output.lines:,} lines"
+
+
+def _expect(what: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise measure.CommandFailedError(f"wrong result: {found:,} {what} of {expected:,}")
