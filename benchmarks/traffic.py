@@ -198,13 +198,13 @@ def _record_once(scenario: Scenario, count: int, path: Path) -> tuple[int, int]:
     command += ["-w", str(path), f"tcp port {PORT}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tcpdump:
         assert tcpdump.stderr is not None
-        said = ""
+        said = []
         for line in tcpdump.stderr:
-            said = line
+            said.append(line.strip())
             if "listening on" in line:
                 break
         else:
-            raise CannotRecordError(said.strip() or "tcpdump did not start")
+            raise CannotRecordError(" ".join(said) or "tcpdump did not start")
         try:
             _play(scenario, count)
             time.sleep(SETTLE_S)
