@@ -63,6 +63,10 @@ PROBLEMS: dict[str, Kind] = {
         "The capture starts in the middle of the connection; frames were found all the same.",
         "Version, mechanism and socket types are not known. Start the capture before the programs connect.",
     ),
+    "one-direction": _note(
+        "No packet of one side is in the capture, though the other side answers it.",
+        "Asymmetric routing or a capture filter; versions are taken from what one side says.",
+    ),
     "frames-found-again": _note(
         "After missing octets the next frame was found.",
         "The octets skipped may hold messages that are not shown.",
@@ -108,10 +112,6 @@ PROBLEMS: dict[str, Kind] = {
     "handshake-incomplete": _warning(
         "The connection or the capture ended before the handshake was complete, and the wire does not say why.",
         "Often a silent refusal: wrong key or password, other mechanism, socket types that do not fit.",
-    ),
-    "handshake-failed": _warning(
-        "The handshake cannot complete.",
-        "The problem reported before it says why.",
     ),
     "incompatible-socket-types": _error(
         "The two socket types may not talk to each other.",

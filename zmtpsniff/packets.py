@@ -92,16 +92,18 @@ class HeaderDecoder:
                     if transport == 6 and protocol == ipv4 and not fragment & 0xBFFF:
                         start = ip + 20 + ((offset & 0xF0) >> 2)
                         stop = ip + total
-                        if least <= start <= stop <= size:
-                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], 0))
+                        if least <= start <= stop:
+                            missing = stop - max(start, size) if stop > size else 0
+                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
                             continue
                 elif version & 0xF0 == 0x60 and protocol == ipv6 and size >= least + 20:
                     total, transport, key, sequence, acknowledgment, offset, flags = unpack_ipv6(data)
                     if transport == 6 and total:
                         start = ip + 40 + ((offset & 0xF0) >> 2)
                         stop = ip + 40 + total
-                        if least + 20 <= start <= stop <= size:
-                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], 0))
+                        if least + 20 <= start <= stop:
+                            missing = stop - max(start, size) if stop > size else 0
+                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
                             continue
             segment = self._general(time, number, link, data, wire)
             if segment is not None:

@@ -108,6 +108,7 @@ def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:
     try:
         file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
         if file.isatty():
+            file.close()
             raise CaptureError(f"{title}: a terminal, not a capture file")
     except OSError as error:
         raise CaptureError(f"{title}: {error.strerror or error}") from error
@@ -119,10 +120,10 @@ def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:
     _fail_if_damaged(stream)
     if not data:
         raise CaptureError(f"{title}: empty, not a capture file")
-    compressed = ""
+    inside = ""
     for magic, (format_name, decompress) in compression.FORMATS.items():
         if data.startswith(magic):
-            compressed = f"{format_name} of "
+            inside = f"what its {format_name} data hold is "
             stream = OctetStream(title, decompress(chain((data,), chunks)))
             data = stream.extend(b"", MAGIC_SIZE)
             if len(data) < MAGIC_SIZE:
@@ -132,7 +133,7 @@ def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:
         return pcap.read_pcap(stream, data, source)
     if data[:4] == pcapng.MAGIC:
         return pcapng.read_pcapng(stream, data, source)
-    raise CaptureError(f"{title}: {compressed}{_no_capture(data)}")
+    raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
 def _chunks(file: FileIO, size: int) -> Iterator[bytes]:
@@ -158,6 +159,6 @@ def _no_capture(data: bytes) -> str:
     for magic, advice in LOOKALIKES:
         if data.startswith(magic):
             return f"{what}; {advice}"
-    if data and all(octet >= 0x20 or octet in b"\t\n\r" for octet in data):
+    if data and all(0x20 <= octet < 0x7F or octet in b"\t\n\r" for octet in data[:64]):
         return f"{what}; it looks like text"
     return what

@@ -75,7 +75,7 @@ class _Section:
             raise _BlockError("a block too short for what it has to hold") from None
 
     def options(self, data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-        """The options from ``offset`` up to the end of the block."""
+        """The options from ``offset`` up to the end of the block; what does not fit into it is none."""
         stop = len(data) - 4
         while offset + 4 <= stop:
             code, length = self.unpack("HH", data, offset)
@@ -83,7 +83,7 @@ class _Section:
                 return
             offset += 4
             if offset + length > stop:
-                raise _BlockError("an option that does not fit into its block")
+                return
             yield code, data[offset : offset + length]
             offset += length + 3 & ~3
 
@@ -237,7 +237,8 @@ def _block(section: _Section, kind: int, block: bytes, last_time: int, source: S
         (index,) = section.unpack("I", block, 8)
         counters = dict(section.options(block, 20))
         total = sum(section.number(counters.get(code, b"")) for code in (ISB_IFDROP, ISB_OSDROP))
-        source.dropped += section.interface(index).lost(total=total)
+        if index < len(section.interfaces):
+            source.dropped += section.interfaces[index].lost(total=total)
     return None
 
 

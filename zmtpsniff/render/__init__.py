@@ -30,4 +30,18 @@ def make_renderer(
         from zmtpsniff.render.jsonl import DEFAULT_MAX_BYTES, JsonlRenderer
 
         return JsonlRenderer(getattr(stream, "buffer", stream), DEFAULT_MAX_BYTES if max_bytes is None else max_bytes)
+    if output == "summary":
+        from zmtpsniff.render import summary
+
+        limit = summary.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
+        return summary.SummaryRenderer(stream, limit, utc)
+    if output == "dump":
+        from zmtpsniff.render.dump import DumpRenderer
+
+        return DumpRenderer(stream, max_bytes or 0)
+    if output == "tree":
+        from zmtpsniff.render import tree
+
+        limit = tree.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
+        return tree.TreeRenderer(stream, limit, verbosity, utc, color)
     raise ValueError(f"unknown output format {output!r}")

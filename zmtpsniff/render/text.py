@@ -7,6 +7,7 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 
 import codecs
 import re
+from collections.abc import Callable
 
 from dissectors.events import Cut, Octets
 
@@ -53,3 +54,67 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     else:
         return None, octets.length
     return (data[:max_bytes] if max_bytes else data), length
+
+
+def escape(text: str) -> str:
+    """A string on one line: control and unseen characters as ``\\n``, ``\\x1b``, ``\\u202e``, all else as it is."""
+    if text.isascii() and text.isprintable():
+        return text
+    return CONTROL_OR_UNSEEN.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    if named := _NAMED.get(char):
+        return named
+    code = ord(char)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
+    """Octets on one line: text in quotes, else ``0x`` and hexadecimal digits, ``more`` after them if they are cut.
+
+    ``max_bytes`` is the limit of octets to show (0: none). ``more`` may hold ``{}`` for the number of octets left out.
+    Text is in single quotes if it holds double ones only; its backslashes are doubled, so that what was escaped can
+    be told from what was sent.
+    """
+    data, length = at_hand(octets, max_bytes)
+    if data is None:
+        return f"({length} octets, not shown)"
+    whole = len(data) == length
+    text = as_text(data, whole)
+    if text is None:
+        shown = f"0x{data.hex()}" if data else ""
+    else:
+        mark = "'" if '"' in text and "'" not in text else '"'
+        if "\\" in text:
+            text = text.replace("\\", "\\\\")
+        if mark == '"' and '"' in text:
+            text = text.replace('"', '\\"')
+        shown = f"{mark}{escape(text)}{mark}"
+    return shown if whole else shown + more.format(f"{length - len(data):,}")
+
+
+def hex_dump(data: bytes) -> list[tuple[str, str, str]]:
+    """Octets in lines of 16: where in the data they are, hexadecimal digits, and the characters that are ASCII."""
+    digits = 4 if len(data) <= 0x10000 else 8
+    lines = []
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
+        # The gap in the middle is what the eye counts by.
+        columns = f"{row[:8].hex(' '):23}  {row[8:].hex(' '):23}"
+        characters = "".join([chr(octet) if 32 <= octet < 127 else "." for octet in row])
+        lines.append((f"{start:0{digits}x}", columns, f"|{characters}|"))
+    return lines
+
+
+def encodable(encoding: str | None) -> Callable[[str], str] | None:
+    """What to pass text through before it goes to a stream of that encoding; None if any text may go there.
+
+    A stream whose encoding is not known (a string in memory) takes anything.
+    """
+    if encoding is None or codecs.lookup(encoding).name.startswith("utf"):
+        return None
+    return lambda text: text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,0 +1,246 @@
+"""A ZMTP connection: two halves and what only the pair knows."""
+
+from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
+from dissectors.zmtp import greeting, sockets
+from dissectors.zmtp.framing import Limits
+from dissectors.zmtp.half import Half
+from dissectors.zmtp.security import Security
+
+# Octets of one side that are kept in wait for a proof that the connection is ZMTP 1.0.
+_UNPROVEN_LIMIT = 1 << 16
+
+_OTHERS = (
+    (b"\x16\x03", "TLS"), (b"SSH-", "SSH"), (b"GET ", "HTTP"), (b"POST ", "HTTP"), (b"PUT ", "HTTP"), (b"HEAD ", "HTTP"),
+    (b"OPTIONS ", "HTTP"), (b"HTTP/", "HTTP"), (b"PRI * HTTP/2", "HTTP/2"), (b"AMQP", "AMQP"), (b"*", "Redis"),
+)  # fmt: skip
+
+
+class ZmtpConnection:
+    """Dissects one TCP connection.
+
+    ``client.feed`` and ``server.feed`` take the octets of each side in order, ``gap`` of each tells of octets that
+    are missing; events are appended to ``out``. Nothing is reported before it is certain that this is ZMTP;
+    ``rejected`` becomes true when it is certain that it is not.
+    """
+
+    def __init__(
+        self,
+        out: list[AnyEvent],
+        flow: int,
+        client: str,
+        server: str,
+        from_start: tuple[bool, bool] = (True, True),
+        limits: Limits | None = None,
+        forced: int | None = None,
+    ) -> None:
+        """``from_start`` says for each side whether its first octets are those of its stream.
+
+        ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2 or 3 for that version.
+        """
+        limits = limits or Limits()
+        self.flow = flow
+        self.accepted = False
+        self.rejected = False
+        self.forced = forced is not None
+        self.forced_version = forced or None
+        self._refusal: tuple[Half, str, str] | None = None
+        self.security = Security()
+        self.version: str | None = None
+        self._final = out
+        self.out: list[AnyEvent] = []  # until it is certain
+        self._not_seen = not all(from_start)
+        self._compared = False
+        self.client = Half(self, "client", client, server, limits, from_start[0])
+        self.server = Half(self, "server", server, client, limits, from_start[1])
+        self.client.other, self.server.other = self.server, self.client
+        self.halves = (self.client, self.server)
+        if forced is not None:
+            self.accept()
+        if forced:
+            for half in self.halves:
+                half.framing = 1 if forced == 1 else 2
+
+    # ------------------------------------------------------------------ is it ZMTP?
+
+    def accept(self) -> None:
+        """It is ZMTP: give out what has been held back."""
+        if self.accepted or self.rejected:
+            return
+        self.accepted = True
+        self._final.extend(self.out)
+        self.out = self._final
+        for half in self.halves:
+            half.proven()
+        if self._refusal:
+            half, code, detail = self._refusal
+            self._refuse(half, code, detail)
+
+    def refuse(self, half: Half, code: str, detail: str) -> None:
+        """This half does not speak ZMTP; whether that is a problem depends on the other one."""
+        half.stop()
+        if self.accepted:
+            self._refuse(half, code, detail)
+            return
+        self._refusal = self._refusal or (half, code, detail)
+        if half.other.stopped or half.other.versioned is False:
+            self.reject()
+
+    def _refuse(self, half: Half, code: str, detail: str) -> None:
+        if not detail:
+            what = next((name for start, name in _OTHERS if half.beginning.startswith(start)), None)
+            shown = half.beginning.hex(" ")
+            detail = f"the {half.side} does not speak ZMTP, its octets begin {shown}"
+            if what:
+                detail = f"the {half.side} speaks {what} instead of ZMTP, its octets begin {shown}"
+        half._problem(code, detail)
+        self.security.failed = True
+        half.other.resume()
+
+    def reject(self) -> None:
+        """It is not ZMTP."""
+        self.rejected = True
+        self.out = []
+        for half in self.halves:
+            half.stop()
+
+    def give_up(self, half: Half) -> None:
+        """No frames were found in as much of ``half`` as is searched."""
+        if not self.accepted and (half.other.stopped or not half.other.octets):
+            self.reject()
+
+    def unproven(self, half: Half) -> None:
+        """``half`` goes on though nothing proves yet that this is ZMTP."""
+        if not self.accepted and half.octets > _UNPROVEN_LIMIT:
+            self.reject()
+
+    def found_frames(self, half: Half, skipped: int) -> None:
+        """``half`` has no greeting in the capture, but frames were found."""
+        self._not_seen = True
+        self.security.unknown_start = True
+        self.security.skip()
+        self.accept()
+        other = half.other
+        if not other.greeted and not other.framing:
+            other.framing = half.framing
+        other._known = True
+        where = f"frames were found {skipped} octets after the start" if skipped else "it starts with a frame"
+        half._problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
+
+    # ------------------------------------------------------------------ what both halves agree on
+
+    def identified(self) -> None:
+        """A half of version 1.0 or 2.0 has read its identity frame."""
+        one, other = self.halves
+        self.security.skip()
+        for half in self.halves:
+            half.look_again()
+        if one.greeted and other.greeted:
+            self.accept()
+            self.version = "1.0" if 1 in (one.framing, other.framing) else "2.0"
+            self._check_types_v2()
+
+    def _check_types_v2(self) -> None:
+        one, other = self.client.socket_type, self.server.socket_type
+        if one and other and not sockets.may_talk(one, other):
+            half = self.client if self.client.packet >= self.server.packet else self.server
+            half._problem("incompatible-socket-types", f"{one} may not talk to {other}")
+
+    def greeted_v3(self) -> None:
+        """A half has read its 3.x greeting."""
+        one, other = self.halves
+        if self._compared or not (one.greeted and other.greeted):
+            self._wake()
+            return
+        self._compared = True
+        if None not in (one.revision, one.minor, other.revision, other.minor):
+            self.version = greeting.negotiated_v3((one.revision, one.minor), (other.revision, other.minor))  # type: ignore[arg-type]
+        last = one if one.packet >= other.packet else other
+        if one.mechanism is None or other.mechanism is None:
+            self._not_seen = True
+            self.security.unknown_start = True
+        elif one.mechanism != other.mechanism:
+            last._problem(
+                "mechanism-mismatch",
+                f"the client announces {one.mechanism or 'none'}, the server {other.mechanism or 'none'}",
+            )
+            self.security.failed = True
+        elif not one.mechanism_is_legal:
+            self.security.failed = True
+        else:
+            self.security.begin(one.mechanism)
+            if one.mechanism not in Security.KNOWN:
+                last._problem("unknown-mechanism", f"mechanism {one.mechanism!r} is not known")
+            elif one.mechanism != "NULL" and one.as_server and other.as_server:
+                last._problem("both-as-server", "both sides say that they are the server")
+                self.security.failed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for half in self.halves:
+            half.look_again()
+            if half.waits_for_greeting:
+                half.resume()
+
+    def lost_greeting(self) -> None:
+        """Octets of a greeting are missing, so that the handshake cannot be judged."""
+        self._not_seen = True
+        self.security.unknown_start = True
+        self.security.skip()
+        for half in self.halves:
+            half.look_again()
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self, end: End, start_ns: int, end_ns: int) -> None:
+        """The connection, or the capture, is over: report what is unfinished, and the summary."""
+        if not self.accepted and not self.rejected:
+            for half in self.halves:
+                half._search_now()
+        for half in self.halves:
+            half.ended = True
+        for half in self.halves:
+            if not half.stopped:
+                half.resume()
+        if not self.accepted:
+            self.rejected = True
+            return
+        for half in self.halves:
+            half.finish(end)
+        handshake = self._handshake()
+        if handshake == "incomplete":
+            self._report_incomplete(end)
+        self.out.append(
+            Connection(
+                flow=self.flow,
+                transport="tcp",
+                client=self._peer(self.client),
+                server=self._peer(self.server),
+                messages=Sides(self.client.messages, self.server.messages),
+                octets=Sides(self.client.octets, self.server.octets),
+                start_ns=start_ns,
+                end_ns=end_ns,
+                end=end,
+                version=self.version,
+                mechanism=self.security.mechanism,
+                handshake=handshake,
+                subscriptions=[*self.client.topics, *self.server.topics],
+            )
+        )
+
+    def _peer(self, half: Half) -> Peer:
+        return Peer(half.src, half.version, half.socket_type, half.identity)
+
+    def _handshake(self) -> Handshake:
+        if self.security.failed:
+            return "failed"
+        if self.version in ("1.0", "2.0") or self.security.complete:
+            return "complete"
+        return "not-seen" if self._not_seen else "incomplete"
+
+    def _report_incomplete(self, end: End) -> None:
+        half = self.client if self.client.packet >= self.server.packet else self.server
+        how = {"fin": "was closed", "rst": "was reset", "timeout": "fell silent", "open": "is still open"}[end]
+        half._problem(
+            "handshake-incomplete",
+            f"the connection {how} before the handshake was complete, and nothing on the wire says why",
+        )

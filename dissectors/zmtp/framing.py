@@ -1,0 +1,494 @@
+"""From the octets of one direction to frames and messages: ZMTP 1.0 and 2.0 framing, gaps, finding frames again.
+
+The two loops over frames are the hottest code of the program; each is one method with local variables and the common
+case first.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dissectors.events import AnyEvent, Cut, Message, Octets, Problem
+from dissectors.problems import PROBLEMS
+from dissectors.zmtp import resync, wire
+
+State = Callable[[bytes, int], int]
+
+# A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
+# next segment, which costs one copy of that segment.
+_WAIT_LIMIT = 4096
+# How much of a direction is searched for frames before a flow of which nothing is known is given up.
+_SEARCH_LIMIT = 1 << 20
+_WINDOW_LIMIT = 1 << 15
+
+
+class Limits(NamedTuple):
+    """What a dissector keeps of what it reads."""
+
+    body_octets: int = 65_536  # of each body; 0 keeps all
+    show_secrets: bool = False
+
+    @property
+    def keep(self) -> int:
+        """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
+        return max(self.body_octets, 65_536) if self.body_octets else wire.MAX_LENGTH
+
+
+class FrameStream:
+    """One direction of a connection as a stream of frames.
+
+    The state is the method that gets the next octets: it is given a buffer and a position and returns how far it
+    got. A state that needs more octets than there are says how many in ``_need`` and is not called before.
+    """
+
+    def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
+        self.out = out
+        self.flow = flow
+        self.src = src
+        self.dst = dst
+        self.limits = limits
+        self.time_ns = 0  # of the packet read last
+        self.packet = 0
+        self.octets = 0  # of the stream so far, gaps included
+        self.messages = 0
+        self.socket_type: str | None = None
+        self.framing = 0  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later, 0: not known
+        self._keep = limits.keep
+        self._state: State = self._dead
+        self._chunks: list[bytes] = []  # octets that wait until there are _need of them
+        self._held = 0
+        self._need = 1
+        self._running = False
+        self._plain = False  # messages need no look: no handshake, subscription, encryption or damage
+        self._parts: list[Octets] = []  # frames of the message that is not finished
+        self._damaged = False  # something of the message that is not finished is missing
+        self._told: set[str] = set()  # codes that are reported once for each direction
+        # the frame whose body is being collected
+        self._flags = 0
+        self._length = 0
+        self._left = 0
+        self._body: list[bytes] = []
+        self._kept = 0
+        self._hole = False
+        # while searching for frames
+        self._searching = False
+        self._starts: list[int] = []  # where segments begin in the octets held
+        self._try_at = 0  # the number of octets at which the next attempt is made
+        self._searched = 0
+        self._known = False  # the connection is known to be ZMTP, so that less evidence will do
+
+    # ------------------------------------------------------------------ octets in
+
+    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``."""
+        self.time_ns = time_ns
+        self.packet = packet
+        self.octets += len(data)
+        if self._held:
+            if self._searching:
+                self._starts.append(self._held)
+            self._chunks.append(data)
+            self._held += len(data)
+            if self._held < self._need:
+                return
+            data = b"".join(self._chunks)
+        self._run(data)
+
+    def resume(self) -> None:
+        """Look again at the octets held, because something else than octets made progress possible."""
+        if self._held and not self._running:
+            self._run(b"".join(self._chunks))
+
+    def _run(self, data: bytes) -> None:
+        self._chunks = []
+        self._held = 0
+        self._running = True
+        position = 0
+        end = len(data)
+        while True:
+            state = self._state
+            self._need = 1
+            reached = state(data, position)
+            if reached == position and self._state is state:
+                break
+            position = reached
+            if position == end:
+                break
+        self._running = False
+        if position < end:
+            self._chunks.append(data[position:] if position else data)
+            self._held = end - position
+            if self._need <= self._held:
+                self._need = self._held + 1
+
+    def _problem(self, code: str, detail: str) -> None:
+        self.out.append(
+            Problem(
+                PROBLEMS[code].severity, code, detail, self.time_ns, self.packet, self.flow, self.src, self.dst
+            )
+        )
+
+    def _problem_once(self, code: str, detail: str) -> None:
+        if code not in self._told:
+            self._told.add(code)
+            self._problem(code, detail)
+
+    # ------------------------------------------------------------------ frames
+
+    def _start_frames(self, framing: int) -> None:
+        self.framing = framing
+        self._state = self._frames_v1 if framing == 1 else self._frames_v2
+
+    def _frames_v2(self, data: bytes, position: int) -> int:
+        """Flags, length of 1 or 8 octets, body (15/ZMTP and 23/ZMTP, "Framing")."""
+        end = len(data)
+        parts = self._parts
+        plain = self._plain
+        keep = self._keep
+        body: Octets
+        while end - position >= 2:
+            flags = data[position]
+            if flags <= 1:
+                start = position + 2
+                stop = start + data[position + 1]
+                if stop > end:
+                    self._need = stop - position
+                    break
+                body = data[start:stop]
+            elif flags <= 3:
+                start = position + 9
+                if start > end:
+                    self._need = 9
+                    break
+                length = int.from_bytes(data[position + 1 : start], "big")
+                stop = start + length
+                if length < 256 or length > wire.MAX_LENGTH:
+                    self._check_length(length)
+                    if length > wire.MAX_LENGTH:
+                        return end
+                if stop > end:
+                    if stop - end > _WAIT_LIMIT or length > keep:
+                        self._begin_body(flags, length)
+                        return start
+                    self._need = stop - position
+                    break
+                body = data[start:stop] if length <= keep else Cut(data[start : start + keep], length)
+            else:
+                reached = self._odd_frame(data, position)
+                if reached == position:
+                    break
+                if self._state != self._frames_v2:
+                    return reached
+                position = reached
+                parts = self._parts
+                plain = self._plain
+                continue
+            position = stop
+            if flags & 1:
+                parts.append(body)
+            elif plain:
+                if parts:
+                    parts.append(body)
+                    frames = parts
+                    parts = self._parts = []
+                else:
+                    frames = [body]
+                self.messages += 1
+                self.out.append(
+                    Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type)
+                )
+            else:
+                self._last_frame(body)
+                parts = self._parts
+                plain = self._plain
+        return position
+
+    def _odd_frame(self, data: bytes, position: int) -> int:
+        """A command, or a frame whose flags have reserved bits: returns the position after it, or of it to wait."""
+        flags = data[position]
+        start = position + (9 if flags & wire.LONG else 2)
+        if start > len(data):
+            self._need = 9
+            return position
+        length = int.from_bytes(data[position + 1 : start], "big")
+        if flags & wire.LONG and not self._check_length(length):
+            return len(data)
+        stop = start + length
+        if stop <= len(data):
+            kept = data[start:stop]
+            self._frame(flags, kept if length <= self._keep else Cut(kept[: self._keep], length), True)
+            return stop
+        if stop - len(data) > _WAIT_LIMIT or length > self._keep:
+            self._begin_body(flags, length)
+            return start
+        self._need = stop - position
+        return position
+
+    def _frames_v1(self, data: bytes, position: int) -> int:
+        """Length of 1 or 9 octets that counts the flags, flags, body (13/ZMTP)."""
+        end = len(data)
+        parts = self._parts
+        plain = self._plain
+        keep = self._keep
+        body: Octets
+        while end - position >= 2:
+            length = data[position]
+            start = position + 2
+            if length == wire.LENGTH_ESCAPE_V1:
+                start = position + 10
+                if start > end:
+                    self._need = 10
+                    break
+                length = int.from_bytes(data[position + 1 : start - 1], "big")
+                if length > wire.MAX_LENGTH:
+                    self._problem("frame-too-long", f"a frame announces {length} octets")
+                    self._die()
+                    return end
+            if length == 0:
+                self._problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
+                self._die()
+                return end
+            flags = data[start - 1]
+            stop = start + length - 1
+            if stop > end:
+                if stop - end > _WAIT_LIMIT or length > keep:
+                    self._begin_body(flags & wire.MORE, length - 1)
+                    return start
+                self._need = stop - position
+                break
+            body = data[start:stop] if length <= keep else Cut(data[start : min(stop, start + keep)], length - 1)
+            position = stop
+            if flags & 1:
+                parts.append(body)
+            elif plain:
+                if parts:
+                    parts.append(body)
+                    frames = parts
+                    parts = self._parts = []
+                else:
+                    frames = [body]
+                self.messages += 1
+                self.out.append(
+                    Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type)
+                )
+            else:
+                self._last_frame(body)
+                parts = self._parts
+                plain = self._plain
+        if end - position == 1 and data[position] == 0:
+            self._problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
+            self._die()
+            return end
+        return position
+
+    def _check_length(self, length: int) -> bool:
+        """Report what is odd about a long frame's length; False if nothing can be read after it."""
+        if length > wire.MAX_LENGTH:
+            self._problem("frame-too-long", f"a frame announces {length} octets")
+            self._die()
+            return False
+        if length <= wire.SHORT_LIMIT:
+            self._problem_once("long-flag-not-needed", f"a frame of {length} octets has the LONG flag")
+        return True
+
+    def _frame(self, flags: int, body: Octets, whole: bool) -> None:
+        """Take a frame that is not the common case; ``whole`` is false if octets of it are not in the capture."""
+        if flags & wire.RESERVED:
+            self._problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
+        if flags & wire.COMMAND:
+            if flags & wire.MORE:
+                self._problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
+            if self._parts:
+                self._problem("command-inside-message", "a command between the frames of a message")
+            self._command(body, whole)
+            return
+        if not whole:
+            self._damaged = True
+            self._plain = False
+        if flags & wire.MORE:
+            self._parts.append(body)
+        else:
+            self._last_frame(body)
+
+    def _last_frame(self, body: Octets) -> None:
+        """The last frame of a message that needs a look."""
+        frames = self._parts
+        frames.append(body)
+        self._parts = []
+        damaged = self._damaged
+        self._damaged = False
+        self._message(frames, damaged)
+        self._plain = self._is_plain()
+
+    def _message(self, frames: list[Octets], incomplete: bool) -> None:
+        self.messages += 1
+        self.out.append(
+            Message(
+                self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type, incomplete
+            )
+        )
+
+    # ------------------------------------------------------------------ for those who know more than frames
+
+    def _is_plain(self) -> bool:
+        """Whether messages need no look from now on."""
+        return not self._damaged
+
+    def _command(self, body: Octets, whole: bool) -> None:
+        """Take a command frame."""
+
+    def _frames_found(self, skipped: int) -> None:
+        """Frames have been found after ``skipped`` octets in which none were."""
+
+    def _search_failed(self) -> None:
+        """No frames have been found in as much as is searched."""
+
+    # ------------------------------------------------------------------ bodies in pieces
+
+    def _begin_body(self, flags: int, length: int) -> None:
+        self._flags = flags
+        self._length = self._left = length
+        self._body = []
+        self._kept = 0
+        self._hole = False
+        self._state = self._collect_body
+
+    def _collect_body(self, data: bytes, position: int) -> int:
+        """Octets of a body that is longer than what is there: kept up to the limit, then only counted."""
+        taken = min(self._left, len(data) - position)
+        wanted = min(taken, self._keep - self._kept)
+        if wanted > 0 and not self._hole:
+            self._body.append(data[position : position + wanted])
+            self._kept += wanted
+        self._left -= taken
+        if self._left == 0:
+            self._finish_body()
+        return position + taken
+
+    def _finish_body(self) -> None:
+        body = b"".join(self._body)
+        self._body = []
+        self._start_frames(self.framing)
+        self._frame(self._flags, body if len(body) == self._length else Cut(body, self._length), not self._hole)
+
+    # ------------------------------------------------------------------ gaps
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
+        """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
+        self.time_ns = time_ns
+        self.packet = packet
+        offset = self.octets
+        self.octets += length
+        if cut:
+            self._problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
+        else:
+            self._problem("capture-gap", f"{length} octets are missing at stream offset {offset}")
+        self._skip(length)
+
+    def _skip(self, length: int) -> None:
+        """Go on after a gap of ``length`` octets; a body that covers it loses only its own octets."""
+        self._search_now()
+        if self._state == self._search:
+            self._searched += self._held + length
+            self._restart_search()
+            return
+        if self._state in (self._frames_v1, self._frames_v2) and self._held:
+            self._open_body()
+        if self._state == self._collect_body and length <= self._left:
+            self._hole = True
+            self._left -= length
+            if self._left == 0:
+                self._finish_body()
+        elif self._state != self._dead:
+            self._lose()
+
+    def _open_body(self) -> None:
+        """Turn the frame that waits for its last octets into a body being collected, if its header is there."""
+        held = b"".join(self._chunks)
+        if self.framing == 1:
+            size = 10 if held[0] == wire.LENGTH_ESCAPE_V1 else 2
+            if len(held) < size:
+                return
+            length = int.from_bytes(held[1:9], "big") if size == 10 else held[0]
+            flags, length = held[size - 1] & wire.MORE, length - 1
+        else:
+            size = 9 if held[0] & wire.LONG else 2
+            if len(held) < size:
+                return
+            flags, length = held[0], int.from_bytes(held[1:size], "big")
+        self._chunks = []
+        self._held = 0
+        self._begin_body(flags, length)
+        self._collect_body(held, size)
+
+    def _lose(self) -> None:
+        """A header is lost: give out what there is of the message and look for frames."""
+        self._flush_message()
+        self._chunks = []
+        self._held = 0
+        self._start_search()
+
+    def _flush_message(self) -> None:
+        """Give out the frames of a message whose end will not come."""
+        frames = self._parts
+        self._parts = []
+        if self._state == self._collect_body and not self._flags & wire.COMMAND:
+            frames.append(Cut(b"".join(self._body), self._length))
+            self._body = []
+        if frames:
+            self._damaged = False
+            self._message(frames, True)
+
+    # ------------------------------------------------------------------ finding frames again
+
+    def _start_search(self) -> None:
+        self._state = self._search
+        self._searching = True
+        self._searched = 0
+        self._restart_search()
+
+    def _restart_search(self) -> None:
+        self._chunks = []
+        self._held = 0
+        self._starts = [0]
+        self._try_at = 0
+        self._need = 1
+
+    def _search(self, data: bytes, position: int) -> int:
+        """Look for a chain of frames that is certain enough; the first message found may lack its beginning."""
+        window = data[position:]
+        if len(window) < self._try_at:
+            self._need = self._try_at
+            return position
+        found = resync.find_frames(window, self._starts, self.framing, self._known)
+        if found is not None:
+            self._searching = False
+            self._damaged = True
+            self._plain = False
+            self._start_frames(found.framing)
+            self._frames_found(self._searched + found.offset)
+            return position + found.offset
+        if len(window) < _WINDOW_LIMIT:
+            self._need = self._try_at = len(window) + max(64, len(window) // 2)
+            return position
+        # Keep the later half: a chain may have begun in it.
+        dropped = len(window) // 2
+        self._searched += dropped
+        self._starts = [start - dropped for start in self._starts if start >= dropped]
+        self._try_at = _WINDOW_LIMIT
+        if self._searched > _SEARCH_LIMIT and not self._known:
+            self._search_failed()
+        return position + dropped
+
+    def _search_now(self) -> None:
+        """Search in what there is, because no more will come that hangs together with it."""
+        if self._state == self._search and self._held:
+            self._try_at = 0
+            self.resume()
+
+    def _die(self) -> None:
+        """Nothing after this can be read."""
+        self._flush_message()
+        self._state = self._dead
+
+    def _dead(self, data: bytes, position: int) -> int:
+        return len(data)

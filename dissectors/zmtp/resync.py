@@ -1,0 +1,165 @@
+"""Finding frames in the middle of a stream.
+
+A frame says how long it is, so frames chain: where one ends the next must begin, with flags that are legal. A chain
+that runs on for long enough is no accident. How long is enough depends on how often a legal flags octet turns up
+anyway in these octets: among text hardly ever, among small binary numbers all the time. So each frame counts for as
+many bits as its flags octet is surprising.
+"""
+
+import math
+import re
+from typing import NamedTuple
+
+from dissectors.zmtp import wire
+
+_FLAGS_V2 = re.compile(rb"[\x00-\x04\x06]")
+_FLAGS_V1 = re.compile(rb"[\x00\x01\x7e\x7f]")
+
+# Bits of evidence: to believe a chain that starts where a segment does, on a connection known to be ZMTP; on one of
+# which nothing is known; and to believe one that starts anywhere.
+_KNOWN_BITS = 10.0
+_UNKNOWN_BITS = 32.0
+_ANYWHERE_BITS = 40.0
+# A chain with less is not even a reason to doubt another.
+_DOUBT_BITS = 16.0
+# Octets of which more than this part could be flags tell nothing.
+_MOST_CHANCE = 0.6
+# A message that ends where a segment does
+_ALIGNED_BITS = 4.0
+# Contents that only ZMTP has
+_MARK_BITS = 40.0
+# A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like.
+_EMPTY_BITS = -10.0
+_PLAUSIBLE_LENGTH = 1 << 32
+_MARKS = (wire.CURVE_MESSAGE, b"\x04PING", b"\x04PONG", b"\x09SUBSCRIBE", b"\x06CANCEL", b"\x04JOIN", b"\x05LEAVE")
+
+
+class Found(NamedTuple):
+    """Where frames begin."""
+
+    offset: int
+    framing: int  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
+    bits: float
+
+
+class _Link(NamedTuple):
+    """What follows from a frame's position."""
+
+    bits: float  # evidence of the chain from here
+    following: int  # where the next frame begins
+
+
+def find_frames(window: bytes, starts: list[int], framing: int, known: bool) -> Found | None:
+    """Find where frames begin in ``window``, or None if nothing is certain enough.
+
+    ``starts`` are offsets at which TCP segments begin, where a frame begins more often than elsewhere; ``framing``
+    is that of the connection, 0 if unknown; ``known`` says whether the connection is known to be ZMTP.
+    """
+    best: Found | None = None
+    for candidate in (framing,) if framing else (2, 1):
+        found = _find(window, starts, candidate, known)
+        if found and (best is None or found.bits > best.bits):
+            best = found
+    return best
+
+
+def _find(window: bytes, starts: list[int], framing: int, known: bool) -> Found | None:
+    links = _chains(window, starts, framing)
+    least = _KNOWN_BITS if known else _UNKNOWN_BITS
+    for start in starts:
+        if start in links and links[start].bits >= least:
+            return Found(start, framing, links[start].bits)
+    return _merged(links, framing)
+
+
+def _chains(window: bytes, starts: list[int], framing: int) -> dict[int, _Link]:
+    """Every offset from which frames chain to the end of the window, with the evidence for it."""
+    end = len(window)
+    positions, chance = _candidates_v2(window) if framing == 2 else _candidates_v1(window)
+    if not positions or chance > _MOST_CHANCE:
+        return {}
+    surprise = -math.log2(chance)
+    boundaries = {*starts, end}
+    links: dict[int, _Link] = {}
+    header = _header_v2 if framing == 2 else _header_v1
+    for position in reversed(positions):
+        found = header(window, position, end)
+        if found is None:
+            continue
+        start, stop, more = found
+        bits = surprise
+        if start == stop and not more:
+            bits = _EMPTY_BITS
+        elif window.startswith(_MARKS, start):
+            bits += _MARK_BITS
+        if stop in boundaries and not more:
+            bits += _ALIGNED_BITS
+        if stop < end:
+            link = links.get(stop)
+            if link is not None:
+                bits += link.bits
+            elif framing == 2 or stop + 1 < end:
+                continue
+        links[position] = _Link(bits, stop)
+    return links
+
+
+def _candidates_v2(window: bytes) -> tuple[list[int], float]:
+    """Offsets at which a frame may begin, and how likely such an octet is here."""
+    positions = [match.start() for match in _FLAGS_V2.finditer(window)]
+    return positions, len(positions) / len(window)
+
+
+def _candidates_v1(window: bytes) -> tuple[list[int], float]:
+    """The same for ZMTP 1.0, whose flags come after a length of 1 or of 9 octets."""
+    flags_at = [match.start() for match in _FLAGS_V1.finditer(window)]
+    escape = wire.LENGTH_ESCAPE_V1
+    short = {at - 1 for at in flags_at if at >= 1 and 0 < window[at - 1] < escape}
+    long = {at - 9 for at in flags_at if at >= 9 and window[at - 9] == escape}
+    return sorted(short | long), len(flags_at) / len(window)
+
+
+def _header_v2(window: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
+    """Start and end of a frame's body and its MORE bit, None if no frame begins here."""
+    flags = window[position]
+    more = bool(flags & wire.MORE)
+    start = position + (9 if flags & wire.LONG else 2)
+    if start > end:
+        return end, end + 1, more
+    length = int.from_bytes(window[position + 1 : start], "big")
+    if flags & wire.LONG and not wire.SHORT_LIMIT < length <= _PLAUSIBLE_LENGTH:
+        return None
+    if flags & wire.COMMAND and start < end and not 0 < window[start] < length:
+        return None
+    return start, start + length, more
+
+
+def _header_v1(window: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
+    """The same for ZMTP 1.0."""
+    length = window[position]
+    start = position + 2
+    if length == wire.LENGTH_ESCAPE_V1:
+        start = position + 10
+        length = int.from_bytes(window[position + 1 : start - 1], "big")
+        if not wire.SHORT_LIMIT <= length <= _PLAUSIBLE_LENGTH:
+            return None
+    return start, start + length - 1, bool(window[start - 1] & wire.MORE)
+
+
+def _merged(links: dict[int, _Link], framing: int) -> Found | None:
+    """The first frame after which all chains are one, if the evidence for it is enough wherever it starts.
+
+    Chains that start at the wrong place in a body either die or end up on the right one, so the frame on which all
+    of them meet is right, though those before it may be, too.
+    """
+    # Walk all chains in order of position; `ahead` holds where those begun before go on.
+    ahead: set[int] = set()
+    for position in sorted(links):
+        ahead.discard(position)
+        link = links[position]
+        if link.bits < _DOUBT_BITS:
+            continue
+        if not ahead and link.bits >= _ANYWHERE_BITS:
+            return Found(position, framing, link.bits)
+        ahead.add(link.following)
+    return None

@@ -1,0 +1,131 @@
+"""The handshake of ZMTP 3.x and what the security mechanisms make of it: NULL, PLAIN, CURVE, GSSAPI.
+
+23/ZMTP ("The NULL Security Mechanism"), 24/ZMTP-PLAIN, 25/ZMTP-CURVE and 26/CURVEZMQ, 38/ZMTP-GSSAPI.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dissectors.events import Side
+from dissectors.zmtp import commands, sockets, wire
+
+if TYPE_CHECKING:
+    from dissectors.zmtp.half import Half
+
+# Which commands each mechanism's handshake has.
+_EXPECTED = {
+    "NULL": frozenset({"READY"}),
+    "PLAIN": frozenset({"HELLO", "WELCOME", "INITIATE", "READY"}),
+    "CURVE": frozenset({"HELLO", "WELCOME", "INITIATE", "READY"}),
+    "GSSAPI": frozenset({"INITIATE", "READY"}),
+}
+
+
+class Security:
+    """How far the handshake of a connection has come, and how its messages travel after it."""
+
+    KNOWN = tuple(_EXPECTED)
+
+    def __init__(self) -> None:
+        self.mechanism: str | None = None  # if both sides announce the same
+        self.unknown_start = False  # the capture may not hold all of the handshake
+        self.failed = False
+        self._sent: dict[Side, set[str]] = {"client": set(), "server": set()}
+        self._done: set[Side] = set()
+
+    def begin(self, mechanism: str | None) -> None:
+        """Both greetings are there and say ``mechanism``, None if they differ or one is not known."""
+        self.mechanism = mechanism
+
+    def skip(self) -> None:
+        """There is no handshake to follow: a version before 3.0, or a capture that starts after it."""
+        self._done = {"client", "server"}
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether messages are in boxes once the handshake is done."""
+        return self.mechanism == "CURVE"
+
+    def may_encrypt(self, side: Side) -> bool:
+        """Whether a message of this side may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
+        return self.mechanism in (None, "CURVE", "GSSAPI") and (self.mechanism is not None or self.unknown_start)
+
+    def in_clear(self, side: Side) -> bool:
+        """Whether a message of this side is just a message."""
+        return side in self._done and not self.may_encrypt(side)
+
+    def is_done(self, side: Side) -> bool:
+        """Whether this side has sent the last command of its handshake."""
+        return side in self._done or self.unknown_start
+
+    @property
+    def complete(self) -> bool:
+        """READY both ways, or INITIATE and READY; for GSSAPI also the MESSAGEs that READY is wrapped in."""
+        one, other = self._sent["client"], self._sent["server"]
+        if self.mechanism in (None, "NULL"):
+            return "READY" in one and "READY" in other
+        if self.mechanism == "GSSAPI":
+            return all(sent & {"READY", "MESSAGE"} for sent in (one, other))
+        return ("INITIATE" in one and "READY" in other) or ("INITIATE" in other and "READY" in one)
+
+    def malformed(self, side: Side, name: str) -> None:
+        """A command could not be taken apart; in the handshake that is its end."""
+        if side not in self._done or name in ("READY", "INITIATE"):
+            self.failed = self.failed or not self.complete
+
+    def command(self, half: Half, name: str, fields: commands.Fields) -> None:
+        """Follow a whole command of ``half``; what is wrong with it is reported there."""
+        side = half.side
+        sent = self._sent[side]
+        if name == "ERROR":
+            reason = fields.get("reason")
+            shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
+            half._problem("peer-error", f"ERROR from the {side}: {shown}")
+            self.failed = self.failed or not self.complete
+            return
+        mechanism = self.mechanism or half.mechanism
+        expected = _EXPECTED.get(mechanism or "", commands.HANDSHAKE_COMMANDS)
+        repeatable = mechanism == "GSSAPI" and name == "INITIATE"
+        if name in expected and (repeatable or name not in sent):
+            sent.add(name)
+            if name == "HELLO":
+                self._hello(half)
+            elif name in ("READY", "INITIATE"):
+                self._metadata(half, fields)
+                self._done.add(side)
+        elif name in expected or name in commands.HANDSHAKE_COMMANDS:
+            half._problem("unexpected-command", f"{name} of the {side} outside its place in the handshake")
+        elif name == "MESSAGE":
+            sent.add(name)
+            self._done.add(side)
+
+    def _hello(self, half: Half) -> None:
+        if "PLAIN" in (self.mechanism, half.mechanism):
+            half._problem("plain-credentials", "a user name and a password in clear")
+        if "HELLO" in self._sent[half.other.side]:
+            half._problem("both-hello", "both sides send HELLO")
+            self.failed = True
+
+    def _metadata(self, half: Half, fields: commands.Fields) -> None:
+        """Read the socket type and the identity from READY or INITIATE."""
+        properties = fields.get("properties")
+        if not isinstance(properties, dict):
+            return
+        kind = commands.find_property(properties, "Socket-Type")
+        if isinstance(kind, bytes):
+            half.set_socket_type(commands.text(kind))
+        identity = commands.find_property(properties, "Identity")
+        if identity is not None:
+            half.identity = identity
+            if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
+                half._problem("identity-too-long", f"an identity of {len(identity)} octets")
+        name = half.socket_type
+        if name is None:
+            return
+        if name not in sockets.PEERS:
+            half._problem("unknown-socket-type", f"socket type {name!r} is not known")
+            self.failed = True
+        elif half.other.socket_type and not sockets.may_talk(name, half.other.socket_type):
+            half._problem("incompatible-socket-types", f"{name} may not talk to {half.other.socket_type}")
+            self.failed = True

@@ -1,0 +1,271 @@
+"""One direction of a TCP connection: segments in any order become octets in order.
+
+The common case, a segment that continues where the last one ended, is handled by the loop in
+:mod:`zmtpsniff.flows`; everything else is here.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from zmtpsniff.flows import Flow
+
+_MODULO = 1 << 32
+_HALF = 1 << 31
+
+# An acknowledgment of octets that have not been seen proves that they are missing from the capture only if they do
+# not turn up soon: the two directions are often captured by different queues. Whichever comes first:
+_GRACE_PACKETS = 32
+_GRACE_NS = 100_000_000
+# What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
+_SEGMENT_COST = 256
+_RECENT = 4  # delivered segments kept to compare retransmissions with
+
+
+class Receiver(Protocol):
+    """Who takes the octets of one direction."""
+
+    def feed(self, data: bytes, time_ns: int, packet: int, /) -> None:
+        """Take the next octets."""
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int, /) -> None:
+        """Learn that octets are missing; ``cut`` if the snaplen cost them."""
+
+    def absent(self, time_ns: int, packet: int, /) -> None:
+        """Learn that no packet of this direction is captured."""
+
+    def conflict(self, offset: int, length: int, time_ns: int, packet: int, /) -> None:
+        """Learn that octets already seen came again with another value."""
+
+
+class Waiting(NamedTuple):
+    """A segment, or a part of one, that waits for octets before it."""
+
+    offset: int  # in the stream
+    payload: bytes
+    missing: int  # octets after the payload that the snaplen cost
+    time_ns: int
+    packet: int
+
+    @property
+    def end(self) -> int:
+        """The stream offset after it."""
+        return self.offset + len(self.payload) + self.missing
+
+
+def _nobody(data: bytes, time_ns: int, packet: int) -> None:
+    """Take octets that nobody wants."""
+
+
+def distance(number: int, origin: int) -> int:
+    """How far a sequence number is ahead of another, negative if it is behind (RFC 9293, section 3.4)."""
+    return (number - origin + _HALF) % _MODULO - _HALF
+
+
+class Direction:
+    """What is known of one direction of a flow."""
+
+    __slots__ = (
+        "acked",
+        "deliver",
+        "doubts",
+        "doubts_since",
+        "fin",
+        "flow",
+        "isn",
+        "key",
+        "latest",
+        "next",
+        "offset",
+        "other",
+        "receiver",
+        "recent",
+        "seen",
+        "waiting",
+        "waiting_octets",
+    )
+
+    def __init__(self, flow: "Flow", key: bytes) -> None:
+        self.flow = flow
+        self.key = key  # source and destination, as in a Segment
+        self.other: Direction = self
+        self.isn: int | None = None  # initial sequence number
+        self.next: int | None = None  # the sequence number expected next
+        self.offset = 0  # of `next` in the stream
+        self.fin: int | None = None  # stream offset at which it ends
+        self.seen = False  # a packet of this direction has been captured
+        self.receiver: Receiver | None = None
+        self.deliver: Callable[[bytes, int, int], None] = _nobody  # receiver.feed, looked up once
+        self.latest = (0, 0)  # number and time of the latest packet of what was delivered after waiting
+        self.waiting: list[Waiting] = []
+        self.waiting_octets = 0
+        self.acked = 0  # stream offset that the other side has acknowledged, where beyond `offset`
+        self.doubts = 0  # packets seen since it was first acknowledged beyond `offset`
+        self.doubts_since = 0
+        self.recent: deque[tuple[int, bytes]] = deque(maxlen=_RECENT)
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything up to the FIN has been delivered."""
+        return self.fin is not None and self.offset >= self.fin
+
+    def is_ahead(self, seq: int) -> bool:
+        """Whether a sequence number is beyond everything expected, as only another connection's can be."""
+        return self.next is not None and distance(seq, self.next) > 0
+
+    def forget(self) -> None:
+        """Keep nothing of the octets."""
+        self.receiver = None
+        self.deliver = _nobody
+        self._account(-self.waiting_octets)
+        self.waiting = []
+        self.recent.clear()
+
+    def take(self, seq: int, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
+        """Take a segment that is not simply the next one."""
+        if self.next is None:
+            self.next = seq
+        ahead = distance(seq, self.next)
+        offset = self.offset + ahead
+        if ahead <= 0 and offset + len(payload) + missing <= self.offset:
+            # All of it has been seen. One octet just below the window is a keep-alive probe, its value garbage.
+            if not (len(payload) <= 1 and ahead == -1):
+                self._compare(seq, payload, time_ns, packet)
+            return
+        if ahead < 0:
+            self._compare(seq, payload, time_ns, packet)
+        self._wait(Waiting(offset, payload, missing, time_ns, packet))
+        self._drain()
+
+    def _deliver(self, payload: bytes, time_ns: int, packet: int) -> None:
+        assert self.receiver is not None
+        assert self.next is not None
+        self.recent.append((self.next, payload))
+        self._pass(len(payload))
+        self.receiver.feed(payload, time_ns, packet)
+
+    def _pass(self, length: int) -> None:
+        assert self.next is not None
+        self.next = (self.next + length) % _MODULO
+        self.offset += length
+
+    def _compare(self, seq: int, payload: bytes, time_ns: int, packet: int) -> None:
+        """Compare a retransmission with what is kept of the first copy, which wins."""
+        for first, octets in self.recent:
+            shift = distance(seq, first)
+            begin, end = max(shift, 0), min(shift + len(payload), len(octets))
+            if begin < end and octets[begin:end] != payload[begin - shift : end - shift]:
+                self._conflict(distance(first, self.next or 0) + self.offset + begin, end - begin, time_ns, packet)
+                return
+
+    def _conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
+        assert self.receiver is not None
+        self.receiver.conflict(offset, length, time_ns, packet)
+
+    def _wait(self, segment: Waiting) -> None:
+        """Put a segment among those that wait, without what of it already waits."""
+        pieces = [segment]
+        for other in self.waiting:
+            if other.offset >= segment.end or other.end <= segment.offset:
+                continue
+            begin = max(other.offset, segment.offset)
+            end = min(other.offset + len(other.payload), segment.offset + len(segment.payload))
+            if begin < end:
+                theirs = other.payload[begin - other.offset : end - other.offset]
+                if theirs != segment.payload[begin - segment.offset : end - segment.offset]:
+                    self._conflict(begin, end - begin, segment.time_ns, segment.packet)
+            pieces = [part for piece in pieces for part in _without(piece, other.offset, other.end)]
+        for piece in pieces:
+            insort(self.waiting, piece)
+            self._account(len(piece.payload) + _SEGMENT_COST)
+
+    def _account(self, octets: int) -> None:
+        self.waiting_octets += octets
+        self.flow.table.waiting_octets += octets
+
+    def _drain(self) -> None:
+        """Deliver what waits no longer."""
+        assert self.receiver is not None
+        while self.waiting and self.waiting[0].offset <= self.offset:
+            segment = self.waiting.pop(0)
+            self._account(-len(segment.payload) - _SEGMENT_COST)
+            # A segment that came early is completed by a later packet: events of one sender stay in order of packets.
+            self.latest = max(self.latest, (segment.packet, segment.time_ns))
+            packet, time_ns = self.latest
+            skip = self.offset - segment.offset
+            if skip < len(segment.payload):
+                self._deliver(segment.payload[skip:] if skip else segment.payload, time_ns, packet)
+            if segment.end > self.offset:
+                length = segment.end - self.offset
+                self._pass(length)
+                self.receiver.gap(length, True, time_ns, packet)
+        if self.acked <= self.offset:
+            self.doubts = 0
+
+    def acknowledged(self, ack: int, time_ns: int, packet: int) -> None:
+        """The other side acknowledges octets that have not been seen."""
+        if self.next is None:
+            if not self.seen:
+                self._doubt_presence(time_ns, packet)
+            return
+        offset = self.offset + distance(ack, self.next)
+        if self.fin is not None and offset == self.fin + 1:
+            offset -= 1
+        if offset <= self.offset:
+            return
+        if not self.seen:
+            self._doubt_presence(time_ns, packet)
+            return
+        self.acked = max(self.acked, offset)
+        if self.doubts == 0:
+            self.doubts_since = time_ns
+        self.doubts += 1
+        if self.doubts > _GRACE_PACKETS or time_ns - self.doubts_since > _GRACE_NS:
+            while self.acked > self.offset:
+                self.lose(time_ns, packet)
+
+    def _doubt_presence(self, time_ns: int, packet: int) -> None:
+        self.doubts += 1
+        if self.doubts == _GRACE_PACKETS and self.receiver is not None:
+            self.receiver.absent(time_ns, packet)
+
+    def lose(self, time_ns: int, packet: int) -> None:
+        """Declare the hole at the front lost and deliver what waits behind it."""
+        assert self.receiver is not None
+        end = self.waiting[0].offset if self.waiting else self.acked
+        length = end - self.offset
+        if length > 0:
+            self._pass(length)
+            self.doubts = 0
+            if self.waiting:
+                # The hole counts where it was, before what waits, so that events stay in order of packets.
+                packet, time_ns = max(self.latest, (self.waiting[0].packet, self.waiting[0].time_ns))
+            self.receiver.gap(length, False, time_ns, packet)
+        self._drain()
+
+    def flush(self, time_ns: int, packet: int) -> None:
+        """No more segments will come: everything that is missing is lost."""
+        if self.receiver is None or self.next is None:
+            return
+        if self.fin is not None:
+            self.acked = max(self.acked, self.fin)
+        while self.waiting:
+            self.lose(time_ns, packet)
+        if self.acked > self.offset and self.seen:
+            self.lose(time_ns, packet)
+
+
+def _without(piece: Waiting, begin: int, end: int) -> list[Waiting]:
+    """What of a segment lies outside of the stream offsets from ``begin`` to ``end``."""
+    parts = []
+    payload_end = piece.offset + len(piece.payload)
+    if piece.offset < begin:
+        payload = piece.payload[: begin - piece.offset]
+        parts.append(piece._replace(payload=payload, missing=min(begin, piece.end) - piece.offset - len(payload)))
+    if piece.end > end:
+        offset = max(end, piece.offset)
+        payload = piece.payload[offset - piece.offset :] if offset < payload_end else b""
+        parts.append(piece._replace(offset=offset, payload=payload, missing=piece.end - offset - len(payload)))
+    return parts

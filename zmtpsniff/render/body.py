@@ -1,0 +1,114 @@
+"""The body of a frame in the tree: JSON in colours, text as text, the rest as a dump."""
+
+import re
+
+import msgspec
+
+from zmtpsniff.render.palette import Palette, Signs
+from zmtpsniff.render.text import as_text, escape, hex_dump, quote
+
+# The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
+_STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+')
+_COLOURED = re.compile(r'(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<text>"(?:[^"\\]|\\.)*"?)|(?P<word>[^\s{}\[\],:"]+)')
+_LINE_ENDS = re.compile(r"[\r\n]+")
+_INDENT = " " * 80  # and no more, however deep a hostile document is
+
+
+def body_lines(data: bytes, length: int, palette: Palette, signs: Signs, verbosity: int) -> list[str]:
+    """The lines that show a body of ``length`` octets, of which ``data`` are the first.
+
+    With ``verbosity`` JSON is spread over lines, and text has its dump after it.
+    """
+    if not length:
+        return [palette.paint(palette.dim, "(empty)")]
+    whole = len(data) == length
+    text = as_text(data, whole)
+    if text is None:
+        lines = _dump(data, palette)
+    else:
+        lines = _json(data, text, whole, palette, verbosity) or _text(data, text, whole, palette, signs)
+        if verbosity:
+            lines += _dump(data, palette)
+    if not whole:
+        left = length - len(data)
+        lines.append(palette.paint(palette.dim, f"{signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
+    return lines
+
+
+def _text(data: bytes, text: str, whole: bool, palette: Palette, signs: Signs) -> list[str]:
+    paint = palette.paint
+    if "\n" not in text.rstrip("\n"):
+        # On one line, in quotes: a line end or a blank too many is what people look for.
+        return [paint(palette.text, quote(text.encode()))]
+    bar = paint(palette.dim, signs.bar)
+    # A CR before a line end says how the lines end, not what is in them; escape() shows it.
+    return [f"{bar} {paint(palette.text, escape(line))}" for line in text.split("\n")]
+
+
+def _dump(data: bytes, palette: Palette) -> list[str]:
+    paint = palette.paint
+    return [
+        f"{paint(palette.dim, offset)}  {paint(palette.hex, digits)}  {paint(palette.text, characters)}"
+        for offset, digits, characters in hex_dump(data)
+    ]
+
+
+def _json(data: bytes, text: str, whole: bool, palette: Palette, verbosity: int) -> list[str] | None:
+    """The lines of a JSON object or array, or None if the text is not one."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    if whole:
+        try:
+            msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    elif not _STARTS_LIKE_JSON.match(text):
+        return None
+    # Strings in JSON hold no line ends of their own, so what is between lines is layout and may change.
+    lines = _spread(text) if verbosity else [" ".join([line.strip() for line in _LINE_ENDS.split(text)]).strip()]
+    return [_coloured(escape(line), palette) for line in lines]
+
+
+def _spread(text: str) -> list[str]:
+    """JSON over several lines, by its tokens: numbers and strings stay as they were sent."""
+    lines: list[str] = []
+    depth = 0
+    line = ""
+    previous = ""
+    for token in _TOKEN.findall(text):
+        if token in ("}", "]"):
+            depth = max(depth - 1, 0)
+            if previous in ("{", "["):
+                line += token
+            else:
+                lines.append(line)
+                line = _INDENT[: 2 * depth] + token
+        else:
+            if previous in ("{", "["):
+                lines.append(line)
+                line = _INDENT[: 2 * depth]
+            line += token + " " if token == ":" else token
+            if token in ("{", "["):
+                depth += 1
+            elif token == ",":
+                lines.append(line)
+                line = _INDENT[: 2 * depth]
+        previous = token
+    lines.append(line.rstrip())
+    return lines
+
+
+def _coloured(line: str, palette: Palette) -> str:
+    if not palette.reset:
+        return line
+
+    def paint(match: re.Match[str]) -> str:
+        if match["key"]:
+            return palette.paint(palette.key, match["key"])
+        if match["text"]:
+            return palette.paint(palette.text, match["text"])
+        word = match["word"]
+        return palette.paint(palette.constant if word in ("true", "false", "null") else palette.number, word)
+
+    return _COLOURED.sub(paint, line)

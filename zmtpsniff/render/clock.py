@@ -1,0 +1,46 @@
+"""Times as people read them."""
+
+import time
+
+_NS = 1_000_000_000
+
+
+class Clock:
+    """Turns Unix times in nanoseconds into the time of day, local or UTC."""
+
+    def __init__(self, utc: bool = False, digits: int = 6) -> None:
+        """Show local time, or UTC, with ``digits`` after the seconds (6 or 9)."""
+        self._convert = time.gmtime if utc else time.localtime
+        self._zone = " UTC" if utc else ""
+        self._nanoseconds = digits == 9
+        self._second: int | None = None
+        self._start = ""
+
+    def time(self, time_ns: int) -> str:
+        """The time of day, as in ``12:00:00.123456``."""
+        second, rest = divmod(time_ns, _NS)
+        if second != self._second:  # packets come many to a second
+            self._second = second
+            self._start = self._format("%H:%M:%S", second)
+        return f"{self._start}.{rest:09d}" if self._nanoseconds else f"{self._start}.{rest // 1000:06d}"
+
+    def date(self, time_ns: int) -> str:
+        """The date, as in ``2024-02-29``, with the time zone if it is not the local one."""
+        return self._format("%Y-%m-%d", time_ns // _NS) + self._zone
+
+    def _format(self, layout: str, second: int) -> str:
+        try:
+            return time.strftime(layout, self._convert(second))
+        except (OverflowError, ValueError, OSError):
+            return f"@{second}"  # a time that no calendar holds, from a broken capture file
+
+
+def duration(length_ns: int) -> str:
+    """A span of time in the unit that suits it, as in ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
+    if length_ns < _NS:
+        return f"{length_ns / 1_000_000:.3f} ms"
+    if length_ns < 60 * _NS:
+        return f"{length_ns / _NS:.3f} s"
+    minutes, seconds = divmod(length_ns // _NS, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"

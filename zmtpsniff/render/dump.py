@@ -1,0 +1,42 @@
+"""Messages the way ``s_dump`` of the ZeroMQ guide's zhelpers prints them."""
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from dissectors.events import AnyEvent, Message, Octets
+from zmtpsniff.render.text import at_hand
+
+_RULE = "-" * 40
+
+
+class DumpRenderer:
+    """Writes messages to a text stream: a rule, then a line for every frame; other events are left out."""
+
+    def __init__(self, stream: TextIO, max_bytes: int = 0) -> None:
+        """Write to ``stream``, with ``max_bytes`` of every frame at most (0: all, as zhelpers does)."""
+        self._stream = stream
+        self._max_bytes = max_bytes
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Write the messages of a batch."""
+        lines: list[str] = []
+        for event in events:
+            if type(event) is Message:
+                lines.append(_RULE)
+                lines += [self._line(frame) for frame in event.frames]
+        if lines:
+            lines.append("")
+            self._stream.write("\n".join(lines))
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def _line(self, frame: Octets) -> str:
+        data, length = at_hand(frame, self._max_bytes)
+        if data is None:
+            return f"[{length:03d}]"
+        text = data.decode() if data.isascii() else None
+        shown = text if text is not None and text.isprintable() else data.hex().upper()
+        return f"[{length:03d}] {shown}" + ("" if len(data) == length else "...")

@@ -1,0 +1,113 @@
+"""JSON Schema of the records of the JSON output, made from the event types."""
+
+import functools
+import operator
+import types
+import typing
+from typing import Any
+
+import msgspec
+
+from dissectors.events import AnyEvent, Cut, Hidden
+
+_SHOWN = {
+    "length": {"type": "integer", "minimum": 0, "description": "How many octets there were on the wire."},
+    "truncated": {"const": True, "description": "Not all octets are shown; left out if they are."},
+}
+_OCTETS: dict[str, Any] = {
+    "title": "Octets",
+    "description": "Octets from the wire: as text if they are UTF-8 text, else as hexadecimal digits.",
+    "type": "object",
+    "oneOf": [
+        {
+            "title": "Text",
+            "properties": {**_SHOWN, "text": {"type": "string"}},
+            "required": ["length", "text"],
+            "not": {"required": ["hex"]},
+        },
+        {
+            "title": "Hexadecimal",
+            "properties": {**_SHOWN, "hex": {"type": "string", "pattern": "^([0-9a-f]{2})*$"}},
+            "required": ["length", "hex"],
+            "not": {"required": ["text"]},
+        },
+        {
+            "title": "Hidden",
+            "description": "Octets that are not shown, such as a password.",
+            "properties": {"length": _SHOWN["length"]},
+            "required": ["length"],
+            "not": {"anyOf": [{"required": ["text"]}, {"required": ["hex"]}]},
+        },
+    ],
+}
+
+
+class _OctetsObject:
+    """Stands in the types for the object that octets are written as."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) that every record fulfils, which tells the record types apart by ``type``.
+
+    Properties that it does not name are allowed: later versions add some.
+    """
+    made: dict[type, type] = {}
+    events = [_as_written(event, made) for event in typing.get_args(AnyEvent)]
+    references, definitions = msgspec.json.schema_components(
+        events, schema_hook=_octets_reference, ref_template="#/$defs/{name}"
+    )
+    for definition in definitions.values():
+        if kind := definition.get("properties", {}).get("type"):
+            (tag,) = kind.pop("enum")
+            kind["const"] = tag
+    definitions["Octets"] = _OCTETS
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "zmtpsniff record",
+        "description": "One line of the output of `zmtpsniff read -T json` and `zmtpsniff live -T json`.",
+        "oneOf": list(references),
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _octets_reference(kind: type) -> dict[str, Any]:
+    if kind is _OctetsObject:
+        return {"$ref": "#/$defs/Octets"}
+    raise NotImplementedError(kind)
+
+
+def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
+    """The type of a record for the type of an event: octets are objects, and nothing is null but left out."""
+    if struct not in made:
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        for field in msgspec.structs.fields(struct):
+            kind = _type_as_written(field.type, made)
+            if field.required:
+                fields.append((field.name, kind))
+            else:
+                fields.append((field.name, kind | msgspec.UnsetType, msgspec.UNSET))
+        config = struct.__struct_config__
+        made[struct] = msgspec.defstruct(
+            struct.__name__,
+            fields,
+            tag=config.tag,
+            tag_field=config.tag_field,
+            kw_only=True,
+            namespace={"__doc__": struct.__doc__},
+        )
+    return made[struct]
+
+
+def _type_as_written(kind: Any, made: dict[type, type]) -> Any:
+    if kind in (bytes, Cut, Hidden):
+        return _OctetsObject
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _as_written(kind, made)
+    arguments = typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    if not arguments or origin is typing.Literal:
+        return kind
+    if origin in (typing.Union, types.UnionType):
+        members = [_type_as_written(member, made) for member in arguments if member is not types.NoneType]
+        return functools.reduce(operator.or_, dict.fromkeys(members))
+    return origin[tuple(_type_as_written(argument, made) for argument in arguments)]

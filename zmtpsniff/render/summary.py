@@ -1,0 +1,186 @@
+"""One line a record, in the manner of tcpdump."""
+
+from collections.abc import Sequence
+from json.encoder import encode_basestring as quoted
+from typing import TextIO
+
+from dissectors.events import (
+    AnyEvent,
+    Capture,
+    Command,
+    Comment,
+    Connection,
+    Greeting,
+    Message,
+    Peer,
+    Problem,
+    Subscription,
+)
+from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.text import encodable, escape, quote
+from zmtpsniff.render.wording import (
+    ENDS,
+    command_fields,
+    connection_words,
+    greeting_words,
+    length_on_wire,
+    peer_words,
+    subscription_words,
+)
+
+DEFAULT_MAX_BYTES = 32
+_FRAMES = 8  # of a message on one line, unless all octets are asked for
+_BATCH = 1000  # lines put together at a time: larger strings leave the processor's cache
+_MORE = "..."  # ASCII, so that a line can be searched for from any terminal
+
+
+class SummaryRenderer:
+    """Writes one line for every event to a text stream, safe for any terminal."""
+
+    def __init__(self, stream: TextIO, max_bytes: int = DEFAULT_MAX_BYTES, utc: bool = False) -> None:
+        """Write to ``stream``, ``max_bytes`` of all octets at most (0: no limit), in local time or UTC."""
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._frames = _FRAMES if max_bytes else None
+        self._clock = Clock(utc)
+        self._encodable = encodable(getattr(stream, "encoding", None))
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Write the lines of a batch."""
+        for start in range(0, len(events), _BATCH):
+            lines = self._lines(events[start : start + _BATCH])
+            self._stream.write(self._encodable(lines) if self._encodable else lines)
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def _lines(self, events: Sequence[AnyEvent]) -> str:
+        # As in the JSON Lines: what messages of one packet and one sender have in common is made once, and short ASCII,
+        # which is nearly everything, is told by its quoted length.
+        time_ns = packet = flow = src = dst = None
+        head = ""
+        limit = self._max_bytes or float("inf")
+        parts: list[str] = []
+        for event in events:
+            if type(event) is not Message:
+                parts.append(self._line(event))
+                continue
+            if (
+                event.packet is not packet
+                or event.time_ns is not time_ns
+                or event.src is not src
+                or event.flow is not flow
+                or event.dst is not dst
+            ):
+                packet, time_ns, flow, src, dst = event.packet, event.time_ns, event.flow, event.src, event.dst
+                head = f"{self._place(event)}: message "
+            kind = f"{escape(event.socket_type)} " if event.socket_type else ""
+            frames = event.frames
+            if (
+                len(frames) == 1
+                and type(frame := frames[0]) is bytes
+                and (length := len(frame)) <= limit
+                and frame.isascii()
+                and len(text := quoted(frame.decode())) == length + 2
+                and 127 not in frame
+                and not event.incomplete
+            ):
+                parts.append(f"{head}{kind}1 frame {length} octet{'' if length == 1 else 's'} {text}\n")
+            else:
+                parts.append(f"{head}{kind}{self._body(event)}\n")
+        return "".join(parts)
+
+    def _body(self, event: Message) -> str:
+        frames = event.frames
+        length = sum([length_on_wire(frame) for frame in frames])
+        words = [_plain(len(frames), "frame"), _plain(length, "octet")]
+        words += [quote(frame, self._max_bytes, _MORE) for frame in frames[: self._frames]]
+        if self._frames and len(frames) > self._frames:
+            words.append(f"{_MORE} {len(frames) - self._frames} more frames")
+        if event.incomplete:
+            words.append("(incomplete)")
+        return " ".join(words)
+
+    def _place(self, event: Greeting | Command | Subscription | Message) -> str:
+        return (
+            f"{self._clock.time(event.time_ns)} #{event.packet} flow {event.flow} "
+            f"{escape(event.src)} > {escape(event.dst)}"
+        )
+
+    def _line(self, event: AnyEvent) -> str:
+        match event:
+            case Greeting():
+                words = greeting_words(event)
+                if event.identity is not None:
+                    words += f" identity {quote(event.identity, self._max_bytes, _MORE)}"
+                line = f"{self._place(event)}: {words}"
+            case Command():
+                line = f"{self._place(event)}: {self._command(event)}"
+            case Subscription():
+                incomplete = " (incomplete)" if event.incomplete else ""
+                line = f"{self._place(event)}: {subscription_words(event, self._max_bytes, _MORE)}{incomplete}"
+            case Problem():
+                line = self._problem(event)
+            case Comment():
+                place = "" if event.time_ns is None else f"{self._clock.time(event.time_ns)} "
+                place += "" if event.packet is None else f"#{event.packet} "
+                line = f'{place}comment "{escape(event.text)}"'
+            case Connection():
+                line = self._connection(event)
+            case Capture():
+                line = (
+                    f"capture {_plain(event.packets, 'packet')}, {event.dropped} dropped, "
+                    f"{_plain(event.flows, 'flow')}, {event.zmtp_flows} of ZMTP, {_plain(event.messages, 'message')}, "
+                    f"{_plain(event.problems, 'problem')}, {duration(event.duration_ns)}"
+                )
+            case Message():
+                line = f"{self._place(event)}: message {self._body(event)}"
+        return line + "\n"
+
+    def _command(self, event: Command) -> str:
+        words = [escape(event.name)]
+        for name, value in command_fields(event):
+            shown = value if isinstance(value, str) else quote(value, self._max_bytes, _MORE)
+            words.append(f"{name.replace(' ', '-')}={shown}")
+        if event.incomplete:
+            words.append("(incomplete)")
+        return " ".join(words)
+
+    def _problem(self, event: Problem) -> str:
+        words = [] if event.time_ns is None else [self._clock.time(event.time_ns)]
+        if event.packet is not None:
+            words.append(f"#{event.packet}")
+        if event.flow is not None:
+            words.append(f"flow {event.flow}")
+        if event.src is not None and event.dst is not None:
+            words.append(f"{escape(event.src)} > {escape(event.dst)}:")
+        words += [event.severity, f"{escape(event.code)}:", escape(event.detail)]
+        return " ".join(words)
+
+    def _connection(self, event: Connection) -> str:
+        def end(peer: Peer) -> str:
+            announced = peer_words(peer, self._max_bytes, _MORE)
+            return f"{escape(peer.address)} ({announced})" if announced else escape(peer.address)
+
+        words = f"{self._clock.time(event.end_ns)} flow {event.flow} {end(event.client)} > {end(event.server)}: "
+        words += f"connection {event.transport}"
+        if agreed := connection_words(event):
+            words += f" {agreed}"
+        for side, messages, octets in (
+            ("client", event.messages.client, event.octets.client),
+            ("server", event.messages.server, event.octets.server),
+        ):
+            words += f", {side} sent {_plain(messages, 'message')} {_plain(octets, 'octet')}"
+        words += f", {ENDS[event.end]} after {duration(event.end_ns - event.start_ns)}"
+        if event.subscriptions:
+            topics = [quote(topic, self._max_bytes, _MORE) for topic in event.subscriptions[: self._frames]]
+            left = len(event.subscriptions) - len(topics)
+            words += f", subscriptions {' '.join(topics)}" + (f" {_MORE} {left} more" if left else "")
+        return words
+
+
+def _plain(count: int, noun: str) -> str:
+    """A count with its noun and without thousands separators, for who cuts lines with awk."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,97 @@
+"""The words that the formats for people have in common."""
+
+from dissectors.events import Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from zmtpsniff.render.text import at_hand, escape, quote
+
+# The ends of a connection as the wire shows them, in words.
+ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still open"}
+
+_FIRST_OWN_FIELD = Command.__struct_fields__.index("name") + 1
+
+
+def number(count: int, noun: str) -> str:
+    """A count with its noun, as in ``1 frame``, ``1,200 octets``."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def protocol(version: str) -> str:
+    """A version with the name of its protocol, as in ``ZMTP 3.1``, ``ZWS 2.0``."""
+    return escape(f"ZWS {version[3:]}" if version.startswith("ZWS") else f"ZMTP {version}")
+
+
+def length_on_wire(octets: Octets) -> int:
+    """How many octets there were on the wire."""
+    return len(octets) if type(octets) is bytes else at_hand(octets, 0)[1]
+
+
+def greeting_words(event: Greeting) -> str:
+    """What a greeting announces, as in ``greeting ZMTP 3.1 NULL``, ``greeting ZMTP 2.0 REQ``."""
+    words = ["greeting"]
+    if event.version is not None:
+        words.append(protocol(event.version))
+    words += [escape(word) for word in (event.mechanism, event.socket_type) if word is not None]
+    if event.as_server:
+        words.append("as server")
+    return " ".join(words)
+
+
+def subscription_words(event: Subscription, max_bytes: int, more: str) -> str:
+    """What is subscribed to or cancelled, as in ``subscribe "weather."``."""
+    everything = " (everything)" if event.topic == b"" else ""
+    return f"{event.action} {quote(event.topic, max_bytes, more)}{everything}"
+
+
+def message_words(event: Message) -> str:
+    """The size of a message, as in ``REQ message, 2 frames, 45 octets``."""
+    octets = sum([length_on_wire(frame) for frame in event.frames])
+    kind = "message" if event.socket_type is None else f"{escape(event.socket_type)} message"
+    return f"{kind}, {number(len(event.frames), 'frame')}, {number(octets, 'octet')}"
+
+
+def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
+    """The fields that a command has, by the names people know them by: octets, and text that is ready to be shown."""
+    fields: list[tuple[str, str | Octets]] = []
+    for name in Command.__struct_fields__[_FIRST_OWN_FIELD:]:
+        value = getattr(event, name)
+        if value is None or name == "incomplete":
+            continue
+        if name == "properties":
+            fields += [(escape(key), octets) for key, octets in value.items()]
+        elif name == "ttl_ms":
+            fields.append(("ttl", f"{value} ms"))
+        else:
+            fields.append((name.replace("_", " "), escape(value) if isinstance(value, str) else value))
+    return fields
+
+
+def socket_type_of(event: Command) -> str | None:
+    """The socket type that a READY or INITIATE announces, safe to show."""
+    value = (event.properties or {}).get("Socket-Type")
+    return escape(value.decode("latin-1")) if isinstance(value, bytes) else None
+
+
+def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
+    """What one end of a connection announced, as in ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
+    words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    if peer.version is not None:
+        words.append(protocol(peer.version))
+    if peer.identity is not None and peer.identity != b"":
+        words.append(f"identity {quote(peer.identity, max_bytes, more)}")
+    return " ".join(words)
+
+
+def connection_words(event: Connection) -> str:
+    """What the ends of a connection agreed on, as in ``ZMTP 3.1 NULL, handshake complete``; may be empty."""
+    agreed = [protocol(event.version)] if event.version is not None else []
+    if event.mechanism is not None:
+        agreed.append(escape(event.mechanism))
+    parts = [" ".join(agreed)] if agreed else []
+    if event.handshake is not None:
+        parts.append(f"handshake {event.handshake.replace('-', ' ')}")
+    return ", ".join(parts)
+
+
+def command_words(event: Command) -> str:
+    """The name of a command, with the socket type that a READY or INITIATE announces, as in ``READY REQ``."""
+    socket_type = socket_type_of(event)
+    return escape(event.name) if socket_type is None else f"{escape(event.name)} {socket_type}"

@@ -1,0 +1,132 @@
+"""The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dissectors.events import AnyEvent, Capture, Comment, Message, Problem
+from dissectors.problems import PROBLEMS
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.framing import Limits as DissectorLimits
+from zmtpsniff import flows
+from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.packets import HeaderDecoder
+
+
+class DecodeAs(NamedTuple):
+    """What the user says that a port carries."""
+
+    transport: str  # "tcp" or "udp"
+    port: int
+    version: int  # 0: ZMTP, to be found out which; 1, 2, 3
+
+
+class Sniffer:
+    """Turns the packets of a source into events."""
+
+    def __init__(
+        self,
+        source: Source,
+        dissector_limits: DissectorLimits | None = None,
+        flow_limits: flows.Limits | None = None,
+        decode_as: Sequence[DecodeAs] = (),
+        count: int | None = None,
+    ) -> None:
+        """``count`` is the number of packets after which to stop, None for no limit."""
+        self._source = source
+        self._limits = dissector_limits or DissectorLimits()
+        self._forced = {rule.port: rule.version for rule in decode_as if rule.transport == "tcp"}
+        self._count = count
+        self._events: list[AnyEvent] = []
+        self._headers = HeaderDecoder()
+        self._flows = flows.FlowTable(self._connect, flow_limits)
+        self._connections = 0
+        self._packets = 0
+        self._messages = 0
+        self._problems = 0
+        self._first_ns: int | None = None
+        self._last_ns = 0
+        self._faults = 0
+        self._comments = 0
+        self._finished = False
+
+    def events(self) -> Iterator[list[AnyEvent]]:
+        """Yield events in batches, as soon as they are known; the last is the ``capture`` record.
+
+        A batch belongs to the caller until the next is asked for. Raises CaptureError if the source is no capture.
+        """
+        for packets in self._source.batches():
+            if self._count is not None:
+                packets = packets[: self._count - self._packets]  # noqa: PLW2901
+            self._take(packets)
+            yield self._give()
+            if self._count is not None and self._packets >= self._count:
+                break
+        yield self.finish()
+
+    def finish(self) -> list[AnyEvent]:
+        """End every flow; returns the last events. Once it has been called nothing more comes."""
+        if self._finished:
+            return []
+        self._finished = True
+        self._flows.finish()
+        self._report_source()
+        for link_type in sorted(self._headers.unsupported_link_types):
+            self._report("link-type-unknown", f"packets of link type {link_type} were skipped")
+        events = self._give()
+        events.append(
+            Capture(
+                packets=self._packets,
+                dropped=self._source.dropped,
+                flows=self._flows.count,
+                zmtp_flows=self._connections,
+                messages=self._messages,
+                problems=self._problems,
+                duration_ns=self._last_ns - (self._first_ns or self._last_ns),
+            )
+        )
+        return events
+
+    def _take(self, packets: list[Packet]) -> None:
+        if not packets:
+            return
+        if self._first_ns is None:
+            self._first_ns = packets[0][0]
+        self._last_ns = packets[-1][0]
+        first_number = self._packets + 1
+        for number, packet in enumerate(packets, first_number):
+            if packet[4] is not None:
+                self._events.append(Comment(packet[4], packet[0], number))
+        self._packets += len(packets)
+        self._flows.take(self._headers.segments(packets, first_number))
+
+    def _connect(
+        self, number: int, client: flows.Address, server: flows.Address, from_start: bool
+    ) -> ZmtpConnection | None:
+        forced = self._forced.get(server.port, self._forced.get(client.port)) if self._forced else None
+        starts = (from_start, from_start)
+        return ZmtpConnection(self._events, number, client.text, server.text, starts, self._limits, forced)
+
+    def _report(self, code: str, detail: str) -> None:
+        self._events.append(Problem(PROBLEMS[code].severity, code, detail))
+
+    def _report_source(self) -> None:
+        for comment in self._source.comments[self._comments :]:
+            self._events.append(Comment(comment))
+        self._comments = len(self._source.comments)
+        for fault in self._source.faults[self._faults :]:
+            self._report(fault.code, fault.detail)
+        self._faults = len(self._source.faults)
+
+    def _give(self) -> list[AnyEvent]:
+        """The events since the last call, counted."""
+        self._report_source()
+        events = self._events[:]
+        self._events.clear()  # the connections hold this list
+        for event in events:
+            kind = type(event)
+            if kind is Message:
+                self._messages += 1
+            elif kind is Problem:
+                self._problems += 1
+        self._connections = self._connections + sum(event.__class__.__name__ == "Connection" for event in events)
+        return events
