@@ -18,7 +18,7 @@ from scapy.layers.inet6 import (
     fragment6,
 )
 from scapy.layers.ipsec import AH
-from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
