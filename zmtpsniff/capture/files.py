@@ -40,17 +40,34 @@ class Captures:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
-        self._files: list[Iterator[list[Packet]]] = []
+        self._files: list[FileIO] = []
+        self._captures: list[Iterator[list[Packet]]] = []
 
     def add(self, name: str, chunk_size: int) -> None:
         """Open the file ``name`` and check that it is a capture; raises CaptureError."""
-        self._files.append(_open(name, chunk_size, self))
+        title = "standard input" if name == "-" else name
+        try:
+            file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
+        except OSError as error:
+            raise CaptureError(f"{title}: {error.strerror or error}") from error
+        except ValueError as error:  # a name that no file can have
+            raise CaptureError(f"{title!r}: {error}") from error
+        self._files.append(file)
+        if file.isatty():
+            raise CaptureError(f"{title}: a terminal, not a capture file")
+        self._captures.append(_recognise(title, _chunks(file, chunk_size), self))
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets: of one file in its order, of several merged by time."""
-        if len(self._files) == 1:
-            return self._files[0]
-        return merged(self._files)
+        try:
+            yield from self._captures[0] if len(self._captures) == 1 else merged(self._captures)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the files; batches() does so at its end."""
+        for file in self._files:
+            file.close()
 
 
 def open_captures(names: Sequence[str]) -> Source:
@@ -62,8 +79,12 @@ def open_captures(names: Sequence[str]) -> Source:
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
     captures = Captures()
-    for name in names:
-        captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))
+    try:
+        for name in names:
+            captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))
+    except CaptureError:
+        captures.close()
+        raise
     return captures
 
 
@@ -103,18 +124,8 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
             heappush(heads, (batch[stop][0], place))
 
 
-def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:
-    title = "standard input" if name == "-" else name
-    try:
-        file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
-        if file.isatty():
-            file.close()
-            raise CaptureError(f"{title}: a terminal, not a capture file")
-    except OSError as error:
-        raise CaptureError(f"{title}: {error.strerror or error}") from error
-    except ValueError as error:  # a name that no file can have
-        raise CaptureError(f"{title!r}: {error}") from error
-    chunks = _chunks(file, chunk_size)
+def _recognise(title: str, chunks: Iterator[bytes], source: Source) -> Iterator[list[Packet]]:
+    """The packets of a file of whatever format; raises CaptureError if it is of none that is known."""
     stream = OctetStream(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)
     _fail_if_damaged(stream)
@@ -138,15 +149,14 @@ def _open(name: str, chunk_size: int, source: Source) -> Iterator[list[Packet]]:
 
 def _chunks(file: FileIO, size: int) -> Iterator[bytes]:
     """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet."""
-    with file:
-        while True:
-            try:
-                chunk = file.read(size)
-            except OSError as error:
-                raise DamageError(CUT_SHORT, f"it cannot be read on ({error.strerror or error})") from error
-            if not chunk:
-                return
-            yield chunk
+    while True:
+        try:
+            chunk = file.read(size)
+        except OSError as error:
+            raise DamageError(CUT_SHORT, f"it cannot be read on ({error.strerror or error})") from error
+        if not chunk:
+            return
+        yield chunk
 
 
 def _fail_if_damaged(stream: OctetStream) -> None:
