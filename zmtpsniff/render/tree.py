@@ -107,9 +107,9 @@ class TreeRenderer:
                 self._add_frames(event, lines)
             case Subscription():
                 words = subscription_words(event, self._max_bytes, self._more)
-                if self._verbosity:
-                    words += paint(palette.dim, f"  sent as {event.encoding}")
                 lines.append(self._first(event, words, lines, event.incomplete))
+                if self._verbosity:
+                    lines[-1] += "  " + paint(palette.dim, f"sent as {event.encoding}")
             case Command():
                 self._add_command(event, lines)
             case Greeting():
