@@ -1,31 +1,196 @@
 """The command line: reads options, builds the objects, and is the only place that ends the program."""
 
+import gc
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from zmtpsniff import __version__
+from zmtpsniff import __version__, decode_as
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.output import OutputError, discard_standard_output, open_output
+from zmtpsniff.render import FORMATS, make_renderer
 
-
-@click.group()
-@click.version_option(__version__)
-def main() -> None:
-    """See what ZeroMQ programs say to each other."""
-
-
-@main.command()
-@click.argument("captures", nargs=-1, required=True)
-@click.option("-T", "fmt", default="tree")
-@click.option("--max-bytes", type=int, default=None)
-def read(captures, fmt, max_bytes) -> None:
-    from dissectors.zmtp.framing import Limits
-    from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.render.jsonl import JsonlRenderer
+if TYPE_CHECKING:
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.sniffer import Sniffer
 
-    source = open_captures(captures)
-    sniffer = Sniffer(source, Limits(body_octets=65536 if max_bytes is None else max_bytes))
-    renderer = JsonlRenderer(sys.stdout.buffer, 65536 if max_bytes is None else max_bytes)
-    for events in sniffer.events():
-        renderer.write(events)
-    renderer.close()
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
+
+
+class _DecodeAs(click.ParamType):
+    name = "rule"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> decode_as.DecodeAs:
+        try:
+            return decode_as.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_decoding = _options(
+    click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets."),
+    click.option(
+        "-d", "rules", type=_DecodeAs(), multiple=True, metavar="RULE",
+        help="Take a port for ZMTP whatever its octets say: tcp.port==5555,zmtp (zmtp1, zmtp2, zmtp3 for a version, "
+        "5555-5560 for several ports). Repeatable.",
+    ),
+    click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
+    click.option(
+        "--max-flows", type=click.IntRange(1), default=100_000, show_default=True, metavar="N",
+        help="Connections to follow at once; the one idle for longest gives way.",
+    ),
+    click.option(
+        "--max-waiting", type=click.IntRange(1), default=64, show_default=True, metavar="MIB",
+        help="Memory for segments that wait for a missing one, of all connections; one may use a sixteenth.",
+    ),
+    click.option(
+        "--idle-timeout", type=click.FloatRange(1), default=86_400, show_default=True, metavar="SECONDS",
+        help="End a connection after so long without a packet.",
+    ),
+)  # fmt: skip
+
+_output = _options(
+    click.option(
+        "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
+        help="tree: for people; json: JSON Lines; summary: a line each; dump: as zhelpers' s_dump.",
+    ),
+    click.option(
+        "--max-bytes", type=click.IntRange(0), metavar="N",
+        help="Octets to show of each body, 0 for all. By default a few dozen, in JSON 65,536.",
+    ),
+    click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial."),
+    click.option("-v", "verbosity", count=True, help="Show every field (tree)."),
+    click.option("--utc", is_flag=True, help="Show times in UTC, not in local time."),
+    click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+        help="auto: on a terminal, unless NO_COLOR is set.",
+    ),
+)  # fmt: skip
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+def cli() -> None:
+    """See what ZeroMQ programs say to each other.
+
+    \b
+    zmtpsniff read capture.pcap                  a tree of everything that was said
+    zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
+    tcpdump -i any -U -w - | zmtpsniff read -    as it happens
+    """
+
+
+@cli.command(short_help="Dissect capture files.")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@_decoding
+@_output
+def read(captures: tuple[str, ...], **options: Any) -> None:
+    """Dissect capture files: pcap or pcapng, plain or compressed; "-" is standard input.
+
+    Several files are read as one capture, merged by time. No port has to be given: a connection is ZMTP if its
+    octets say so.
+
+    \b
+    zmtpsniff read capture.pcapng.gz
+    zmtpsniff read -T summary monday.pcap tuesday.pcap
+    zmtpsniff read -d tcp.port==5555,zmtp started-too-late.pcap
+    """
+    from zmtpsniff.capture.files import open_captures
+
+    _run(_sniffer(open_captures(captures), options), options)
+
+
+@cli.command(short_help="Print the JSON Schema of the records.")
+def schema() -> None:
+    """Print the JSON Schema (2020-12) of the records that -T json writes."""
+    import json
+
+    from zmtpsniff.render.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+def _sniffer(source: "Source", options: dict[str, Any]) -> "Sniffer":
+    from dissectors.zmtp.framing import Limits as DissectorLimits
+    from zmtpsniff.flows import Limits as FlowLimits
+    from zmtpsniff.sniffer import Sniffer
+
+    body_octets = DissectorLimits().body_octets if options["max_bytes"] is None else options["max_bytes"]
+    waiting = options["max_waiting"] << 20
+    return Sniffer(
+        source,
+        DissectorLimits(body_octets, options["show_secrets"]),
+        FlowLimits(
+            waiting_octets_per_direction=waiting // 16,
+            waiting_octets=waiting,
+            flows=options["max_flows"],
+            idle_seconds=options["idle_timeout"],
+        ),
+        options["rules"],
+        options["count"],
+    )
+
+
+def _run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
+    """Write all events; an interrupt ends that with the totals, too."""
+    # Events and packets are many, short-lived and in no cycles, so looking for cycles among them is wasted time.
+    gc.set_threshold(100_000, 20, 100)
+    with open_output(options["output"], binary=options["format"] == "json") as stream:
+        renderer = make_renderer(
+            options["format"],
+            stream,
+            max_bytes=options["max_bytes"],
+            verbosity=options["verbosity"],
+            utc=options["utc"],
+            color=options["color"],
+        )
+        try:
+            for events in sniffer.events():
+                renderer.write(events)
+        except KeyboardInterrupt:
+            renderer.write(sniffer.finish())
+            renderer.close()
+            raise
+        renderer.close()
+
+
+def main() -> None:
+    """Run the program: 0 done, 2 wrong usage or unreadable input with one line that says why."""
+    try:
+        cli.main(prog_name="zmtpsniff", standalone_mode=False)
+        status = 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        status = 2
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "zmtpsniff"
+        status = _fail(f"{error.format_message()} (see {command} --help)")
+    except (click.ClickException, CaptureError, OutputError) as error:
+        status = _fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
+    except BrokenPipeError:
+        discard_standard_output()
+        status = 0
+    except (KeyboardInterrupt, click.Abort):
+        status = _INTERRUPTED
+    sys.exit(status)
+
+
+def _fail(reason: str) -> int:
+    click.echo(f"zmtpsniff: {' '.join(reason.split())}", err=True)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

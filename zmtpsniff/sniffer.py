@@ -1,23 +1,15 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from dissectors.events import AnyEvent, Capture, Comment, Message, Problem
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.framing import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
-
-
-class DecodeAs(NamedTuple):
-    """What the user says that a port carries."""
-
-    transport: str  # "tcp" or "udp"
-    port: int
-    version: int  # 0: ZMTP, to be found out which; 1, 2, 3
 
 
 class Sniffer:
@@ -34,7 +26,7 @@ class Sniffer:
         """``count`` is the number of packets after which to stop, None for no limit."""
         self._source = source
         self._limits = dissector_limits or DissectorLimits()
-        self._forced = {rule.port: rule.version for rule in decode_as if rule.transport == "tcp"}
+        self._decode_as = decode_as
         self._count = count
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
@@ -102,7 +94,8 @@ class Sniffer:
     def _connect(
         self, number: int, client: flows.Address, server: flows.Address, from_start: bool
     ) -> ZmtpConnection | None:
-        forced = self._forced.get(server.port, self._forced.get(client.port)) if self._forced else None
+        rules = (rule.version for rule in self._decode_as if rule.matches(server.port, client.port))
+        forced = next(rules, None)
         starts = (from_start, from_start)
         return ZmtpConnection(self._events, number, client.text, server.text, starts, self._limits, forced)
 
@@ -128,5 +121,6 @@ class Sniffer:
                 self._messages += 1
             elif kind is Problem:
                 self._problems += 1
-        self._connections = self._connections + sum(event.__class__.__name__ == "Connection" for event in events)
+            elif kind is Connection:
+                self._connections += 1
         return events

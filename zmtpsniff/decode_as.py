@@ -1,0 +1,36 @@
+"""What the user says that a port carries, in Wireshark's words: ``tcp.port==5555,zmtp``."""
+
+import re
+from typing import NamedTuple
+
+_RULE = re.compile(r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>\w+)")
+_PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
+
+
+class DecodeAs(NamedTuple):
+    """A rule: connections with a port in this range, on either side, are ZMTP of this version."""
+
+    transport: str
+    first_port: int
+    last_port: int
+    version: int  # 1, 2, 3; 0 to find out which
+
+    def matches(self, *ports: int) -> bool:
+        """Whether one of the ports is in the range."""
+        return any(self.first_port <= port <= self.last_port for port in ports)
+
+
+def parse(rule: str) -> DecodeAs:
+    """Read a rule; ValueError says what is wrong with it."""
+    match = _RULE.fullmatch(rule.replace(" ", ""))
+    if not match:
+        raise ValueError(f"{rule!r} is no rule like tcp.port==5555,zmtp")
+    if match["protocol"] not in _PROTOCOLS:
+        raise ValueError(f"protocol {match['protocol']!r} is none of {', '.join(_PROTOCOLS)}")
+    if match["transport"] == "udp":
+        raise ValueError("udp is not dissected yet")
+    first = int(match["first"])
+    last = int(match["last"] or first)
+    if not first <= last <= 65_535:
+        raise ValueError(f"{first}-{last} is no range of ports (0 to 65535)")
+    return DecodeAs(match["transport"], first, last, _PROTOCOLS[match["protocol"]])

@@ -1,0 +1,54 @@
+"""Where records go: standard output, or a file that has its name only once it is complete."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+PARTIAL = ".partial"
+
+
+class OutputError(Exception):
+    """The output cannot be written; its text is one line that names the file and says why."""
+
+
+@contextmanager
+def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
+    """Give a stream to write to: standard output if ``name`` is None or ``-``, else that file.
+
+    The file is written as ``NAME.partial`` and renamed when everything is in it, so a run that was killed leaves none
+    that looks complete. Raises OutputError if it cannot be written, BrokenPipeError if the reader has gone.
+    """
+    if name is None or name == "-":
+        with _told_in_one_line("standard output"):
+            yield sys.stdout.buffer if binary else sys.stdout
+            sys.stdout.flush()
+        return
+    # A pipe or a device is no file that could look complete.
+    special = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
+    target = name if special else name + PARTIAL
+    with _told_in_one_line(name):
+        with open(target, "wb") if binary else open(target, "w", encoding="utf-8") as stream:
+            yield stream
+            if not special:
+                stream.flush()
+                os.fsync(stream.fileno())
+        if not special:
+            os.replace(target, name)
+
+
+@contextmanager
+def _told_in_one_line(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{name}: {error.strerror or error}") from error
+
+
+def discard_standard_output() -> None:
+    """Nobody reads standard output any more: let nothing complain about it when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
