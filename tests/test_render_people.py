@@ -221,7 +221,7 @@ def test_encodable() -> None:
         ),
         (Message(*PLACE, [b"x"]), 'message 1 frame 1 octet "x"'),
         (Message(*PLACE, [b"x"], "PUB", True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
-        (Message(*PLACE, [b"a"] * 9), 'message 9 frames 9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frames'),
+        (Message(*PLACE, [b"a"] * 9), 'message 9 frames 9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frame'),
         (Greeting(*PLACE, "3.1", "NULL", False), "greeting ZMTP 3.1 NULL"),
         (Greeting(*PLACE, "3.1", "CURVE", True), "greeting ZMTP 3.1 CURVE as server"),
         (Greeting(*PLACE, "2.0", socket_type="SUB", identity=b""), 'greeting ZMTP 2.0 SUB identity ""'),

@@ -60,7 +60,8 @@ class SummaryRenderer:
         # As in the JSON Lines: what messages of one packet and one sender have in common is made once, and short ASCII,
         # which is nearly everything, is told by its quoted length.
         time_ns = packet = flow = src = dst = None
-        head = ""
+        sender = head = ""
+        clock = self._clock.time
         limit = self._max_bytes or float("inf")
         parts: list[str] = []
         for event in events:
@@ -74,8 +75,11 @@ class SummaryRenderer:
                 or event.flow is not flow
                 or event.dst is not dst
             ):
-                packet, time_ns, flow, src, dst = event.packet, event.time_ns, event.flow, event.src, event.dst
-                head = f"{self._place(event)}: message "
+                if event.src is not src or event.flow is not flow or event.dst is not dst:
+                    flow, src, dst = event.flow, event.src, event.dst
+                    sender = f" flow {flow} {escape(src)} > {escape(dst)}: message "
+                packet, time_ns = event.packet, event.time_ns
+                head = f"{clock(time_ns)} #{packet}{sender}"
             kind = f"{escape(event.socket_type)} " if event.socket_type else ""
             frames = event.frames
             if (
@@ -94,14 +98,20 @@ class SummaryRenderer:
 
     def _body(self, event: Message) -> str:
         frames = event.frames
-        length = sum([length_on_wire(frame) for frame in frames])
-        words = [_plain(len(frames), "frame"), _plain(length, "octet")]
-        words += [quote(frame, self._max_bytes, _MORE) for frame in frames[: self._frames]]
-        if self._frames and len(frames) > self._frames:
-            words.append(f"{_MORE} {len(frames) - self._frames} more frames")
-        if event.incomplete:
-            words.append("(incomplete)")
-        return " ".join(words)
+        limit = self._max_bytes
+        length = 0
+        for frame in frames:
+            length += len(frame) if type(frame) is bytes else length_on_wire(frame)
+        count = len(frames)
+        if self._frames and count > self._frames:
+            shown = [quote(frame, limit, _MORE) for frame in frames[: self._frames]]
+            shown.append(f"{_MORE} {_plain(count - self._frames, 'more frame')}")
+        else:
+            shown = [quote(frame, limit, _MORE) for frame in frames]
+        return (
+            f"{count} frame{'' if count == 1 else 's'} {length} octet{'' if length == 1 else 's'} {' '.join(shown)}"
+            f"{' (incomplete)' if event.incomplete else ''}"
+        )
 
     def _place(self, event: Greeting | Command | Subscription | Message) -> str:
         return (

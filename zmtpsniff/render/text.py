@@ -80,21 +80,32 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
     Text is in single quotes if it holds double ones only; its backslashes are doubled, so that what was escaped can
     be told from what was sent.
     """
-    data, length = at_hand(octets, max_bytes)
-    if data is None:
+    if type(octets) is bytes:
+        # Nearly everything comes here and is ASCII that has nothing to escape.
+        data = octets[:max_bytes] if max_bytes else octets
+        if data.isascii() and (text := data.decode()).isprintable():
+            quoted = _in_quotes(text)
+            left = len(octets) - len(data)
+            return quoted + more.format(f"{left:,}") if left else quoted
+    first, length = at_hand(octets, max_bytes)
+    if first is None:
         return f"({length} octets, not shown)"
-    whole = len(data) == length
-    text = as_text(data, whole)
-    if text is None:
-        shown = f"0x{data.hex()}" if data else ""
-    else:
-        mark = "'" if '"' in text and "'" not in text else '"'
-        if "\\" in text:
-            text = text.replace("\\", "\\\\")
-        if mark == '"' and '"' in text:
-            text = text.replace('"', '\\"')
-        shown = f"{mark}{escape(text)}{mark}"
-    return shown if whole else shown + more.format(f"{length - len(data):,}")
+    whole = len(first) == length
+    readable = as_text(first, whole)
+    shown = f"0x{first.hex()}" if readable is None else escape(_in_quotes(readable))
+    return shown if whole else shown + more.format(f"{length - len(first):,}")
+
+
+def _in_quotes(text: str) -> str:
+    """A string with its backslashes doubled, in quotes of the kind that it holds none of, if there is one."""
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if '"' not in text:
+        return f'"{text}"'
+    if "'" not in text:
+        return f"'{text}'"
+    text = text.replace('"', '\\"')
+    return f'"{text}"'
 
 
 def hex_dump(data: bytes) -> list[tuple[str, str, str]]:
