@@ -1,5 +1,6 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
@@ -115,12 +116,8 @@ class Sniffer:
         self._report_source()
         events = self._events[:]
         self._events.clear()  # the connections hold this list
-        for event in events:
-            kind = type(event)
-            if kind is Message:
-                self._messages += 1
-            elif kind is Problem:
-                self._problems += 1
-            elif kind is Connection:
-                self._connections += 1
+        kinds = Counter(map(type, events))
+        self._messages += kinds[Message]
+        self._problems += kinds[Problem]
+        self._connections += kinds[Connection]
         return events

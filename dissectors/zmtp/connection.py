@@ -235,7 +235,7 @@ class ZmtpConnection:
             return "failed"
         if self.version in ("1.0", "2.0") or self.security.complete:
             return "complete"
-        return "not-seen" if self._not_seen else "incomplete"
+        return "not-seen" if self._not_seen or self.security.unknown_start else "incomplete"
 
     def _report_incomplete(self, end: End) -> None:
         half = self.client if self.client.packet >= self.server.packet else self.server

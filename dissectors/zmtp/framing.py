@@ -72,6 +72,7 @@ class FrameStream:
         # while searching for frames
         self._searching = False
         self._starts: list[int] = []  # where segments begin in the octets held
+        self._cut = 0
         self._try_at = 0  # the number of octets at which the next attempt is made
         self._searched = 0
         self._known = False  # the connection is known to be ZMTP, so that less evidence will do
@@ -90,19 +91,23 @@ class FrameStream:
             self._held += len(data)
             if self._held < self._need:
                 return
-            data = b"".join(self._chunks)
-        self._run(data)
+            self._run(b"".join(self._chunks))
+            return
+        # Nearly always the segment holds whole frames, so that nothing has to be kept.
+        reached = self._state(data, 0)
+        if reached != len(data):
+            self._run(data, reached)
 
     def resume(self) -> None:
         """Look again at the octets held, because something else than octets made progress possible."""
         if self._held and not self._running:
             self._run(b"".join(self._chunks))
 
-    def _run(self, data: bytes) -> None:
+    def _run(self, data: bytes, position: int = 0) -> None:
+        """Let one state after the other take octets until one of them needs more, and keep the rest."""
         self._chunks = []
         self._held = 0
         self._running = True
-        position = 0
         end = len(data)
         while True:
             state = self._state
@@ -144,6 +149,9 @@ class FrameStream:
         parts = self._parts
         plain = self._plain
         keep = self._keep
+        append = self.out.append
+        time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
+        socket_type = self.socket_type
         body: Octets
         while end - position >= 2:
             flags = data[position]
@@ -160,11 +168,9 @@ class FrameStream:
                     self._need = 9
                     break
                 length = int.from_bytes(data[position + 1 : start], "big")
+                if (length < 256 or length > wire.MAX_LENGTH) and not self._check_length(length):
+                    return end
                 stop = start + length
-                if length < 256 or length > wire.MAX_LENGTH:
-                    self._check_length(length)
-                    if length > wire.MAX_LENGTH:
-                        return end
                 if stop > end:
                     if stop - end > _WAIT_LIMIT or length > keep:
                         self._begin_body(flags, length)
@@ -173,15 +179,8 @@ class FrameStream:
                     break
                 body = data[start:stop] if length <= keep else Cut(data[start : start + keep], length)
             else:
-                reached = self._odd_frame(data, position)
-                if reached == position:
-                    break
-                if self._state != self._frames_v2:
-                    return reached
-                position = reached
-                parts = self._parts
-                plain = self._plain
-                continue
+                # It may change what this loop holds in local variables.
+                return self._odd_frame(data, position)
             position = stop
             if flags & 1:
                 parts.append(body)
@@ -193,13 +192,10 @@ class FrameStream:
                 else:
                     frames = [body]
                 self.messages += 1
-                self.out.append(
-                    Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type)
-                )
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
             else:
                 self._last_frame(body)
-                parts = self._parts
-                plain = self._plain
+                return position
         return position
 
     def _odd_frame(self, data: bytes, position: int) -> int:
@@ -229,6 +225,8 @@ class FrameStream:
         parts = self._parts
         plain = self._plain
         keep = self._keep
+        append = self.out.append
+        time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         body: Octets
         while end - position >= 2:
             length = data[position]
@@ -239,23 +237,18 @@ class FrameStream:
                     self._need = 10
                     break
                 length = int.from_bytes(data[position + 1 : start - 1], "big")
-                if length > wire.MAX_LENGTH:
-                    self._problem("frame-too-long", f"a frame announces {length} octets")
-                    self._die()
-                    return end
-            if length == 0:
-                self._problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
-                self._die()
-                return end
+            if length == 0 or length > wire.MAX_LENGTH:
+                return self._bad_length_v1(length, end)
             flags = data[start - 1]
-            stop = start + length - 1
+            length -= 1
+            stop = start + length
             if stop > end:
                 if stop - end > _WAIT_LIMIT or length > keep:
-                    self._begin_body(flags & wire.MORE, length - 1)
+                    self._begin_body(flags & wire.MORE, length)
                     return start
                 self._need = stop - position
                 break
-            body = data[start:stop] if length <= keep else Cut(data[start : min(stop, start + keep)], length - 1)
+            body = data[start:stop] if length <= keep else Cut(data[start : start + keep], length)
             position = stop
             if flags & 1:
                 parts.append(body)
@@ -267,18 +260,22 @@ class FrameStream:
                 else:
                     frames = [body]
                 self.messages += 1
-                self.out.append(
-                    Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type)
-                )
+                append(Message(time_ns, packet, flow, src, dst, frames))
             else:
                 self._last_frame(body)
-                parts = self._parts
-                plain = self._plain
+                return position
         if end - position == 1 and data[position] == 0:
-            self._problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
-            self._die()
-            return end
+            return self._bad_length_v1(0, end)
         return position
+
+    def _bad_length_v1(self, length: int, end: int) -> int:
+        """Nothing after a frame of impossible length can be read."""
+        if length:
+            self._problem("frame-too-long", f"a frame announces {length} octets")
+        else:
+            self._problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
+        self._die()
+        return end
 
     def _check_length(self, length: int) -> bool:
         """Report what is odd about a long frame's length; False if nothing can be read after it."""
@@ -382,11 +379,11 @@ class FrameStream:
             self._problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
         else:
             self._problem("capture-gap", f"{length} octets are missing at stream offset {offset}")
-        self._skip(length)
+        self._skip(length, cut)
 
-    def _skip(self, length: int) -> None:
+    def _skip(self, length: int, cut: bool) -> None:
         """Go on after a gap of ``length`` octets; a body that covers it loses only its own octets."""
-        self._search_now()
+        self._search_now(length if cut else 0)
         if self._state == self._search:
             self._searched += self._held + length
             self._restart_search()
@@ -459,7 +456,7 @@ class FrameStream:
         if len(window) < self._try_at:
             self._need = self._try_at
             return position
-        found = resync.find_frames(window, self._starts, self.framing, self._known)
+        found = resync.find_frames(window, self._starts, self.framing, self._known, self._cut)
         if found is not None:
             self._searching = False
             self._damaged = True
@@ -479,11 +476,16 @@ class FrameStream:
             self._search_failed()
         return position + dropped
 
-    def _search_now(self) -> None:
-        """Search in what there is, because no more will come that hangs together with it."""
+    def _search_now(self, cut: int = 0) -> None:
+        """Search in what there is, because no more will come that hangs together with it.
+
+        ``cut`` octets are missing at its end because of the snaplen.
+        """
         if self._state == self._search and self._held:
             self._try_at = 0
+            self._cut = cut
             self.resume()
+            self._cut = 0
 
     def _die(self) -> None:
         """Nothing after this can be read."""

@@ -458,6 +458,7 @@ class Half(FrameStream):
     def _frames_found(self, skipped: int) -> None:
         if self.connection.accepted and self.greeted:
             self._problem("frames-found-again", f"the next frame was found after {skipped} octets")
+            self.connection.security.lost(self.side)
         else:
             self.connection.found_frames(self, skipped)
         self.greeted = True
@@ -466,9 +467,9 @@ class Half(FrameStream):
         self._die()
         self.connection.give_up(self)
 
-    def _skip(self, length: int) -> None:
+    def _skip(self, length: int, cut: bool) -> None:
         if self.greeted or self._state == self._search:
-            super()._skip(length)
+            super()._skip(length, cut)
             return
         # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.
         end = self.octets

@@ -24,8 +24,8 @@ _ANYWHERE_BITS = 40.0
 _DOUBT_BITS = 16.0
 # Octets of which more than this part could be flags tell nothing.
 _MOST_CHANCE = 0.6
-# A message that ends where a segment does
-_ALIGNED_BITS = 4.0
+# A message that ends exactly where a segment does: by chance that is as rare as its frame is long.
+_MOST_ALIGNED_BITS = 12.0
 # Contents that only ZMTP has
 _MARK_BITS = 40.0
 # A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like.
@@ -49,22 +49,23 @@ class _Link(NamedTuple):
     following: int  # where the next frame begins
 
 
-def find_frames(window: bytes, starts: list[int], framing: int, known: bool) -> Found | None:
+def find_frames(window: bytes, starts: list[int], framing: int, known: bool, cut: int = 0) -> Found | None:
     """Find where frames begin in ``window``, or None if nothing is certain enough.
 
     ``starts`` are offsets at which TCP segments begin, where a frame begins more often than elsewhere; ``framing``
-    is that of the connection, 0 if unknown; ``known`` says whether the connection is known to be ZMTP.
+    is that of the connection, 0 if unknown; ``known`` says whether the connection is known to be ZMTP; ``cut`` is the
+    number of octets that the snaplen took from the end of the last segment.
     """
     best: Found | None = None
     for candidate in (framing,) if framing else (2, 1):
-        found = _find(window, starts, candidate, known)
+        found = _find(window, starts, candidate, known, cut)
         if found and (best is None or found.bits > best.bits):
             best = found
     return best
 
 
-def _find(window: bytes, starts: list[int], framing: int, known: bool) -> Found | None:
-    links = _chains(window, starts, framing)
+def _find(window: bytes, starts: list[int], framing: int, known: bool, cut: int) -> Found | None:
+    links = _chains(window, starts, framing, cut)
     least = _KNOWN_BITS if known else _UNKNOWN_BITS
     for start in starts:
         if start in links and links[start].bits >= least:
@@ -72,14 +73,14 @@ def _find(window: bytes, starts: list[int], framing: int, known: bool) -> Found 
     return _merged(links, framing)
 
 
-def _chains(window: bytes, starts: list[int], framing: int) -> dict[int, _Link]:
+def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[int, _Link]:
     """Every offset from which frames chain to the end of the window, with the evidence for it."""
     end = len(window)
     positions, chance = _candidates_v2(window) if framing == 2 else _candidates_v1(window)
     if not positions or chance > _MOST_CHANCE:
         return {}
     surprise = -math.log2(chance)
-    boundaries = {*starts, end}
+    boundaries = {*starts, end + cut}
     links: dict[int, _Link] = {}
     header = _header_v2 if framing == 2 else _header_v1
     for position in reversed(positions):
@@ -93,7 +94,7 @@ def _chains(window: bytes, starts: list[int], framing: int) -> dict[int, _Link]:
         elif window.startswith(_MARKS, start):
             bits += _MARK_BITS
         if stop in boundaries and not more:
-            bits += _ALIGNED_BITS
+            bits += min(math.log2(stop - position), _MOST_ALIGNED_BITS)
         if stop < end:
             link = links.get(stop)
             if link is not None:

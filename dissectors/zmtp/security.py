@@ -42,6 +42,12 @@ class Security:
         """There is no handshake to follow: a version before 3.0, or a capture that starts after it."""
         self._done = {"client", "server"}
 
+    def lost(self, side: Side) -> None:
+        """Octets of this side are missing, among them perhaps the last command of its handshake."""
+        if side not in self._done:
+            self._done.add(side)
+            self.unknown_start = True
+
     @property
     def encrypts(self) -> bool:
         """Whether messages are in boxes once the handshake is done."""

@@ -15,6 +15,8 @@ class Clock:
         self._nanoseconds = digits == 9
         self._second: int | None = None
         self._start = ""
+        self._date_second: int | None = None
+        self._date = ""
 
     def time(self, time_ns: int) -> str:
         """The time of day, as in ``12:00:00.123456``."""
@@ -26,7 +28,11 @@ class Clock:
 
     def date(self, time_ns: int) -> str:
         """The date, as in ``2024-02-29``, with the time zone if it is not the local one."""
-        return self._format("%Y-%m-%d", time_ns // _NS) + self._zone
+        second = time_ns // _NS
+        if second != self._date_second:
+            self._date_second = second
+            self._date = self._format("%Y-%m-%d", second) + self._zone
+        return self._date
 
     def _format(self, layout: str, second: int) -> str:
         try:

@@ -1,0 +1,15 @@
+"""What all tests share: where captures are, and the option that renews golden output."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent
+FIXTURES = PROJECT / "fixtures"
+# Recorded captures with known contents; a checkout has them beside it where they are available.
+CAPTURES = Path(os.environ.get("ZMTPSNIFF_CAPTURES", PROJECT.parent / "shared" / "captures"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-golden", action="store_true", help="write the expected output anew instead of comparing")
