@@ -181,6 +181,10 @@ class ZmtpConnection:
             if half.waits_for_greeting:
                 half.resume()
 
+    def one_direction(self) -> None:
+        """One side is not in the capture, so that the handshake cannot be judged."""
+        self._not_seen = True
+
     def lost_greeting(self) -> None:
         """Octets of a greeting are missing, so that the handshake cannot be judged."""
         self._not_seen = True

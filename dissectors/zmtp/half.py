@@ -84,7 +84,7 @@ class Half(FrameStream):
             return position
         signature = data[position : position + wire.SIGNATURE_SIZE]
         versioned, length = greeting.parse_signature(signature)
-        if not versioned and length > wire.SHORT_LIMIT:
+        if not versioned and length >= wire.LENGTH_ESCAPE_V1:
             self._state = self._identity_v1
             return position
         if not versioned:
@@ -346,6 +346,7 @@ class Half(FrameStream):
         if not self.stopped:
             self._problem("one-direction", f"no packet of the {self.side} is in the capture")
             self.stop()
+            self.connection.one_direction()
             self.other.resume()
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
@@ -439,6 +440,8 @@ class Half(FrameStream):
             return
         self._check_command(name)
         security.command(self, name, fields)
+        if whole and not faults and "properties" in fields and self.socket_type is None:
+            self._problem("no-socket-type", f"{name} without a Socket-Type")
         self.look_again()
         self.other.look_again()
 

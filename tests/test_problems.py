@@ -1,0 +1,159 @@
+"""Each problem that octets can cause: reported once, with its severity, and at the price of no message around it."""
+
+import re
+
+import pytest
+
+from conftest import PROJECT
+from dissectors.events import Connection, Message
+from dissectors.problems import PROBLEMS
+from zmtp_octets import (
+    SIGNATURE,
+    command,
+    dissect,
+    frame,
+    frame_v1,
+    greeting,
+    greeting_v2,
+    peers,
+    problems,
+    prop,
+    ready,
+)
+
+BEFORE, AFTER = frame(b"before"), frame(b"after")
+PLAIN = [(0, greeting(b"PLAIN")), (1, greeting(b"PLAIN"))]
+CURVE = [(0, greeting(b"CURVE")), (1, greeting(b"CURVE"))]
+HELLO = command(b"HELLO", b"\x05alice\x03pwd")
+BARE = [(0, b"\x01\0"), (1, b"\x01\0")]
+
+
+def inside(*octets: bytes) -> list[tuple[int, bytes]]:
+    """A healthy connection in which the client sends something odd between two messages."""
+    return [*peers(), (0, BEFORE), (0, b"".join(octets)), (0, AFTER)]
+
+
+# what is sent; the codes reported; the handshake; how many messages are shown
+CASES = {
+    "healthy": (inside(), [], "complete", 2),
+    "reserved flags": (inside(frame(b"odd", 8)), ["reserved-flags"], "complete", 3),
+    "MORE on a command": (inside(frame(b"\x04PING\0\1", 5)), ["command-with-more"], "complete", 2),
+    "LONG not needed": (inside(b"\x02" + bytes(7) + b"\x03odd"), ["long-flag-not-needed"], "complete", 3),
+    "too long": (inside(b"\x02" + b"\x80" + bytes(7)), ["frame-too-long"], "complete", 1),
+    "too long, reserved flags": (inside(b"\x0a" + b"\x80" + bytes(7)), ["frame-too-long"], "complete", 1),
+    "no command name": (inside(frame(b"", 4)), ["malformed-command"], "complete", 2),
+    "empty command name": (inside(frame(b"\0xx", 4)), ["malformed-command"], "complete", 2),
+    "command name too long": (inside(frame(b"\x09xx", 4)), ["malformed-command"], "complete", 2),
+    "unknown command": (inside(command(b"DANCE", b"x")), ["unknown-command"], "complete", 2),
+    "READY again": (inside(ready(b"DEALER")), ["unexpected-command"], "complete", 2),
+    "HELLO on NULL": (inside(HELLO), ["unexpected-command"], "complete", 2),
+    "PING without TTL": (inside(command(b"PING")), ["malformed-command"], "complete", 2),
+    "PING context too long": (inside(command(b"PING", bytes(19))), ["malformed-command"], "complete", 2),
+    "command inside a message": (
+        inside(frame(b"1", 1), command(b"PING", b"\0\1"), frame(b"2")), ["command-inside-message"], "complete", 3,
+    ),
+    "ERROR later": (inside(command(b"ERROR", b"\x02no")), ["peer-error"], "complete", 2),
+    "ERROR reason overrun": (inside(command(b"ERROR", b"\x09no")), ["malformed-command"], "complete", 2),
+    "ends inside a frame": ([*peers(), (0, frame(b"whole"))[:2], (0, b"\0\x10ab")], ["truncated-frame"], "complete", 2),
+    "ends inside a message": ([*peers(), (0, frame(b"1", 1))], ["truncated-message"], "complete", 1),
+    "too early": ([(0, greeting()), (1, greeting()), (0, BEFORE), *peers()[2:]], ["message-before-ready"], "failed", 1),
+    "no READY": ([(0, greeting()), (1, greeting()), (1, ready(b"ROUTER"))], ["handshake-incomplete"], "incomplete", 0),
+    "ERROR instead of READY": (
+        [*peers()[:3], (1, command(b"ERROR", b"\x02no"))], ["peer-error"], "failed", 0,
+    ),
+    "libzmq's broken ERROR": (
+        [*PLAIN, (0, HELLO), (1, frame(b"^RROR\x03400", 4))],
+        ["plain-credentials", "malformed-error", "peer-error"], "failed", 0,
+    ),
+    "incompatible types": (peers(b"PUSH", b"PUB"), ["incompatible-socket-types"], "failed", 0),
+    "unknown type": (peers(b"BOGUS"), ["unknown-socket-type"], "failed", 0),
+    "no type": (
+        [*peers()[:2], (0, command(b"READY")), (1, ready(b"ROUTER"))], ["no-socket-type"], "complete", 0,
+    ),
+    "metadata overrun": (
+        [*peers()[:2], (0, command(b"READY", b"\x01X\0\0\xff\xffx")), (1, ready(b"ROUTER"))],
+        ["bad-metadata"], "failed", 0,
+    ),
+    "property without a name": (peers(b"DEALER")[:2] + [(0, ready(b"DEALER", prop(b"", b"x"))), (1, ready(b"ROUTER"))],
+                                ["empty-property-name"], "complete", 0),
+    "property twice": (peers()[:2] + [(0, ready(b"DEALER", prop(b"x-a", b"1"), prop(b"X-A", b"2"))),
+                                      (1, ready(b"ROUTER"))], ["duplicate-property"], "complete", 0),
+    "identity too long": (peers()[:2] + [(0, ready(b"DEALER", prop(b"Identity", bytes(256)))), (1, ready(b"ROUTER"))],
+                          ["identity-too-long"], "complete", 0),
+    "mechanisms differ": ([(0, greeting(b"NULL")), (1, greeting(b"CURVE"))], ["mechanism-mismatch"], "failed", 0),
+    "bad mechanism": ([(0, greeting(b"nu ll")), (1, greeting(b"nu ll"))], ["bad-mechanism", "bad-mechanism"], "failed", 0),
+    "mechanism not padded": (
+        [(0, greeting(b"NULL\0x")), (1, greeting())], ["bad-mechanism", "mechanism-mismatch"], "failed", 0,
+    ),
+    "unknown mechanism": (
+        [(0, greeting(b"FOOBAR")), (1, greeting(b"FOOBAR"))], ["unknown-mechanism", "handshake-incomplete"],
+        "incomplete", 0,
+    ),
+    "both as-server": (
+        [(0, greeting(b"PLAIN", as_server=1)), (1, greeting(b"PLAIN", as_server=1))], ["both-as-server"], "failed", 0,
+    ),
+    "both say HELLO": (
+        [*PLAIN, (0, HELLO), (1, HELLO)], ["plain-credentials", "plain-credentials", "both-hello"], "failed", 0,
+    ),
+    "HELLO overrun": (
+        [*PLAIN, (0, command(b"HELLO", b"\x05alice\x09pwd"))], ["malformed-command"], "failed", 0,
+    ),
+    "CURVE HELLO too short": ([*CURVE, (0, command(b"HELLO", b"\1\0"))], ["malformed-command"], "failed", 0),
+    "in clear on CURVE": (
+        [*CURVE, (0, command(b"HELLO", bytes(194))), (1, command(b"WELCOME", bytes(160))),
+         (0, command(b"INITIATE", bytes(300))), (1, command(b"READY", bytes(30))), (0, frame(b"clear"))],
+        ["not-encrypted"], "complete", 1,
+    ),
+    "3.1 command on 3.0": (
+        [(0, greeting()), (1, greeting(minor=0)), *peers()[2:], (0, command(b"PING", b"\0\1"))],
+        ["command-of-later-version"], "complete", 0,
+    ),
+    "PING in the handshake": (
+        [(0, greeting()), (1, greeting()), (0, command(b"PING", b"\0\1")), *peers()[2:]],
+        ["unexpected-command"], "complete", 0,
+    ),
+    "greeting cut": (
+        [(0, greeting()[:33]), (1, greeting())], ["greeting-truncated", "handshake-incomplete"], "incomplete", 0,
+    ),
+    "bad signature": ([(0, bytes(SIGNATURE[:9]) + b"\x7e"), (1, greeting())], ["bad-signature"], "failed", 0),
+    "odd signature": (
+        [(0, SIGNATURE[:9] + b"\x01" + greeting()[10:]), *peers()[1:]], ["bad-signature"], "complete", 0,
+    ),
+    "HTTP": ([(0, b"GET / HTTP/1.1\r\n\r\n"), (1, SIGNATURE)], ["greeting-truncated", "not-zmtp"], "failed", 0),
+    "2.0 types": ([(0, greeting_v2(8)), (1, greeting_v2(1))], ["incompatible-socket-types"], "complete", 0),
+    "2.0 unknown type": ([(0, greeting_v2(42)), (1, greeting_v2(7))], ["unknown-socket-type"], "complete", 0),
+    "1.0 zero length": (
+        [*BARE, (0, frame_v1(b"ok")), (0, b"\0"), (0, frame_v1(b"no"))], ["zero-length-frame"], "complete", 1,
+    ),
+    "1.0 huge length": ([*BARE, (0, frame_v1(b"ok")), (0, b"\xff" * 9 + b"\0")], ["frame-too-long"], "complete", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fault_is_reported(case: str) -> None:
+    sent, codes, handshake, messages = CASES[case]
+    events = dissect(sent)
+    assert sorted(problems(events)) == sorted(codes)
+    assert isinstance(events[-1], Connection)
+    assert events[-1].handshake == handshake
+    assert sum(isinstance(event, Message) for event in events) == messages
+
+
+def test_capture_that_ends_inside_a_message_is_no_fault() -> None:
+    events = dissect([*peers(), (0, frame(b"1", 1))], end="open")
+    assert problems(events) == ["capture-ends-inside"]
+    assert PROBLEMS["capture-ends-inside"].severity == "note"
+
+
+def test_notes_that_would_repeat_are_told_once() -> None:
+    assert problems(dissect(inside(*[b"\x02" + bytes(7) + b"\x03odd"] * 50))) == ["long-flag-not-needed"]
+
+
+def test_codes_are_kebab_case() -> None:
+    assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", code) for code in PROBLEMS)
+
+
+def test_every_code_used_is_documented_and_every_documented_code_is_used() -> None:
+    sources = [path for part in ("dissectors", "zmtpsniff") for path in (PROJECT / part).rglob("*.py")]
+    text = "".join(path.read_text() for path in sources if path.name != "problems.py")
+    assert [code for code in PROBLEMS if f'"{code}"' not in text] == []
