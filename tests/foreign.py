@@ -27,8 +27,13 @@ def _tls(random: Random, count: int) -> Turns:
     def record(kind: int, length: int) -> bytes:
         return struct.pack("!BHH", kind, 0x303, length) + random.randbytes(length)
 
-    turns = [(record(22, 512), record(22, 122) + record(20, 1) + record(23, 2800)), (record(20, 1) + record(23, 53), b"")]
-    return turns + [(record(23, random.randrange(20, 900)), record(23, random.randrange(20, 4000))) for _ in range(count)]
+    turns = [
+        (record(22, 512), record(22, 122) + record(20, 1) + record(23, 2800)),
+        (record(20, 1) + record(23, 53), b""),
+    ]
+    return turns + [
+        (record(23, random.randrange(20, 900)), record(23, random.randrange(20, 4000))) for _ in range(count)
+    ]
 
 
 def _ssh(random: Random, count: int) -> Turns:
@@ -68,11 +73,15 @@ def _mysql(random: Random, count: int) -> Turns:
     def packet(number: int, body: bytes) -> bytes:
         return struct.pack("<I", len(body))[:3] + bytes([number]) + body
 
-    greeting = b"\x0a8.0.36\0" + struct.pack("<I", 99) + random.randbytes(8) + b"\0\xff\xf7\xff\2\0\xff\xdf\x15" + bytes(10)
+    greeting = (
+        b"\x0a8.0.36\0" + struct.pack("<I", 99) + random.randbytes(8) + b"\0\xff\xf7\xff\2\0\xff\xdf\x15" + bytes(10)
+    )
     turns = [(b"", packet(0, greeting)), (packet(1, random.randbytes(120)), packet(2, b"\0\0\0\2\0\0\0"))]
     for _ in range(count):
         rows = b"".join(
-            packet(n % 256, b"".join(bytes([len(v)]) + v for v in (text_body(random, random.randrange(1, 60)), b"%d" % n)))
+            packet(
+                n % 256, b"".join(bytes([len(v)]) + v for v in (text_body(random, random.randrange(1, 60)), b"%d" % n))
+            )
             for n in range(3, random.randrange(4, 40))
         )
         turns.append((packet(0, b"\3SELECT * FROM t"), packet(1, b"\2") + rows + packet(9, b"\xfe\0\0\2\0")))
@@ -85,7 +94,9 @@ def _mongodb(random: Random, count: int) -> Turns:
 
     def document() -> bytes:
         body = b"\x10n\0" + struct.pack("<I", random.randrange(1000)) + text(b"name", text_body(random, 20))
-        body += b"\x12at\0" + struct.pack("<Q", random.randrange(1 << 40)) + b"\1x\0" + struct.pack("<d", random.random())
+        body += (
+            b"\x12at\0" + struct.pack("<Q", random.randrange(1 << 40)) + b"\1x\0" + struct.pack("<d", random.random())
+        )
         return struct.pack("<I", len(body) + 5) + body + b"\0"
 
     def packet(number: int) -> bytes:
@@ -102,10 +113,15 @@ def _kafka(random: Random, count: int) -> Turns:
     turns = []
     for number in range(count):
         records = b"".join(
-            b"\0" + struct.pack("!Q", n) + struct.pack("!I", 40) + text_body(random, 40) for n in range(random.randrange(30))
+            b"\0" + struct.pack("!Q", n) + struct.pack("!I", 40) + text_body(random, 40)
+            for n in range(random.randrange(30))
         )
-        request = struct.pack("!HHIH", 0, 3, number, 8) + b"producer\xff\xff\0\1\0\0\x75\x30\0\0\0\1\0\5topic\0\0\0\1\0\0\0\0"
-        turns.append((sized(request + records), sized(struct.pack("!I", number) + b"\0\0\0\1\0\5topic\0\0\0\1" + bytes(22))))
+        request = (
+            struct.pack("!HHIH", 0, 3, number, 8) + b"producer\xff\xff\0\1\0\0\x75\x30\0\0\0\1\0\5topic\0\0\0\1\0\0\0\0"
+        )
+        turns.append(
+            (sized(request + records), sized(struct.pack("!I", number) + b"\0\0\0\1\0\5topic\0\0\0\1" + bytes(22)))
+        )
     return turns
 
 
@@ -163,17 +179,28 @@ def _http2(random: Random, count: int) -> Turns:
     def part(kind: int, flags: int, stream: int, body: bytes) -> bytes:
         return struct.pack("!I", len(body))[1:] + bytes([kind, flags]) + struct.pack("!I", stream) + body
 
-    turns = [(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + part(4, 0, 0, b"\0\3\0\0\0\x64"), part(4, 0, 0, b"") + part(4, 1, 0, b""))]
+    turns = [
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + part(4, 0, 0, b"\0\3\0\0\0\x64"),
+            part(4, 0, 0, b"") + part(4, 1, 0, b""),
+        )
+    ]
     for stream in range(1, 2 * count, 2):
         message = b"\0" + struct.pack("!I", 40) + random.randbytes(40)
-        answer = part(1, 4, stream, random.randbytes(20)) + part(0, 0, stream, message) + part(1, 5, stream, random.randbytes(12))
+        answer = (
+            part(1, 4, stream, random.randbytes(20))
+            + part(0, 0, stream, message)
+            + part(1, 5, stream, random.randbytes(12))
+        )
         turns.append((part(1, 4, stream, random.randbytes(60)) + part(0, 1, stream, message), answer))
     return turns
 
 
 def _websocket(random: Random, count: int) -> Turns:
     def part(body: bytes, mask: bool) -> bytes:
-        head = bytes([0x81]) + (bytes([mask << 7 | len(body)]) if len(body) < 126 else struct.pack("!BH", mask << 7 | 126, len(body)))
+        head = bytes([0x81]) + (
+            bytes([mask << 7 | len(body)]) if len(body) < 126 else struct.pack("!BH", mask << 7 | 126, len(body))
+        )
         return head + (random.randbytes(4 + len(body)) if mask else body)
 
     upgrade = b"GET /chat HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
@@ -197,7 +224,12 @@ def _ldap(random: Random, count: int) -> Turns:
     def tagged(tag: int, body: bytes) -> bytes:
         return bytes([tag, len(body)]) + body
 
-    turns = [(tagged(0x30, b"\2\1\1" + tagged(0x60, b"\2\1\3\4\0\x80\0")), tagged(0x30, b"\2\1\1" + tagged(0x61, b"\x0a\1\0\4\0\4\0")))]
+    turns = [
+        (
+            tagged(0x30, b"\2\1\1" + tagged(0x60, b"\2\1\3\4\0\x80\0")),
+            tagged(0x30, b"\2\1\1" + tagged(0x61, b"\x0a\1\0\4\0\4\0")),
+        )
+    ]
     for number in range(2, min(count, 120)):
         name = tagged(4, b"cn=%d,dc=example" % number)
         entry = tagged(0x30, b"\2\1" + bytes([number]) + tagged(0x64, name + tagged(0x30, tagged(4, b"mail"))))
@@ -207,7 +239,10 @@ def _ldap(random: Random, count: int) -> Turns:
 
 def _rows(make: Callable[[Random, int], bytes], least: int, most: int) -> Callable[[Random, int], Turns]:
     def turns(random: Random, count: int) -> Turns:
-        return [(make(random, random.randrange(least, most)), make(random, random.randrange(least, most))) for _ in range(count)]
+        return [
+            (make(random, random.randrange(least, most)), make(random, random.randrange(least, most)))
+            for _ in range(count)
+        ]
 
     return turns
 

@@ -353,7 +353,7 @@ def overlap(sent: Sequence[Sent], talk: Conversation, random: Random, share: flo
             end = one.end
             if random.random() < 0.3:
                 end = min(len(streams[one.side]), one.end + random.randrange(1, 50))
-            one = replace(one, offset=begin, payload=streams[one.side][begin:end])  # noqa: PLW2901
+            one = replace(one, offset=begin, payload=streams[one.side][begin:end])
         sent_up_to[one.side] = max(sent_up_to[one.side], one.end)
         out.append(one)
     return out
@@ -388,7 +388,11 @@ def packets(
             payload = one.payload[at : at + 65_000]
             if at:
                 tcp = tcp[:4] + struct.pack("!I", (seq + at) % 2**32) + tcp[8:]
-            ip = struct.pack("!BBHHHBBH", 0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0) + hosts[side] + hosts[1 - side]
+            ip = (
+                struct.pack("!BBHHHBBH", 0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0)
+                + hosts[side]
+                + hosts[1 - side]
+            )
             data = bytes(12) + b"\x08\0" + ip + tcp + payload
             length = len(data)
             if one.kept is not None:

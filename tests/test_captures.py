@@ -10,7 +10,6 @@ import sys
 from types import ModuleType
 
 import pytest
-
 from conftest import CAPTURES
 
 _JUDGE = CAPTURES.parent / "judge.py"

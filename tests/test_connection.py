@@ -5,10 +5,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Hidden, Message, Subscription
-from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.framing import Limits
 from zmtp_octets import (
     CLIENT,
     SERVER,
@@ -23,6 +19,10 @@ from zmtp_octets import (
     problems,
     ready,
 )
+
+from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Hidden, Message, Subscription
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.framing import Limits
 
 LONG_SIGNATURE = b"\xff\0\0\0\0\0\0\0\x04\x7f"  # of a peer whose identity has 3 octets
 Sent = list[tuple[int, bytes]]
@@ -60,8 +60,8 @@ CONVERSATIONS: dict[str, tuple[Sent, tuple[str | None, str | None, str], list[li
         (None, "1.0", "1.0"), [[b"q"]], [[b"r", b"r", b"s"]],
     ),
     "1.0 and azmq": (
-        [(0, frame_v1(b"cli", 0x7E)), (1, b"\xff" + bytes(8) + b"\x7f"), (0, frame_v1(b"q", 0x7F) + frame_v1(b"r", 0x7E)),
-         (1, frame_v1(b"a"))],
+        [(0, frame_v1(b"cli", 0x7E)), (1, b"\xff" + bytes(8) + b"\x7f"),
+         (0, frame_v1(b"q", 0x7F) + frame_v1(b"r", 0x7E)), (1, frame_v1(b"a"))],
         ("1.0", None, "1.0"), [[b"q", b"r"]], [[b"a"]],
     ),
     "1.0 and 1.0": (
@@ -106,9 +106,7 @@ def test_versions_and_messages(name: str) -> None:
 def cut_and_interleaved(draw: st.DrawFn, sent: Sent) -> Sent:
     """The same octets of both sides in other pieces and in another order of the sides."""
     rest = [b"".join(octets for side, octets in sent if side == wanted) for wanted in (0, 1)]
-    cuts = [
-        sorted({0, len(octets), *draw(st.lists(st.integers(0, len(octets)), max_size=12))}) for octets in rest
-    ]
+    cuts = [sorted({0, len(octets), *draw(st.lists(st.integers(0, len(octets)), max_size=12))}) for octets in rest]
     pieces = [[(side, rest[side][a:b]) for a, b in pairwise(cuts[side])] for side in (0, 1)]
     order = draw(st.permutations([0] * len(pieces[0]) + [1] * len(pieces[1])))
     iterators = [iter(side) for side in pieces]

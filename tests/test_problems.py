@@ -3,10 +3,7 @@
 import re
 
 import pytest
-
 from conftest import PROJECT
-from dissectors.events import Connection, Message
-from dissectors.problems import PROBLEMS
 from zmtp_octets import (
     SIGNATURE,
     command,
@@ -21,6 +18,9 @@ from zmtp_octets import (
     ready,
 )
 
+from dissectors.events import Connection, Message
+from dissectors.problems import PROBLEMS
+
 BEFORE, AFTER = frame(b"before"), frame(b"after")
 PLAIN = [(0, greeting(b"PLAIN")), (1, greeting(b"PLAIN"))]
 CURVE = [(0, greeting(b"CURVE")), (1, greeting(b"CURVE"))]
@@ -31,6 +31,11 @@ BARE = [(0, b"\x01\0"), (1, b"\x01\0")]
 def inside(*octets: bytes) -> list[tuple[int, bytes]]:
     """A healthy connection in which the client sends something odd between two messages."""
     return [*peers(), (0, BEFORE), (0, b"".join(octets)), (0, AFTER)]
+
+
+def handshake(*properties: bytes) -> list[tuple[int, bytes]]:
+    """A handshake in which the client sends more properties."""
+    return [*peers()[:2], (0, ready(b"DEALER", *properties)), peers()[3]]
 
 
 # what is sent; the codes reported; the handshake; how many messages are shown
@@ -74,14 +79,13 @@ CASES = {
         [*peers()[:2], (0, command(b"READY", b"\x01X\0\0\xff\xffx")), (1, ready(b"ROUTER"))],
         ["bad-metadata"], "failed", 0,
     ),
-    "property without a name": (peers(b"DEALER")[:2] + [(0, ready(b"DEALER", prop(b"", b"x"))), (1, ready(b"ROUTER"))],
-                                ["empty-property-name"], "complete", 0),
-    "property twice": (peers()[:2] + [(0, ready(b"DEALER", prop(b"x-a", b"1"), prop(b"X-A", b"2"))),
-                                      (1, ready(b"ROUTER"))], ["duplicate-property"], "complete", 0),
-    "identity too long": (peers()[:2] + [(0, ready(b"DEALER", prop(b"Identity", bytes(256)))), (1, ready(b"ROUTER"))],
-                          ["identity-too-long"], "complete", 0),
+    "property without a name": (handshake(prop(b"", b"x")), ["empty-property-name"], "complete", 0),
+    "property twice": (handshake(prop(b"x-a", b"1"), prop(b"X-A", b"2")), ["duplicate-property"], "complete", 0),
+    "identity too long": (handshake(prop(b"Identity", bytes(256))), ["identity-too-long"], "complete", 0),
     "mechanisms differ": ([(0, greeting(b"NULL")), (1, greeting(b"CURVE"))], ["mechanism-mismatch"], "failed", 0),
-    "bad mechanism": ([(0, greeting(b"nu ll")), (1, greeting(b"nu ll"))], ["bad-mechanism", "bad-mechanism"], "failed", 0),
+    "bad mechanism": (
+        [(0, greeting(b"nu ll")), (1, greeting(b"nu ll"))], ["bad-mechanism", "bad-mechanism"], "failed", 0,
+    ),
     "mechanism not padded": (
         [(0, greeting(b"NULL\0x")), (1, greeting())], ["bad-mechanism", "mechanism-mismatch"], "failed", 0,
     ),

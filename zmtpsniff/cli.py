@@ -20,7 +20,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 
 
-class _DecodeAs(click.ParamType):
+class _DecodeAs(click.ParamType[decode_as.DecodeAs]):
     name = "rule"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> decode_as.DecodeAs:

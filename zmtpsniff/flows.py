@@ -78,6 +78,7 @@ class Flow:
     )
 
     def __init__(self, table: "FlowTable", number: int, client: bytes, server: bytes, time_ns: int) -> None:
+        """Begin the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
         self.table = table
         self.number = number
         self.start_ns = self.last_ns = time_ns
@@ -95,6 +96,7 @@ class FlowTable:
     """All TCP connections of a capture."""
 
     def __init__(self, connect: Connect, limits: Limits | None = None) -> None:
+        """Ask ``connect`` who takes the octets of each flow, within ``limits``."""
         self._connect = connect
         self._limits = limits or Limits()
         self._directions: dict[bytes, Direction] = {}
@@ -262,7 +264,7 @@ class FlowTable:
         else:
             over = not any(direction.waiting or (direction.fin and not direction.finished) for direction in ends)
         if over:
-            self._end(flow, flow.closing)
+            self._end(flow, flow.closing or "open")
 
     def _end(self, flow: Flow, end: End) -> None:
         """Finish a flow; it stays known for a while, so that late segments do not begin another."""

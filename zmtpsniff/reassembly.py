@@ -88,6 +88,7 @@ class Direction:
     )
 
     def __init__(self, flow: "Flow", key: bytes) -> None:
+        """Begin a direction of ``flow`` before its first segment."""
         self.flow = flow
         self.key = key  # source and destination, as in a Segment
         self.other: Direction = self

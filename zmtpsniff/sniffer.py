@@ -49,7 +49,7 @@ class Sniffer:
         """
         for packets in self._source.batches():
             if self._count is not None:
-                packets = packets[: self._count - self._packets]  # noqa: PLW2901
+                packets = packets[: self._count - self._packets]
             self._take(packets)
             yield self._give()
             if self._count is not None and self._packets >= self._count:

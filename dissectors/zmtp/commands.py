@@ -109,7 +109,7 @@ def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_s
     if isinstance(split[0], str):
         if not whole:
             return Parsed(text(body[1:]), {}, [])
-        return Parsed(text(body[1:]), {"data": body}, [split])  # type: ignore[list-item]
+        return Parsed(text(body[1:]), {"data": body}, [split])
     raw, data = split
     assert isinstance(data, bytes)
     name = text(raw)
@@ -188,7 +188,9 @@ def _context(name: str) -> Callable[[bytes, bool], _Result]:
     def parse(data: bytes, whole: bool) -> _Result:
         faults: list[Fault] = []
         if len(data) > wire.CONTEXT_LIMIT:
-            faults = [("malformed-command", f"{name} with a context of {len(data)} octets, {wire.CONTEXT_LIMIT} at most")]
+            faults = [
+                ("malformed-command", f"{name} with a context of {len(data)} octets, {wire.CONTEXT_LIMIT} at most")
+            ]
         return {"context": data} if data else {}, faults
 
     return parse

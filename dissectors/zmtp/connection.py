@@ -4,15 +4,25 @@ from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
 from dissectors.zmtp import greeting, sockets
 from dissectors.zmtp.framing import Limits
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
 
 # Octets of one side that are kept in wait for a proof that the connection is ZMTP 1.0.
 _UNPROVEN_LIMIT = 1 << 16
 
+# What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
-    (b"\x16\x03", "TLS"), (b"SSH-", "SSH"), (b"GET ", "HTTP"), (b"POST ", "HTTP"), (b"PUT ", "HTTP"), (b"HEAD ", "HTTP"),
-    (b"OPTIONS ", "HTTP"), (b"HTTP/", "HTTP"), (b"PRI * HTTP/2", "HTTP/2"), (b"AMQP", "AMQP"), (b"*", "Redis"),
-)  # fmt: skip
+    (b"\x16\x03", "TLS"),
+    (b"SSH-", "SSH"),
+    (b"GET ", "HTTP"),
+    (b"POST ", "HTTP"),
+    (b"PUT ", "HTTP"),
+    (b"HEAD ", "HTTP"),
+    (b"OPTIONS ", "HTTP"),
+    (b"HTTP/", "HTTP"),
+    (b"PRI * HTTP/2", "HTTP/2"),
+    (b"AMQP", "AMQP"),
+)
 
 
 class ZmtpConnection:
@@ -43,12 +53,12 @@ class ZmtpConnection:
         self.rejected = False
         self.forced = forced is not None
         self.forced_version = forced or None
-        self._refusal: tuple[Half, str, str] | None = None
+        self._refusal: tuple[Opening, str, str] | None = None
         self.security = Security()
         self.version: str | None = None
         self._final = out
         self.out: list[AnyEvent] = []  # until it is certain
-        self._not_seen = not all(from_start)
+        self._not_seen = False
         self._compared = False
         self.client = Half(self, "client", client, server, limits, from_start[0])
         self.server = Half(self, "server", server, client, limits, from_start[1])
@@ -72,10 +82,9 @@ class ZmtpConnection:
         for half in self.halves:
             half.proven()
         if self._refusal:
-            half, code, detail = self._refusal
-            self._refuse(half, code, detail)
+            self._refuse(*self._refusal)
 
-    def refuse(self, half: Half, code: str, detail: str) -> None:
+    def refuse(self, half: Opening, code: str, detail: str) -> None:
         """This half does not speak ZMTP; whether that is a problem depends on the other one."""
         half.stop()
         if self.accepted:
@@ -85,14 +94,14 @@ class ZmtpConnection:
         if half.other.stopped or half.other.versioned is False:
             self.reject()
 
-    def _refuse(self, half: Half, code: str, detail: str) -> None:
+    def _refuse(self, half: Opening, code: str, detail: str) -> None:
         if not detail:
             what = next((name for start, name in _OTHERS if half.beginning.startswith(start)), None)
             shown = half.beginning.hex(" ")
             detail = f"the {half.side} does not speak ZMTP, its octets begin {shown}"
             if what:
                 detail = f"the {half.side} speaks {what} instead of ZMTP, its octets begin {shown}"
-        half._problem(code, detail)
+        half.problem(code, detail)
         self.security.failed = True
         half.other.resume()
 
@@ -103,17 +112,17 @@ class ZmtpConnection:
         for half in self.halves:
             half.stop()
 
-    def give_up(self, half: Half) -> None:
+    def give_up(self, half: Opening) -> None:
         """No frames were found in as much of ``half`` as is searched."""
         if not self.accepted and (half.other.stopped or not half.other.octets):
             self.reject()
 
-    def unproven(self, half: Half) -> None:
+    def unproven(self, half: Opening) -> None:
         """``half`` goes on though nothing proves yet that this is ZMTP."""
         if not self.accepted and half.octets > _UNPROVEN_LIMIT:
             self.reject()
 
-    def found_frames(self, half: Half, skipped: int) -> None:
+    def found_frames(self, half: Opening, skipped: int) -> None:
         """``half`` has no greeting in the capture, but frames were found."""
         self._not_seen = True
         self.security.unknown_start = True
@@ -122,9 +131,9 @@ class ZmtpConnection:
         other = half.other
         if not other.greeted and not other.framing:
             other.framing = half.framing
-        other._known = True
+        other.known = True
         where = f"frames were found {skipped} octets after the start" if skipped else "it starts with a frame"
-        half._problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
+        half.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
 
     # ------------------------------------------------------------------ what both halves agree on
 
@@ -143,7 +152,7 @@ class ZmtpConnection:
         one, other = self.client.socket_type, self.server.socket_type
         if one and other and not sockets.may_talk(one, other):
             half = self.client if self.client.packet >= self.server.packet else self.server
-            half._problem("incompatible-socket-types", f"{one} may not talk to {other}")
+            half.problem("incompatible-socket-types", f"{one} may not talk to {other}")
 
     def greeted_v3(self) -> None:
         """A half has read its 3.x greeting."""
@@ -159,7 +168,7 @@ class ZmtpConnection:
             self._not_seen = True
             self.security.unknown_start = True
         elif one.mechanism != other.mechanism:
-            last._problem(
+            last.problem(
                 "mechanism-mismatch",
                 f"the client announces {one.mechanism or 'none'}, the server {other.mechanism or 'none'}",
             )
@@ -169,9 +178,9 @@ class ZmtpConnection:
         else:
             self.security.begin(one.mechanism)
             if one.mechanism not in Security.KNOWN:
-                last._problem("unknown-mechanism", f"mechanism {one.mechanism!r} is not known")
+                last.problem("unknown-mechanism", f"mechanism {one.mechanism!r} is not known")
             elif one.mechanism != "NULL" and one.as_server and other.as_server:
-                last._problem("both-as-server", "both sides say that they are the server")
+                last.problem("both-as-server", "both sides say that they are the server")
                 self.security.failed = True
         self._wake()
 
@@ -199,7 +208,7 @@ class ZmtpConnection:
         """The connection, or the capture, is over: report what is unfinished, and the summary."""
         if not self.accepted and not self.rejected:
             for half in self.halves:
-                half._search_now()
+                half.search_now()
         for half in self.halves:
             half.ended = True
         for half in self.halves:
@@ -244,7 +253,7 @@ class ZmtpConnection:
     def _report_incomplete(self, end: End) -> None:
         half = self.client if self.client.packet >= self.server.packet else self.server
         how = {"fin": "was closed", "rst": "was reset", "timeout": "fell silent", "open": "is still open"}[end]
-        half._problem(
+        half.problem(
             "handshake-incomplete",
             f"the connection {how} before the handshake was complete, and nothing on the wire says why",
         )

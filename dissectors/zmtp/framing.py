@@ -41,6 +41,7 @@ class FrameStream:
     """
 
     def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
+        """Append events to ``out``, as sent by ``src`` to ``dst`` in connection ``flow``."""
         self.out = out
         self.flow = flow
         self.src = src
@@ -75,7 +76,7 @@ class FrameStream:
         self._cut = 0
         self._try_at = 0  # the number of octets at which the next attempt is made
         self._searched = 0
-        self._known = False  # the connection is known to be ZMTP, so that less evidence will do
+        self.known = False  # the connection is known to be ZMTP, so that less evidence will do
 
     # ------------------------------------------------------------------ octets in
 
@@ -125,17 +126,17 @@ class FrameStream:
             if self._need <= self._held:
                 self._need = self._held + 1
 
-    def _problem(self, code: str, detail: str) -> None:
+    def problem(self, code: str, detail: str) -> None:
+        """Report a problem of this direction at the packet read last."""
         self.out.append(
-            Problem(
-                PROBLEMS[code].severity, code, detail, self.time_ns, self.packet, self.flow, self.src, self.dst
-            )
+            Problem(PROBLEMS[code].severity, code, detail, self.time_ns, self.packet, self.flow, self.src, self.dst)
         )
 
-    def _problem_once(self, code: str, detail: str) -> None:
+    def problem_once(self, code: str, detail: str) -> None:
+        """Report a problem that would repeat with every frame once only."""
         if code not in self._told:
             self._told.add(code)
-            self._problem(code, detail)
+            self.problem(code, detail)
 
     # ------------------------------------------------------------------ frames
 
@@ -271,31 +272,31 @@ class FrameStream:
     def _bad_length_v1(self, length: int, end: int) -> int:
         """Nothing after a frame of impossible length can be read."""
         if length:
-            self._problem("frame-too-long", f"a frame announces {length} octets")
+            self.problem("frame-too-long", f"a frame announces {length} octets")
         else:
-            self._problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
+            self.problem("zero-length-frame", "a ZMTP 1.0 frame of length zero")
         self._die()
         return end
 
     def _check_length(self, length: int) -> bool:
         """Report what is odd about a long frame's length; False if nothing can be read after it."""
         if length > wire.MAX_LENGTH:
-            self._problem("frame-too-long", f"a frame announces {length} octets")
+            self.problem("frame-too-long", f"a frame announces {length} octets")
             self._die()
             return False
         if length <= wire.SHORT_LIMIT:
-            self._problem_once("long-flag-not-needed", f"a frame of {length} octets has the LONG flag")
+            self.problem_once("long-flag-not-needed", f"a frame of {length} octets has the LONG flag")
         return True
 
     def _frame(self, flags: int, body: Octets, whole: bool) -> None:
         """Take a frame that is not the common case; ``whole`` is false if octets of it are not in the capture."""
         if flags & wire.RESERVED:
-            self._problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
+            self.problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
         if flags & wire.COMMAND:
             if flags & wire.MORE:
-                self._problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
+                self.problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
             if self._parts:
-                self._problem("command-inside-message", "a command between the frames of a message")
+                self.problem("command-inside-message", "a command between the frames of a message")
             self._command(body, whole)
             return
         if not whole:
@@ -319,9 +320,7 @@ class FrameStream:
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         self.messages += 1
         self.out.append(
-            Message(
-                self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type, incomplete
-            )
+            Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type, incomplete)
         )
 
     # ------------------------------------------------------------------ for those who know more than frames
@@ -376,14 +375,14 @@ class FrameStream:
         offset = self.octets
         self.octets += length
         if cut:
-            self._problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
+            self.problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
         else:
-            self._problem("capture-gap", f"{length} octets are missing at stream offset {offset}")
+            self.problem("capture-gap", f"{length} octets are missing at stream offset {offset}")
         self._skip(length, cut)
 
     def _skip(self, length: int, cut: bool) -> None:
         """Go on after a gap of ``length`` octets; a body that covers it loses only its own octets."""
-        self._search_now(length if cut else 0)
+        self.search_now(length if cut else 0)
         if self._state == self._search:
             self._searched += self._held + length
             self._restart_search()
@@ -456,7 +455,7 @@ class FrameStream:
         if len(window) < self._try_at:
             self._need = self._try_at
             return position
-        found = resync.find_frames(window, self._starts, self.framing, self._known, self._cut)
+        found = resync.find_frames(window, self._starts, self.framing, self.known, self._cut)
         if found is not None:
             self._searching = False
             self._damaged = True
@@ -472,11 +471,11 @@ class FrameStream:
         self._searched += dropped
         self._starts = [start - dropped for start in self._starts if start >= dropped]
         self._try_at = _WINDOW_LIMIT
-        if self._searched > _SEARCH_LIMIT and not self._known:
+        if self._searched > _SEARCH_LIMIT and not self.known:
             self._search_failed()
         return position + dropped
 
-    def _search_now(self, cut: int = 0) -> None:
+    def search_now(self, cut: int = 0) -> None:
         """Search in what there is, because no more will come that hangs together with it.
 
         ``cut`` octets are missing at its end because of the snaplen.

@@ -28,18 +28,14 @@ def parse_signature(octets: bytes) -> tuple[bool, int]:
     return bool(octets[9] & 1), int.from_bytes(octets[1:9], "big")
 
 
-def parse_after_revision(octets: bytes, hole: int | None = None) -> GreetingV3:
-    """Read minor, mechanism, as-server and filler (23/ZMTP, "Greeting"); ``octets`` may be cut short.
-
-    ``hole`` is the offset from which octets are missing from the capture.
-    """
-    known = octets if hole is None else octets[:hole]
+def parse_after_revision(octets: bytes) -> GreetingV3:
+    """Read minor, mechanism, as-server and filler (23/ZMTP, "Greeting"); ``octets`` may be cut short."""
     mechanism: str | None = None
     legal = True
-    if len(known) > wire.MECHANISM_SIZE:
-        mechanism, legal = parse_mechanism(known[1 : 1 + wire.MECHANISM_SIZE])
-    as_server = bool(known[1 + wire.MECHANISM_SIZE]) if len(known) > 1 + wire.MECHANISM_SIZE else None
-    return GreetingV3(known[0] if known else None, mechanism, legal, as_server)
+    if len(octets) > wire.MECHANISM_SIZE:
+        mechanism, legal = parse_mechanism(octets[1 : 1 + wire.MECHANISM_SIZE])
+    as_server = bool(octets[1 + wire.MECHANISM_SIZE]) if len(octets) > 1 + wire.MECHANISM_SIZE else None
+    return GreetingV3(octets[0] if octets else None, mechanism, legal, as_server)
 
 
 def parse_mechanism(field: bytes) -> tuple[str, bool]:

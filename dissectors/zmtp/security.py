@@ -28,6 +28,7 @@ class Security:
     KNOWN = tuple(_EXPECTED)
 
     def __init__(self) -> None:
+        """Begin before the greetings."""
         self.mechanism: str | None = None  # if both sides announce the same
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
@@ -87,7 +88,7 @@ class Security:
         if name == "ERROR":
             reason = fields.get("reason")
             shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
-            half._problem("peer-error", f"ERROR from the {side}: {shown}")
+            half.problem("peer-error", f"ERROR from the {side}: {shown}")
             self.failed = self.failed or not self.complete
             return
         mechanism = self.mechanism or half.mechanism
@@ -101,16 +102,16 @@ class Security:
                 self._metadata(half, fields)
                 self._done.add(side)
         elif name in expected or name in commands.HANDSHAKE_COMMANDS:
-            half._problem("unexpected-command", f"{name} of the {side} outside its place in the handshake")
+            half.problem("unexpected-command", f"{name} of the {side} outside its place in the handshake")
         elif name == "MESSAGE":
             sent.add(name)
             self._done.add(side)
 
     def _hello(self, half: Half) -> None:
         if "PLAIN" in (self.mechanism, half.mechanism):
-            half._problem("plain-credentials", "a user name and a password in clear")
+            half.problem("plain-credentials", "a user name and a password in clear")
         if "HELLO" in self._sent[half.other.side]:
-            half._problem("both-hello", "both sides send HELLO")
+            half.problem("both-hello", "both sides send HELLO")
             self.failed = True
 
     def _metadata(self, half: Half, fields: commands.Fields) -> None:
@@ -125,13 +126,13 @@ class Security:
         if identity is not None:
             half.identity = identity
             if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
-                half._problem("identity-too-long", f"an identity of {len(identity)} octets")
+                half.problem("identity-too-long", f"an identity of {len(identity)} octets")
         name = half.socket_type
         if name is None:
             return
         if name not in sockets.PEERS:
-            half._problem("unknown-socket-type", f"socket type {name!r} is not known")
+            half.problem("unknown-socket-type", f"socket type {name!r} is not known")
             self.failed = True
         elif half.other.socket_type and not sockets.may_talk(name, half.other.socket_type):
-            half._problem("incompatible-socket-types", f"{name} may not talk to {half.other.socket_type}")
+            half.problem("incompatible-socket-types", f"{name} may not talk to {half.other.socket_type}")
             self.failed = True

@@ -1,0 +1,412 @@
+"""How a side begins: its greeting, step by step, until frames follow.
+
+A side that supports old peers sends its greeting in pieces and chooses each by what it has read from the other side,
+so a side is read with an eye on the other one. One that waits for the other is woken by it (``resume``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dissectors.events import Greeting, Octets, Side
+from dissectors.zmtp import greeting, sockets, wire
+from dissectors.zmtp.framing import FrameStream, Limits
+
+if TYPE_CHECKING:
+    from dissectors.zmtp.connection import ZmtpConnection
+
+# Octets that wait for a word from the other side before it is taken not to be in the capture.
+_PATIENCE = 16_384
+# An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
+_IDENTITY_LIMIT = 0xFFFF
+
+
+class Opening(FrameStream):
+    """One side of a connection, as far as its greeting."""
+
+    def __init__(
+        self, connection: ZmtpConnection, side: Side, src: str, dst: str, limits: Limits, from_start: bool
+    ) -> None:
+        """Read what ``side`` sends from ``src``; ``from_start`` if its first octets are the first of its stream."""
+        super().__init__(connection.out, connection.flow, src, dst, limits)
+        self.connection = connection
+        self.side: Side = side
+        self.other: Opening = self  # the connection puts the other half here
+        self.versioned: bool | None = None  # begins with a signature; None: not known yet
+        self.revision: int | None = None
+        self.minor: int | None = None
+        self.mechanism: str | None = None
+        self.mechanism_is_legal = True
+        self.as_server = False
+        self.identity: Octets | None = None
+        self.version: str | None = None  # as it announces it
+        self.greeted = False  # its greeting is over, so that frames follow
+        self.silent = False  # what it says about versions will never be known
+        self.ended = False
+        self.topics: dict[Octets, None] = {}  # subscribed to
+        self.subscribes = False
+        self._identity_left = 0
+        self._hole_in_greeting: bytes | None = None
+        self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
+        self._state = self._start if from_start else self._perhaps_start
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more can be read of this side."""
+        return self._state == self._dead
+
+    @property
+    def waits_for_greeting(self) -> bool:
+        """Whether this side's handshake waits for the other side's greeting."""
+        return self._state == self._after_greeting
+
+    def stop(self) -> None:
+        """Read nothing more of this side."""
+        self._state = self._dead
+        self._chunks = []
+        self._held = 0
+
+    def proven(self) -> None:
+        """The connection is ZMTP: what this half finds is given out from now on."""
+        self.out = self.connection.out
+        self.known = True
+        if self._state == self._unproven_v1:
+            self._state = self._frames_v1
+
+    def set_socket_type(self, name: str | None) -> None:
+        """Set the socket type once it is announced."""
+        self.socket_type = name
+        self.subscribes = name in sockets.SUBSCRIBERS
+
+    def look_again(self) -> None:
+        """Something about the connection changed that tells how messages are to be taken."""
+        self._plain = self._is_plain()
+
+    # ------------------------------------------------------------------ the greeting
+
+    def _perhaps_start(self, data: bytes, position: int) -> int:
+        """The first octets captured, perhaps in mid-stream: only a signature shows that they are the first at all."""
+        first = data[position : position + wire.SIGNATURE_SIZE]
+        if first[0] == wire.SIGNATURE_START:
+            if len(first) < wire.SIGNATURE_SIZE:
+                self._need = wire.SIGNATURE_SIZE
+                return position
+            versioned, length = greeting.parse_signature(first)
+            if versioned and length <= wire.IDENTITY_LIMIT + 1:
+                self._state = self._signature
+                return position
+        self.silent = True
+        self._start_search()
+        self.other.resume()
+        return position
+
+    def _start(self, data: bytes, position: int) -> int:
+        """The first octet: FF for a signature or a long frame of ZMTP 1.0, else a short frame of ZMTP 1.0."""
+        self.beginning = data[position : position + 16]
+        if data[position] == wire.SIGNATURE_START:
+            self._state = self._signature
+        else:
+            self._state = self._identity_v1
+        return position
+
+    def _signature(self, data: bytes, position: int) -> int:
+        self.beginning = data[position : position + 16]
+        if len(data) - position < wire.SIGNATURE_SIZE:
+            self._need = wire.SIGNATURE_SIZE
+            return position
+        signature = data[position : position + wire.SIGNATURE_SIZE]
+        versioned, length = greeting.parse_signature(signature)
+        if not versioned and length >= wire.LENGTH_ESCAPE_V1:
+            self._state = self._identity_v1
+            return position
+        if not versioned:
+            self.connection.refuse(self, "bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+            return position
+        self.connection.accept()
+        if signature[9] != wire.SIGNATURE_END:
+            self.problem("bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        self.versioned = True
+        self._identity_left = max(length - 1, 0)
+        self._state = self._after_signature
+        self.other.resume()
+        return position + wire.SIGNATURE_SIZE
+
+    def _after_signature(self, data: bytes, position: int) -> int:
+        """What follows depends on whether the other side is versioned."""
+        if self.other.versioned is None and self._waits(data, position):
+            return position
+        if self.other.versioned or (self.other.versioned is None and self._guess(data, position) != 1):
+            self._state = self._revision
+        else:
+            self._state = self._identity_after_signature
+        return position
+
+    def resume(self) -> None:
+        """Look again; an identity of no octets after a signature needs none to be read."""
+        if self._state == self._after_signature and self.other.versioned is False and not self._identity_left:
+            self._identified(b"", 1)
+        super().resume()
+
+    def _guess(self, data: bytes, position: int) -> int | None:
+        """The major version by what follows the signature, or the one that the user says."""
+        return self.connection.forced_version or greeting.guess_after_signature(data[position:])
+
+    def _waits(self, data: bytes, position: int) -> bool:
+        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half."""
+        if self.other.will_not_tell() or len(data) - position > _PATIENCE:
+            return False
+        self._need = _PATIENCE
+        return True
+
+    def will_not_tell(self) -> bool:
+        """Whether this side's version will never be known."""
+        return self.silent or self.ended or self._state == self._dead
+
+    def _revision(self, data: bytes, position: int) -> int:
+        self.revision = data[position]
+        self._state = self._after_revision
+        self.other.resume()
+        return position + 1
+
+    def _after_revision(self, data: bytes, position: int) -> int:
+        """Old revisions are followed by the socket type; so is a new one if the other side's is old."""
+        assert self.revision is not None
+        if self.revision <= wire.REVISION_2:
+            self._state = self._socket_type
+            return position
+        theirs = self.other.revision
+        if theirs is None:
+            if self._waits(data, position):
+                return position
+            guessed = self._guess(bytes([self.revision]) + data[position:], 0)
+            theirs = wire.REVISION_2 if guessed == 2 else wire.REVISION_3
+        self._state = self._socket_type if theirs <= wire.REVISION_2 else self._greeting_v3
+        return position
+
+    def _greeting_v3(self, data: bytes, position: int) -> int:
+        size = wire.AFTER_REVISION_SIZE
+        if len(data) - position < size:
+            self._need = size
+            return position
+        self._greet_v3(data[position : position + size])
+        self._end_greeting()
+        return position + size
+
+    def _greet_v3(self, octets: bytes) -> None:
+        """Report a 3.x greeting, of which octets may be missing at the end."""
+        parsed = greeting.parse_after_revision(octets)
+        self.minor = parsed.minor
+        if self.revision is not None and parsed.minor is not None:
+            self.version = f"{self.revision}.{parsed.minor}"
+        self.mechanism = parsed.mechanism
+        self.mechanism_is_legal = parsed.mechanism_is_legal
+        self.as_server = bool(parsed.as_server)
+        self._report_greeting(mechanism=parsed.mechanism, as_server=parsed.as_server)
+        if not parsed.mechanism_is_legal:
+            self.problem("bad-mechanism", f"the mechanism's octets are {octets[1 : 1 + wire.MECHANISM_SIZE].hex()}")
+
+    def _end_greeting(self) -> None:
+        """The 64 octets are over: the handshake follows."""
+        self.greeted = True
+        self.framing = 2
+        self.known = True
+        self._state = self._after_greeting
+        self.connection.greeted_v3()
+
+    def _after_greeting(self, data: bytes, position: int) -> int:
+        """What a command holds depends on the mechanism, so the other side's greeting comes first."""
+        if not self.other.greeted:
+            if self._waits(data, position):
+                return position
+            self.connection.lost_greeting()
+        self._start_frames(2)
+        self._plain = self._is_plain()
+        return position
+
+    def _report_greeting(
+        self,
+        mechanism: str | None = None,
+        as_server: bool | None = None,
+        socket_type: str | None = None,
+        identity: Octets | None = None,
+    ) -> None:
+        self.out.append(
+            Greeting(
+                self.time_ns, self.packet, self.flow, self.src, self.dst,
+                self.version, mechanism, as_server, socket_type, identity,
+            )
+        )  # fmt: skip
+
+    def _socket_type(self, data: bytes, position: int) -> int:
+        """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
+        assert self.revision is not None
+        theirs = self.other.revision
+        if theirs is None and self._waits(data, position):
+            return position
+        number = data[position]
+        self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
+        self.set_socket_type(sockets.name_v2(number))
+        if self.socket_type is None:
+            self.problem("unknown-socket-type", f"socket type {number} is not known in ZMTP 2.0")
+        oldest = self.revision if theirs is None else min(self.revision, theirs)
+        self._state = self._identity_v1 if oldest == wire.REVISION_1 else self._identity_v2
+        return position + 1
+
+    def _identity_v2(self, data: bytes, position: int) -> int:
+        """The first frame of ZMTP 2.0 is the identity: flags, length, octets."""
+        size = 9 if data[position] & wire.LONG else 2
+        if len(data) - position < size:
+            self._need = size
+            return position
+        if data[position] & ~wire.LONG:
+            self.problem("malformed-command", f"the identity frame has flags 0x{data[position]:02x}")
+        length = int.from_bytes(data[position + 1 : position + size], "big")
+        stop = position + size + length
+        if length > _IDENTITY_LIMIT:
+            self.problem("identity-too-long", f"an identity of {length} octets")
+            self._die()
+            return len(data)
+        if stop > len(data):
+            self._need = stop - position
+            return position
+        self._identified(data[position + size : stop], 2)
+        return stop
+
+    def _identified(self, identity: bytes, framing: int) -> None:
+        """The identity frame of 1.0 or 2.0 is read: the greeting is whole."""
+        self.identity = identity
+        self.greeted = True
+        if len(identity) > wire.IDENTITY_LIMIT:
+            self.problem("identity-too-long", f"an identity of {len(identity)} octets")
+        self._report_greeting(socket_type=self.socket_type, identity=identity)
+        self._start_frames(framing)
+        self.known = True
+        self._plain = self._is_plain()
+        self.connection.identified()
+
+    # ------------------------------------------------------------------ ZMTP 1.0
+
+    def _identity_after_signature(self, data: bytes, position: int) -> int:
+        stop = position + self._identity_left
+        if self._identity_left > _IDENTITY_LIMIT:
+            self.problem("identity-too-long", f"an identity of {self._identity_left} octets")
+            self._die()
+            return len(data)
+        if stop > len(data):
+            self._need = stop - position
+            return position
+        self._identified(data[position:stop], 1)
+        return stop
+
+    def _identity_v1(self, data: bytes, position: int) -> int:
+        """The first frame of ZMTP 1.0 is the identity: length, flags, octets (13/ZMTP)."""
+        size = 10 if data[position] == wire.LENGTH_ESCAPE_V1 else 2
+        length = data[position]
+        if len(data) - position >= size:
+            if size == 10:
+                length = int.from_bytes(data[position + 1 : position + 9], "big")
+            flags = data[position + size - 1]
+            strange = flags & wire.MORE or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
+        else:
+            strange = False
+        if length == 0 or length > _IDENTITY_LIMIT or strange:
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
+        stop = position + size + length - 1
+        if len(data) < max(stop, position + size):
+            self._need = max(stop, position + size) - position
+            return position
+        if self.versioned is None:
+            self.versioned = False
+            self.version = "1.0"
+        self._identified(data[position + size : stop], 1)
+        if not self.connection.accepted:
+            self._state = self._unproven_v1
+        self.other.resume()
+        return stop
+
+    def _unproven_v1(self, data: bytes, position: int) -> int:
+        """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
+        at = position
+        while at + 1 < len(data):
+            size = 10 if data[at] == wire.LENGTH_ESCAPE_V1 else 2
+            if at + size > len(data):
+                break
+            length = int.from_bytes(data[at + 1 : at + 9], "big") if size == 10 else data[at]
+            if length == 0 or data[at + size - 1] not in wire.FLAGS_SEEN_V1:
+                self.connection.reject()
+                return position
+            at += size - 1 + length
+        self.connection.unproven(self)
+        return self._frames_v1(data, position)
+
+    def _start_frames(self, framing: int) -> None:
+        super()._start_frames(framing)
+        if framing == 1 and not self.connection.accepted:
+            self._state = self._unproven_v1
+
+    # ------------------------------------------------------------------ gaps
+
+    def absent(self, time_ns: int, packet: int) -> None:
+        """This side is not in the capture at all, though the other side answers it."""
+        self.time_ns = time_ns
+        self.packet = packet
+        self.silent = True
+        if not self.stopped:
+            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
+            self.stop()
+            self.connection.one_direction()
+            self.other.resume()
+
+    def _skip(self, length: int, cut: bool) -> None:
+        if self.greeted or self._state == self._search:
+            super()._skip(length, cut)
+            return
+        # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.
+        end = self.octets
+        begin = end - length - self._held
+        held = b"".join(self._chunks)
+        self._chunks = []
+        self._held = 0
+        self.silent = True
+        self.other.resume()
+        first = wire.SIGNATURE_SIZE + 1
+        three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
+        if begin < wire.SIGNATURE_SIZE or end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
+            self._greet_what_is_known()
+            self.known = self.connection.accepted
+            self._start_search()
+            self.framing = self.other.framing
+            self.connection.lost_greeting()
+            return
+        if begin < first and held:
+            self.revision = held[0]
+            held = held[1:]
+        self._hole_in_greeting = held
+        self._identity_left = wire.GREETING_SIZE - end
+        if self._identity_left:
+            self._state = self._rest_of_greeting
+        else:
+            self._end_greeting_with_hole()
+
+    def _rest_of_greeting(self, data: bytes, position: int) -> int:
+        """What follows a hole in the greeting says nothing that counts."""
+        if len(data) - position < self._identity_left:
+            self._need = self._identity_left
+            return position
+        self._end_greeting_with_hole()
+        return position + self._identity_left
+
+    def _end_greeting_with_hole(self) -> None:
+        self._greet_v3(self._hole_in_greeting or b"")
+        self._hole_in_greeting = None
+        self._end_greeting()
+
+    def _greet_what_is_known(self) -> None:
+        """Report a greeting that will not be whole."""
+        if self.versioned and not self.greeted:
+            held = b"".join(self._chunks)
+            if self._state == self._greeting_v3:
+                self._greet_v3(held)
+            else:
+                self._report_greeting(socket_type=self.socket_type)

@@ -1,0 +1,68 @@
+"""Who may import whom, and what must not be imported at start-up."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+
+# module or package: what it may import of ours
+ALLOWED = {
+    "dissectors": {"dissectors"},
+    "zmtpsniff/capture": {"zmtpsniff.capture"},
+    "zmtpsniff/packets.py": {"zmtpsniff.capture.source", "zmtpsniff.fragments", "zmtpsniff.segment"},
+    "zmtpsniff/fragments.py": set(),
+    "zmtpsniff/segment.py": set(),
+    "zmtpsniff/flows.py": {"zmtpsniff.reassembly", "zmtpsniff.segment"},
+    "zmtpsniff/reassembly.py": {"zmtpsniff.flows"},
+    "zmtpsniff/render": {"zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/decode_as.py": set(),
+    "zmtpsniff/output.py": set(),
+}
+EVERYWHERE = {"zmtpsniff.__version__"}
+LATE = ["rich", "scapy", "pyshark", "zstandard", "lzma", "dissectors", "msgspec"]
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {name for name in found if name.split(".")[0] in ("zmtpsniff", "dissectors")}
+
+
+@pytest.mark.parametrize("part", ALLOWED)
+def test_imports_are_allowed(part: str) -> None:
+    root = PROJECT / part
+    for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+        for name in _imports(path):
+            fits = any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[part])
+            assert fits or (name == "dissectors" and part == "dissectors"), f"{path} imports {name}"
+
+
+def test_dissectors_do_no_input_or_output() -> None:
+    banned = {"time", "socket", "os", "sys", "logging", "pathlib", "subprocess", "threading", "asyncio", "io"}
+    for path in (PROJECT / "dissectors").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert not banned & {name.name for name in node.names}, path
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in banned, path
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("print", "open"), path
+
+
+def test_start_up_imports_little() -> None:
+    code = f"import sys, zmtpsniff.cli; print([name for name in {LATE} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_file_is_too_long() -> None:
+    for path in PROJECT.glob("[!.]*/**/*.py"):
+        assert len(path.read_text().splitlines()) <= 520, path
