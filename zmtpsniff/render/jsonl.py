@@ -18,8 +18,11 @@ _encode = msgspec.json.Encoder().encode
 # Strings of megabytes are made more slowly than those that stay in the processor's cache.
 _BATCH = 1000
 
+_SENDERS = 4096  # whose common parts are kept
+
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
+_EMPTY = '{"length":0,"text":""}'
 _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 
 
@@ -51,6 +54,7 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
+        self._senders: dict[tuple[int, str, str, str | None], tuple[str, str]] = {}
         self._plans: dict[type, list[tuple[str, Any]]] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -68,13 +72,11 @@ class JsonlRenderer:
 
     def _lines(self, events: Sequence[AnyEvent]) -> str:
         """The lines of a batch."""
-        # Nearly all events of a busy capture are messages of one frame of short ASCII, so their lines are put together
-        # here from parts that stay the same from one to the next. Comparing those parts by identity is enough: two
-        # equal but different objects only cost the time to make the part again.
-        time_ns = packet = flow = src = dst = None
-        socket_type: str | None = None
-        sender = head = ""
-        tail = "]}\n"
+        # Nearly all events of a busy capture are messages of short ASCII frames, so their lines are put together here
+        # from parts that stay the same from one to the next. Comparing those parts by identity is enough: two equal
+        # but different objects only cost the time to make or look up the part again.
+        time_ns = packet = flow = src = dst = socket_type = None
+        head = middle = tail = ""
         short = min(_SHORT, self._max_bytes + 1) if self._max_bytes else _SHORT
         lengths = _LENGTHS
         fragment = self._fragment
@@ -84,43 +86,50 @@ class JsonlRenderer:
                 parts.append(self._line(event))
                 continue
             if (
-                event.packet is not packet
-                or event.time_ns is not time_ns
-                or event.src is not src
+                event.src is not src
                 or event.flow is not flow
                 or event.dst is not dst
+                or event.socket_type is not socket_type
             ):
-                if event.src is not src or event.flow is not flow or event.dst is not dst:
-                    flow, src, dst = event.flow, event.src, event.dst
-                    sender = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
+                flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
+                middle, tail = self._sender(flow, src, dst, socket_type)
+                packet = None
+            if event.packet is not packet or event.time_ns is not time_ns:
                 packet, time_ns = event.packet, event.time_ns
-                head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{sender}'
-            if event.socket_type is not socket_type:
-                socket_type = event.socket_type
-                tail = "]}\n" if socket_type is None else f'],"socket_type":{quoted(socket_type)}}}\n'
-            frames = event.frames
-            if len(frames) == 1:
-                frame = frames[0]
+                head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{middle}'
+            shown: list[str] = []
+            for frame in event.frames:
                 # As long as its octets and its two quotes: no character needed an escape, so none is a control
                 # character but perhaps DEL, which JSON does not escape.
-                if (
+                if not frame:  # every delimiter
+                    shown.append(_EMPTY)
+                elif (
                     type(frame) is bytes
                     and (length := len(frame)) < short
                     and frame.isascii()
                     and len(text := quoted(frame.decode())) == length + 2
                     and 127 not in frame  # as a number: looking for octets in octets takes many times longer
                 ):
-                    parts.append(f"{head}{lengths[length]}{text}}}{tail}")
+                    shown.append(f"{lengths[length]}{text}}}")
                 else:
-                    parts.append(f"{head}{fragment(frame)}{tail}")
-            else:
-                parts.append(f"{head}{','.join(map(fragment, frames))}{tail}")
+                    shown.append(fragment(frame))
+            parts.append(f"{head}{shown[0] if len(shown) == 1 else ','.join(shown)}{tail}")
         return "".join(parts)
+
+    def _sender(self, flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str]:
+        """What all messages of one sender have in common: between the packet number and the frames, and after them."""
+        key = (flow, src, dst, socket_type)
+        known = self._senders.get(key)
+        if known is None:
+            if len(self._senders) >= _SENDERS:
+                self._senders.clear()
+            middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
+            tail = "]}\n" if socket_type is None else f'],"socket_type":{quoted(socket_type)}}}\n'
+            known = self._senders[key] = (middle, tail)
+        return known
 
     def _fragment(self, octets: Octets) -> str:
         """The object for octets as JSON text."""
-        if octets == b"":  # every delimiter
-            return '{"length":0,"text":""}'
         if type(octets) is bytes and ((length := len(octets)) <= self._max_bytes or not self._max_bytes):
             text = as_text(octets)
             if text is None:

@@ -30,6 +30,8 @@ from zmtpsniff.render.wording import (
 
 DEFAULT_MAX_BYTES = 32
 _FRAMES = 8  # of a message on one line, unless all octets are asked for
+_NO_LIMIT = 1 << 63
+_SENDERS = 4096  # whose common parts are kept
 _BATCH = 1000  # lines put together at a time: larger strings leave the processor's cache
 _MORE = "..."  # ASCII, so that a line can be searched for from any terminal
 
@@ -43,6 +45,7 @@ class SummaryRenderer:
         self._max_bytes = max_bytes
         self._frames = _FRAMES if max_bytes else None
         self._clock = Clock(utc)
+        self._senders: dict[tuple[int, str, str, str | None], str] = {}
         self._encodable = encodable(getattr(stream, "encoding", None))
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -57,44 +60,62 @@ class SummaryRenderer:
         self._stream.flush()
 
     def _lines(self, events: Sequence[AnyEvent]) -> str:
-        # As in the JSON Lines: what messages of one packet and one sender have in common is made once, and short ASCII,
+        # As in the JSON Lines: what messages of one sender and one packet have in common is made once, and short ASCII,
         # which is nearly everything, is told by its quoted length.
-        time_ns = packet = flow = src = dst = None
+        time_ns = packet = flow = src = dst = socket_type = None
         sender = head = ""
-        clock = self._clock.time
-        limit = self._max_bytes or float("inf")
+        limit = self._max_bytes or _NO_LIMIT
+        most = self._frames or _NO_LIMIT
         parts: list[str] = []
         for event in events:
-            if type(event) is not Message:
+            if type(event) is not Message or event.incomplete or len(event.frames) > most:
                 parts.append(self._line(event))
                 continue
             if (
-                event.packet is not packet
-                or event.time_ns is not time_ns
-                or event.src is not src
+                event.src is not src
                 or event.flow is not flow
                 or event.dst is not dst
+                or event.socket_type is not socket_type
             ):
-                if event.src is not src or event.flow is not flow or event.dst is not dst:
-                    flow, src, dst = event.flow, event.src, event.dst
-                    sender = f" flow {flow} {escape(src)} > {escape(dst)}: message "
+                flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
+                sender = self._sender(flow, src, dst, socket_type)
+                packet = None
+            if event.packet is not packet or event.time_ns is not time_ns:
                 packet, time_ns = event.packet, event.time_ns
-                head = f"{clock(time_ns)} #{packet}{sender}"
-            kind = f"{escape(event.socket_type)} " if event.socket_type else ""
+                head = f"{self._clock.time(time_ns)} #{packet} {sender}"
             frames = event.frames
-            if (
-                len(frames) == 1
-                and type(frame := frames[0]) is bytes
-                and (length := len(frame)) <= limit
-                and frame.isascii()
-                and len(text := quoted(frame.decode())) == length + 2
-                and 127 not in frame
-                and not event.incomplete
-            ):
-                parts.append(f"{head}{kind}1 frame {length} octet{'' if length == 1 else 's'} {text}\n")
-            else:
-                parts.append(f"{head}{kind}{self._body(event)}\n")
+            total = 0
+            shown: list[str] = []
+            for frame in frames:
+                if not frame:
+                    shown.append('""')
+                elif (
+                    type(frame) is bytes
+                    and (length := len(frame)) <= limit
+                    and frame.isascii()
+                    and len(text := quoted(frame.decode())) == length + 2
+                    and 127 not in frame
+                ):
+                    total += length
+                    shown.append(text)
+                else:
+                    total += length_on_wire(frame)
+                    shown.append(quote(frame, self._max_bytes, _MORE))
+            octets = "1 octet" if total == 1 else f"{total} octets"
+            count = "1 frame" if len(frames) == 1 else f"{len(frames)} frames"
+            parts.append(f"{head}{count} {octets} {' '.join(shown)}\n")
         return "".join(parts)
+
+    def _sender(self, flow: int, src: str, dst: str, socket_type: str | None) -> str:
+        """What the lines of all messages of one sender have in common after the packet number."""
+        key = (flow, src, dst, socket_type)
+        known = self._senders.get(key)
+        if known is None:
+            if len(self._senders) >= _SENDERS:
+                self._senders.clear()
+            kind = f"{escape(socket_type)} " if socket_type else ""
+            known = self._senders[key] = f"flow {flow} {escape(src)} > {escape(dst)}: message {kind}"
+        return known
 
     def _body(self, event: Message) -> str:
         frames = event.frames
@@ -146,7 +167,8 @@ class SummaryRenderer:
                     f"{_plain(event.problems, 'problem')}, {duration(event.duration_ns)}"
                 )
             case Message():
-                line = f"{self._place(event)}: message {self._body(event)}"
+                kind = f"{escape(event.socket_type)} " if event.socket_type else ""
+                line = f"{self._place(event)}: message {kind}{self._body(event)}"
         return line + "\n"
 
     def _command(self, event: Command) -> str:
