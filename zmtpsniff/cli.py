@@ -169,8 +169,12 @@ def _run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
 def main() -> None:
     """Run the program: 0 done, 2 wrong usage or unreadable input with one line that says why."""
     try:
-        cli.main(prog_name="zmtpsniff", standalone_mode=False)
+        # Not cli.main(): click has its own mind about closed pipes and interrupts.
+        with cli.make_context("zmtpsniff", sys.argv[1:]) as context:
+            cli.invoke(context)
         status = 0
+    except click.exceptions.Exit as done:
+        status = done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         status = 2
@@ -182,7 +186,7 @@ def main() -> None:
     except BrokenPipeError:
         discard_standard_output()
         status = 0
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         status = _INTERRUPTED
     sys.exit(status)
 

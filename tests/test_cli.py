@@ -1,0 +1,202 @@
+"""The program as its users and their scripts meet it: exit status, errors of one line, pipes, files, interrupts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+from conftest import FIXTURES
+
+PROGRAM = [sys.executable, "-m", "zmtpsniff.cli"]
+REQ_REP = FIXTURES / "m31_req_rep.pcap"
+ALL_FIXTURES = sorted(path for path in FIXTURES.iterdir() if ".pcap" in path.name)
+
+
+def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", check=False, **options
+    )
+
+
+def records(*arguments: object) -> list[dict[str, object]]:
+    done = run("read", "-T", "json", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["read"], "Missing argument 'CAPTURE...'"),
+        (["read", "--nonsense", REQ_REP], "No such option '--nonsense'"),
+        (["read", "-T", "xml", REQ_REP], "'xml' is not one of"),
+        (["read", "--max-bytes", "-1", REQ_REP], "-1 is not in the range"),
+        (["read", "-c", "0", REQ_REP], "0 is not in the range"),
+        (["read", "-d", "5555", REQ_REP], "no rule like tcp.port==5555,zmtp"),
+        (["read", "-d", "tcp.port==5555,http", REQ_REP], "'http' is none of zmtp"),
+        (["read", "-d", "tcp.port==9-1,zmtp", REQ_REP], "no range of ports"),
+        (["read", "no-such-file.pcap"], "no-such-file.pcap: "),
+        (["read", FIXTURES], "fixtures: "),
+        (["read", __file__], "not a capture file"),
+        (["read", REQ_REP, "no-such-file.pcap"], "no-such-file.pcap: "),
+        (["read", "-o", "/no/such/folder/out", REQ_REP], "/no/such/folder/out: "),
+        (["dance"], "No such command 'dance'"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(arguments: list[object], said: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("zmtpsniff: ")
+    assert said in done.stderr
+
+
+def test_help_and_version() -> None:
+    assert run("--version").stdout.startswith("zmtpsniff ")
+    for arguments in (["--help"], ["read", "--help"]):
+        done = run(*arguments)
+        assert done.returncode == 0
+        assert "read" in done.stdout
+    assert run().returncode == 2
+
+
+@pytest.mark.parametrize("capture", ALL_FIXTURES, ids=lambda path: path.name)
+def test_every_record_is_valid_by_the_schema(capture: Path) -> None:
+    schema = json.loads(run("schema").stdout)
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    found = records(capture)
+    assert found[-1]["type"] == "capture"
+    for record in found:
+        validator.validate(record)
+
+
+def test_totals_are_those_of_the_records() -> None:
+    for capture in ALL_FIXTURES:
+        found = records(capture)
+        totals = found[-1]
+        kinds = [record["type"] for record in found]
+        assert kinds.count("capture") == 1
+        assert totals["messages"] == kinds.count("message")
+        assert totals["problems"] == kinds.count("problem")
+        assert totals["zmtp_flows"] == kinds.count("connection")
+
+
+def test_a_cut_file_is_read_as_far_as_it_goes_and_is_no_failure(tmp_path: Path) -> None:
+    whole = records(REQ_REP)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(REQ_REP.read_bytes()[:-20])
+    found = records(cut)
+    assert [record["code"] for record in found if record["type"] == "problem"][-1] == "capture-truncated"
+    assert [r for r in found if r["type"] == "message"] == [r for r in whole if r["type"] == "message"]
+
+
+def test_stop_after_some_packets() -> None:
+    assert records("-c", "13", REQ_REP)[-1]["packets"] == 13
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{' '.join(PROGRAM)} read -T json {REQ_REP} {REQ_REP} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[1] in ("0", "141")
+
+
+def test_a_full_disk_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "read", str(REQ_REP)], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "zmtpsniff: standard output: No space left on device\n"
+
+
+def test_output_file_has_its_name_only_when_complete(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    assert run("read", "-T", "json", "-o", out, REQ_REP).stdout == ""
+    assert [json.loads(line) for line in out.read_text().splitlines()] == records(REQ_REP)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_killed_run_leaves_no_file_that_looks_complete(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    with subprocess.Popen([*PROGRAM, "read", "-T", "json", "-o", str(out), "-"], stdin=subprocess.PIPE) as program:
+        assert program.stdin
+        program.stdin.write(REQ_REP.read_bytes())
+        program.stdin.flush()
+        _wait_for(lambda: (tmp_path / "out.json.partial").exists() and (tmp_path / "out.json.partial").stat().st_size)
+        program.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json.partial"]
+
+
+def _wait_for(condition: object) -> None:
+    for _ in range(200):
+        if condition():  # type: ignore[operator]
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in 10 seconds")
+
+
+def test_standard_input_is_read_as_it_comes() -> None:
+    capture = REQ_REP.read_bytes()
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdin
+        assert program.stdout
+        position, packets = 24, 0
+        while packets < 13:  # the 13th packet holds the first message
+            position += 16 + int.from_bytes(capture[position + 8 : position + 12], "little")
+            packets += 1
+        program.stdin.write(capture[:position])
+        program.stdin.flush()
+        # All that these packets hold must come although the pipe stays open.
+        first = [json.loads(program.stdout.readline()) for _ in range(5)]
+        assert [record["type"] for record in first] == ["greeting", "greeting", "command", "command", "message"]
+        program.stdin.write(capture[position:])
+        program.stdin.close()
+        rest = program.stdout.read().splitlines()
+        assert [*first, *map(json.loads, rest)] == records(REQ_REP)
+        assert program.wait(10) == 0
+
+
+def test_an_interrupt_ends_with_the_totals() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdin
+        assert program.stdout
+        assert program.stderr
+        program.stdin.write(REQ_REP.read_bytes())
+        program.stdin.flush()
+        program.stdout.readline()
+        program.send_signal(signal.SIGINT)
+        last = json.loads(program.stdout.read().splitlines()[-1])
+        assert last["type"] == "capture"
+        assert program.wait(10) == 130
+        assert program.stderr.read() == b""
+
+
+def test_decode_as_reads_one_side_that_proves_nothing(tmp_path: Path) -> None:
+    # Only what the client of a ZMTP 1.0 connection sends: a chain of frames, but by itself no proof.
+    capture = FIXTURES / "net_zmtp1_gap.pcap"
+    assert any(record["type"] == "message" for record in records("-d", "tcp.port==5555,zmtp1", capture))
+    assert records("-d", "tcp.port==1-2,zmtp", capture) == records(capture)
+
+
+def test_colours_only_where_they_are_wanted() -> None:
+    assert "\x1b" not in run("read", REQ_REP).stdout
+    assert "\x1b[" in run("read", "--color", "always", REQ_REP).stdout
+    script = f"{' '.join(PROGRAM)} read {REQ_REP}"
+    for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        environment = {**os.environ, "TERM": "xterm-256color", **variables}
+        if "NO_COLOR" not in variables:
+            environment.pop("NO_COLOR", None)
+        done = subprocess.run(["script", "-qec", script, "/dev/null"], capture_output=True, env=environment, check=True)
+        assert (b"\x1b[" in done.stdout) == coloured, variables
