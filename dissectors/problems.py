@@ -152,6 +152,10 @@ PROBLEMS: dict[str, Kind] = {
         "A ZMTP 1.0 frame of length zero; the length counts the flags octet (13/ZMTP).",
         "The peer is broken; nothing after it can be read.",
     ),
+    "message-too-large": _warning(
+        "A message has more frames than are kept.",
+        "Its first frames are shown, marked incomplete; nothing else is lost.",
+    ),
     "truncated-frame": _warning(
         "The connection ended inside a frame.", "The peer was killed or reset in the middle of a message."
     ),

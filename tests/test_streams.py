@@ -382,7 +382,9 @@ def test_announced_lengths_hold_no_memory(head: bytes) -> None:
 def test_searching_holds_no_memory(unit: bytes) -> None:
     """A stream of which nothing is known and that looks like frames at every octet."""
     stream = unit * (600_000 // len(unit))
-    sent = segments(Conversation("x", tuple(Piece(CLIENT, stream[at : at + 1400]) for at in range(0, len(stream), 1400))))
+    sent = segments(
+        Conversation("x", tuple(Piece(CLIENT, stream[at : at + 1400]) for at in range(0, len(stream), 1400)))
+    )
     sniffer = Sniffer(Packets(packets(sent[3:]), 10))
     tracemalloc.start()
     try:

@@ -180,7 +180,8 @@ class FlowTable:
         if direction is not None:
             theirs = direction.other.isn
             known = direction.isn if direction.isn is not None else seq
-            fits = theirs is None or (theirs + 1) % _MODULO == ack if answers else True
+            # A SYN may carry octets, which are acknowledged with it.
+            fits = not answers or theirs is None or ack in ((theirs + 1) % _MODULO, direction.other.next)
             begun = direction.isn is None and direction.next is not None and direction.next != (seq + 1) % _MODULO
             if known != seq or not fits or direction.flow.ended or (begun and direction.offset == 0):
                 direction = None

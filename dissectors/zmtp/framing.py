@@ -16,6 +16,10 @@ State = Callable[[bytes, int], int]
 # A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
 # next segment, which costs one copy of that segment.
 _WAIT_LIMIT = 4096
+# From how many frames of a message on their octets are counted, how many frames and octets of one are kept.
+_MANY_FRAMES = 1024
+_MOST_FRAMES = 1 << 20
+_MESSAGE_OCTETS = 64 << 20
 # How much of a direction is searched for frames before a flow of which nothing is known is given up.
 _SEARCH_LIMIT = 1 << 20
 _WINDOW_LIMIT = 1 << 15
@@ -61,6 +65,8 @@ class FrameStream:
         self._running = False
         self._plain = False  # messages need no look: no handshake, subscription, encryption or damage
         self._parts: list[Octets] = []  # frames of the message that is not finished
+        self._parts_octets = 0  # held in them, where they are many
+        self._message_octets = _MESSAGE_OCTETS if limits.body_octets else wire.MAX_LENGTH
         self._damaged = False  # something of the message that is not finished is missing
         self._told: set[str] = set()  # codes that are reported once for each direction
         # the frame whose body is being collected
@@ -184,7 +190,11 @@ class FrameStream:
                 return self._odd_frame(data, position)
             position = stop
             if flags & 1:
-                parts.append(body)
+                if len(parts) < _MANY_FRAMES:
+                    parts.append(body)
+                else:
+                    self._one_of_many(body)
+                    plain = self._plain
             elif plain:
                 if parts:
                     parts.append(body)
@@ -252,7 +262,11 @@ class FrameStream:
             body = data[start:stop] if length <= keep else Cut(data[start : start + keep], length)
             position = stop
             if flags & 1:
-                parts.append(body)
+                if len(parts) < _MANY_FRAMES:
+                    parts.append(body)
+                else:
+                    self._one_of_many(body)
+                    plain = self._plain
             elif plain:
                 if parts:
                     parts.append(body)
@@ -303,9 +317,27 @@ class FrameStream:
             self._damaged = True
             self._plain = False
         if flags & wire.MORE:
-            self._parts.append(body)
+            self._one_of_many(body)
         else:
             self._last_frame(body)
+
+    def _one_of_many(self, body: Octets) -> None:
+        """A frame with MORE, which is kept within bounds: nothing says how many frames a message may have."""
+        parts = self._parts
+        if len(parts) == _MANY_FRAMES:
+            self._parts_octets = sum(len(part) for part in parts if isinstance(part, bytes))
+        if len(parts) < _MANY_FRAMES:
+            parts.append(body)
+        elif len(parts) < _MOST_FRAMES:
+            self._parts_octets += len(body) if isinstance(body, bytes) else 0
+            if self._parts_octets > self._message_octets and isinstance(body, bytes):
+                self._parts_octets -= len(body)
+                body = Cut(b"", len(body))
+            parts.append(body)
+        elif not self._damaged:
+            self._damaged = True
+            self._plain = False
+            self.problem("message-too-large", f"only the first {_MOST_FRAMES} frames of a message are shown")
 
     def _last_frame(self, body: Octets) -> None:
         """The last frame of a message that needs a look."""

@@ -1,0 +1,318 @@
+"""TCP: which segment belongs to which connection, what is delivered in which order, what is lost, what is kept."""
+
+import random
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zmtpsniff.flows import Address, FlowTable, Limits, addresses
+from zmtpsniff.segment import ACK, FIN, PSH, RST, SYN, Segment
+
+CLIENT = bytes([10, 0, 0, 1]), 40_000
+SERVER = bytes([10, 0, 0, 2]), 5555
+SECOND = 1_000_000_000
+
+
+@dataclass
+class Side:
+    """Takes the octets of one direction; a gap is shown as so many question marks."""
+
+    data: bytes = b""
+    gaps: list[tuple[int, bool]] = field(default_factory=list)
+    conflicts: int = 0
+    is_absent: bool = False
+    packets: list[int] = field(default_factory=list)
+
+    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+        assert data
+        self.data += data
+        self.packets.append(packet)
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
+        self.data += b"?" * length
+        self.gaps.append((length, cut))
+
+    def absent(self, time_ns: int, packet: int) -> None:
+        self.is_absent = True
+
+    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
+        self.conflicts += 1
+
+
+@dataclass
+class Dissection:
+    """Takes both directions."""
+
+    number: int
+    client_address: Address
+    from_start: bool
+    client: Side = field(default_factory=Side)
+    server: Side = field(default_factory=Side)
+    rejected: bool = False
+    end: str = ""
+
+    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
+        self.end = end
+
+
+class Wire:
+    """Sends segments to a flow table, numbered from 1, a millisecond apart."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.dissections: list[Dissection] = []
+        self.table = FlowTable(self._connect, limits)
+        self.packet = 0
+        self.now = SECOND
+
+    def _connect(self, number: int, client: Address, server: Address, from_start: bool) -> Dissection:
+        self.dissections.append(Dissection(number, client, from_start))
+        return self.dissections[-1]
+
+    def send(
+        self,
+        back: bool,
+        seq: int,
+        payload: bytes = b"",
+        flags: int = ACK,
+        ack: int = 0,
+        missing: int = 0,
+        port: int = 0,
+    ) -> None:
+        ends = (SERVER, CLIENT) if back else (CLIENT, SERVER)
+        if port:
+            ends = tuple((host, port if number == 40_000 else number) for host, number in ends)  # type: ignore[assignment]
+        (source, source_port), (target, target_port) = ends
+        key = source + target + source_port.to_bytes(2, "big") + target_port.to_bytes(2, "big")
+        self.packet += 1
+        self.now += 1_000_000
+        segment: Segment = (self.now, self.packet, key, seq % 2**32, ack % 2**32, flags, payload, missing)
+        self.table.take([segment])
+
+    def connect(self, client: int = 1000, server: int = 5000, port: int = 0) -> None:
+        """The three packets that begin a connection; both sides' first octets are then numbered one higher."""
+        self.send(False, client, flags=SYN, port=port)
+        self.send(True, server, flags=SYN | ACK, ack=client + 1, port=port)
+        self.send(False, client + 1, ack=server + 1, port=port)
+
+    @property
+    def only(self) -> Dissection:
+        (dissection,) = self.dissections
+        return dissection
+
+
+def test_both_directions_in_order() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"hello", ack=5001)
+    wire.send(True, 5001, b"world", ack=1006)
+    wire.send(False, 1006, flags=FIN | ACK, ack=5006)
+    wire.send(True, 5006, b"!", flags=FIN | ACK, ack=1007)
+    assert (wire.only.client.data, wire.only.server.data, wire.only.end) == (b"hello", b"world!", "fin")
+    wire.send(False, 1007, ack=5008)
+    assert wire.table.count == 1
+
+
+def test_addresses() -> None:
+    key = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (40_000).to_bytes(2, "big") + (5555).to_bytes(2, "big")
+    assert addresses(key) == (Address("10.0.0.1:40000", 40_000), Address("10.0.0.2:5555", 5555))
+    key = bytes(15) + b"\1" + bytes(15) + b"\2" + b"\0\1\0\2"
+    assert addresses(key) == (Address("[::1]:1", 1), Address("[::2]:2", 2))
+
+
+@given(st.data())
+def test_any_order_any_overlap_any_duplicate(data: st.DataObject) -> None:
+    octets = bytes(random.Random(1).randbytes(300))
+    start = data.draw(st.sampled_from([1001, 2**32 - 150]))
+    cuts = sorted({0, 300, *data.draw(st.lists(st.integers(0, 300), max_size=12))})
+    pieces = list(pairwise(cuts))
+    extra = data.draw(st.lists(st.tuples(st.integers(0, 299), st.integers(1, 80)), max_size=8))
+    pieces += [(a, min(a + length, 300)) for a, length in extra]
+    wire = Wire()
+    wire.connect(client=start - 1)
+    for a, b in data.draw(st.permutations(pieces)):
+        wire.send(False, start + a, octets[a:b])
+    wire.table.finish()
+    assert wire.only.client.data == octets
+    assert wire.only.client.gaps == []
+    assert wire.only.client.conflicts == 0
+    assert wire.only.client.packets == sorted(wire.only.client.packets)
+
+
+def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.send(False, 1014, b"three")
+    for _ in range(33):
+        assert wire.only.client.data == b"one"
+        wire.send(True, 5001, ack=1019)
+    assert wire.only.client.data == b"one" + b"?" * 10 + b"three"
+    assert wire.only.client.gaps == [(10, False)]
+    wire.send(False, 1004, b"too late..")
+    assert wire.only.client.data == b"one" + b"?" * 10 + b"three"
+
+
+def test_an_acknowledgment_that_overtakes_is_no_loss() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(True, 5001, b"reply", ack=1008)
+    wire.send(False, 1001, b"request", ack=5001)
+    wire.table.finish()
+    assert (wire.only.client.data, wire.only.client.gaps) == (b"request", [])
+
+
+def test_a_hole_at_the_end_is_lost_when_the_capture_ends() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.send(True, 5001, ack=1010)
+    wire.table.finish()
+    assert wire.only.client.data == b"one" + b"?" * 6
+    assert wire.only.end == "open"
+
+
+def test_what_the_snaplen_cut_is_a_gap_at_once() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"abc", missing=7)
+    wire.send(False, 1011, b"next")
+    assert wire.only.client.data == b"abc" + b"?" * 7 + b"next"
+    assert wire.only.client.gaps == [(7, True)]
+
+
+def test_the_first_copy_wins_and_a_different_one_is_told() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"genuine")
+    wire.send(False, 1001, b"genuine")
+    assert wire.only.client.conflicts == 0
+    wire.send(False, 1001, b"forged!")
+    wire.send(False, 1004, b"XXXXmore")
+    wire.send(False, 1020, b"early")
+    wire.send(False, 1018, b"??EARLY..")
+    wire.table.finish()
+    assert wire.only.client.conflicts == 3
+    assert wire.only.client.data == b"genuinemore" + b"?" * 6 + b"??early.."
+
+
+def test_keep_alive_probes_carry_garbage() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"data")
+    wire.send(False, 1004, b"\0")
+    assert (wire.only.client.data, wire.only.client.conflicts) == (b"data", 0)
+
+
+def test_data_on_syn_and_fin() -> None:
+    wire = Wire()
+    wire.send(False, 1000, b"early", flags=SYN)
+    wire.send(True, 5000, flags=SYN | ACK, ack=1006)
+    wire.send(False, 1006, b"last", flags=FIN | ACK | PSH, ack=5001)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1011)
+    assert (wire.only.client.data, wire.only.end, wire.only.from_start) == (b"earlylast", "fin", True)
+
+
+def test_reset_ends_a_connection_unless_it_is_forged() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"data")
+    wire.send(True, 5001 + 2**31 - 5, flags=RST)
+    assert wire.only.end == ""
+    wire.send(True, 5001, flags=RST)
+    assert wire.only.end == "rst"
+
+
+def test_a_refused_connection_is_a_flow_without_octets() -> None:
+    wire = Wire()
+    for port in (40_001, 40_002):
+        wire.send(False, 1000, flags=SYN, port=port)
+        wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
+    wire.table.finish()
+    assert (wire.table.count, wire.dissections) == (2, [])
+
+
+def test_the_same_addresses_used_again() -> None:
+    wire = Wire()
+    for client in (1000, 90_000):
+        wire.connect(client=client)
+        wire.send(False, client + 1, b"x" * 10)
+    wire.send(False, 90_000, flags=SYN)  # a retransmission is not another connection
+    wire.send(False, 90_011, b"y")
+    wire.table.finish()
+    assert [d.client.data for d in wire.dissections] == [b"x" * 10, b"x" * 10 + b"y"]
+    assert [d.number for d in wire.dissections] == [1, 2]
+
+
+def test_a_new_connection_without_syn_after_the_end_of_the_old() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", flags=FIN | ACK)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
+    wire.send(False, 1001, b"old", flags=FIN | ACK)
+    wire.send(False, 700_000, b"new")
+    wire.table.finish()
+    assert [(d.client.data, d.from_start) for d in wire.dissections] == [(b"old", True), (b"new", False)]
+
+
+def test_without_syn_the_higher_port_is_the_client() -> None:
+    wire = Wire()
+    wire.send(True, 5001, b"from the server", ack=1001)
+    wire.send(False, 1001, b"from the client", ack=5016)
+    assert wire.only.server.data == b"from the server"
+    assert wire.only.client.data == b"from the client"
+    assert not wire.only.from_start
+    assert wire.only.client_address.text == "10.0.0.1:40000"
+
+
+def test_a_side_that_is_not_captured_is_told() -> None:
+    wire = Wire()
+    wire.send(True, 5000, flags=SYN | ACK, ack=1001)
+    for number in range(40):
+        wire.send(True, 5001 + number, b"x", ack=1001 + 10 * number)
+    assert wire.only.client.is_absent
+    assert wire.only.client.gaps == []
+
+
+def test_rejected_connections_keep_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"a")
+    wire.only.rejected = True
+    wire.send(False, 1002, b"b")
+    wire.send(False, 1010, b"c")
+    assert wire.only.client.data == b"ab"
+    assert wire.table.waiting_octets == 0
+
+
+@pytest.mark.parametrize("tiny", [False, True])
+def test_memory_behind_a_hole_is_bounded(tiny: bool) -> None:
+    limits = Limits(waiting_octets_per_direction=100_000, waiting_octets=300_000)
+    wire = Wire(limits)
+    highest = 0
+    for port in range(41_000, 41_010):
+        wire.connect(port=port)
+        for number in range(300):
+            wire.send(False, 2001 + number * 1000, b"z" * (1 if tiny else 1000), port=port)
+            highest = max(highest, wire.table.waiting_octets)
+    assert highest <= 302_000
+    wire.table.finish()
+    assert wire.table.waiting_octets == 0
+
+
+def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
+    wire = Wire(Limits(flows=100, idle_seconds=50, idle_seconds_unknown=10))
+    for port in range(10_000, 10_200):
+        wire.connect(port=port)
+        wire.send(False, 1001, b"x", port=port)
+    assert len(wire.table._flows) <= 100
+    assert wire.dissections[0].end == "timeout"
+    assert wire.dissections[-1].end == ""
+    for _ in range(3):
+        wire.now += 60 * SECOND
+        wire.send(False, 1002, b"x", port=10_199)
+    assert {d.end for d in wire.dissections[:-1]} == {"timeout"}
+    assert len(wire.table._flows) == 1
+    assert len(wire.table._directions) == 2
