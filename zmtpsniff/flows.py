@@ -177,17 +177,7 @@ class FlowTable:
     ) -> Direction:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
         answers = bool(flags & ACK)
-        if direction is not None:
-            theirs = direction.other.isn
-            known = direction.isn if direction.isn is not None else seq
-            # A SYN may carry octets, which are acknowledged with it.
-            fits = not answers or theirs is None or ack in ((theirs + 1) % _MODULO, direction.other.next)
-            begun = direction.isn is None and direction.next is not None and direction.next != (seq + 1) % _MODULO
-            if known != seq or not fits or direction.flow.ended or (begun and direction.offset == 0):
-                direction = None
-            elif direction.isn is None and not answers and theirs is not None and direction.other.seen:
-                direction = None if direction.flow.client is not direction else direction
-        if direction is None:
+        if direction is None or _begins_another(direction, seq, ack, answers):
             direction = self._open(key, time_ns, by_port=False, server=answers)
         direction.flow.from_start = True
         if direction.isn is None:
@@ -342,6 +332,18 @@ class FlowTable:
             self._end(flow, flow.closing or ("fin" if over else "open"))
         self._flows.clear()
         self._directions.clear()
+
+
+def _begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:
+    """Whether a SYN on known addresses begins another connection, instead of repeating or answering one."""
+    if direction.isn is not None:
+        return direction.isn != seq
+    other = direction.other
+    if direction.next is not None:  # octets were seen before this SYN: does it number them?
+        return (direction.next - direction.offset) % _MODULO != (seq + 1) % _MODULO
+    if answers:  # a SYN may carry octets, which are acknowledged with it
+        return other.isn is not None and ack not in ((other.isn + 1) % _MODULO, other.next)
+    return direction.flow.ended or other.offset > 0
 
 
 def addresses(key: bytes) -> tuple[Address, Address]:
