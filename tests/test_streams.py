@@ -379,7 +379,7 @@ def test_announced_lengths_hold_no_memory(head: bytes) -> None:
 @pytest.mark.parametrize("unit", [b"\0", b"\1", b"\4", b"\1\0", b"\0\5", b"\7\x7e", b"\1\0\0\0", b"\xff", b"\2\0"])
 def test_searching_holds_no_memory(unit: bytes) -> None:
     """A stream of which nothing is known and that looks like frames at every octet."""
-    stream = unit * (200_000 // len(unit))
+    stream = unit * (100_000 // len(unit))
     sent = segments(
         Conversation("x", tuple(Piece(CLIENT, stream[at : at + 1400]) for at in range(0, len(stream), 1400)))
     )

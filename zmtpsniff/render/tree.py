@@ -27,6 +27,7 @@ from zmtpsniff.render.wording import (
     command_fields,
     command_words,
     greeting_words,
+    length_on_wire,
     message_words,
     number,
     protocol,
@@ -38,6 +39,7 @@ DEFAULT_MAX_BYTES = 64
 _FRAMES = 32  # of a message, unless everything is asked for
 _TOPICS = 8
 _BATCH = 500
+_SEALED = frozenset({"box", "cookie", "token"})
 _BESIDE = 48  # columns of fields that go on the first line of their record
 _BELOW = 110  # columns of fields that go on one line below it
 _INDENT = "    "
@@ -201,6 +203,11 @@ class TreeRenderer:
                 (name, value)
                 for name, value in fields
                 if not (name == "Socket-Type" and told) and not (name == "Identity" and value == b"")
+            ]
+            # Nobody reads what is encrypted; its length tells something.
+            fields = [
+                (name, f"{length_on_wire(value)} octets" if name in _SEALED and not isinstance(value, str) else value)
+                for name, value in fields
             ]
         self._add_fields(fields, lines)
 
