@@ -217,6 +217,30 @@ def test_one_side_alone_is_read_by_what_it_looks_like(sent: Sent, version: str |
     assert problems(out) == ["one-direction"]
 
 
+def test_gssapi_tokens_and_wrapped_messages() -> None:
+    token = (5).to_bytes(4, "big") + b"token"
+    box = (3).to_bytes(4, "big") + b"box"
+    sent = [
+        (0, greeting(b"GSSAPI")),
+        (1, greeting(b"GSSAPI")),
+        (0, command(b"INITIATE", token)),
+        (1, command(b"INITIATE", token)),
+        (0, command(b"INITIATE", token)),
+        (0, command(b"MESSAGE", box)),
+        (1, command(b"MESSAGE", box)),
+        (0, frame(b"\x07MESSAGE" + box)),
+    ]
+    events = dissect(sent)
+    assert problems(events) == []
+    assert [(event.name, event.token, event.box) for event in events if isinstance(event, Command)] == [
+        *[("INITIATE", b"token", None)] * 3,
+        *[("MESSAGE", None, b"box")] * 3,
+    ]
+    assert isinstance(events[-1], Connection)
+    assert events[-1].handshake == "complete"
+    assert problems(dissect([*sent[:2], (0, command(b"INITIATE", b"\0\0"))])) == ["malformed-command"]
+
+
 FOREIGN = {
     "http": (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
     "tls": (bytes.fromhex("160301020001"), bytes.fromhex("160303007a02")),

