@@ -31,6 +31,20 @@ class Hidden(msgspec.Struct, frozen=True, gc=False):
 Octets = bytes | Cut | Hidden
 
 
+def at_hand(octets: Octets) -> bytes:
+    """Those of some octets that are at hand: all, the first, or none."""
+    if isinstance(octets, bytes):
+        return octets
+    return octets.data if isinstance(octets, Cut) else b""
+
+
+def without_first(octets: Octets, number: int) -> Octets:
+    """Octets without the first ``number``, which are at hand."""
+    if isinstance(octets, Cut):
+        return Cut(octets.data[number:], octets.length - number)
+    return at_hand(octets)[number:]
+
+
 class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
     """Base of all events."""
 

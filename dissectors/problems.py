@@ -174,8 +174,9 @@ PROBLEMS: dict[str, Kind] = {
         "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
         "The peer is broken.",
     ),
-    "command-of-later-version": _warning(
-        "A command of ZMTP 3.1 though the other side announces 3.0.", "The other side will not understand it."
+    "command-of-later-version": _note(
+        "A command that only ZMTP 3.1 specifies on a connection of version 3.0.",
+        "libzmq 4.2 does so; a peer that knows only 3.0 will not understand it.",
     ),
     "not-encrypted": _error(
         "A frame in clear on a connection whose mechanism encrypts all of them.", "The peer is broken."

@@ -406,6 +406,8 @@ class FrameStream:
         self.packet = packet
         offset = self.octets
         self.octets += length
+        if self._state == self._dead:
+            return
         if cut:
             self.problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
         else:
@@ -426,7 +428,7 @@ class FrameStream:
             self._left -= length
             if self._left == 0:
                 self._finish_body()
-        elif self._state != self._dead:
+        else:
             self._lose()
 
     def _open_body(self) -> None:

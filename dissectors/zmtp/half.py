@@ -1,6 +1,8 @@
 """One side of a connection: its handshake, and what its messages mean."""
 
-from dissectors.events import Command, Cut, End, Octets, Subscription
+from typing import Literal
+
+from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
 from dissectors.zmtp import commands, wire
 from dissectors.zmtp.opening import Opening
 
@@ -14,32 +16,23 @@ class Half(Opening):
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
         security = self.connection.security
-        first = frames[0]
-        if security.may_encrypt(self.side) and len(frames) == 1:
-            octets = first.data if isinstance(first, Cut) else first
-            assert isinstance(octets, bytes)
-            if octets.startswith(wire.CURVE_MESSAGE) and (
-                security.mechanism or len(octets) >= wire.CURVE_MESSAGE_LEAST
-            ):
-                self._command(first, not incomplete)
+        octets = at_hand(frames[0]) if len(frames) == 1 else b""
+        if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE):
+            if security.mechanism or len(octets) >= wire.CURVE_MESSAGE_LEAST:
+                self._command(frames[0], not incomplete)
                 return
         if security.mechanism and not security.is_done(self.side) and not incomplete:
             self.problem("message-before-ready", "a message before this side's handshake was done")
             security.failed = True
         elif security.encrypts and not incomplete:
             self.problem("not-encrypted", f"a message in clear on a connection with {security.mechanism}")
-        if self.subscribes and len(frames) == 1:
-            octets = first.data if isinstance(first, Cut) else first
-            assert isinstance(octets, bytes)
-            if octets and octets[0] <= 1 and not (incomplete and octets == first):
-                topic: Octets = octets[1:]
-                if isinstance(first, Cut):
-                    topic = Cut(octets[1:], first.length - 1)
-                self._subscription(bool(octets[0]), topic, "message", incomplete)
-                return
+        # A message that may lack its first frames is no subscription, even if what is left of it looks like one.
+        if self.subscribes and octets[:1] in (b"\0", b"\1") and (not incomplete or isinstance(frames[0], Cut)):
+            self._subscription(octets[0] == 1, without_first(frames[0], 1), "message", incomplete)
+            return
         super()._message(frames, incomplete)
 
-    def _subscription(self, on: bool, topic: Octets, encoding: str, incomplete: bool) -> None:
+    def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
         if on:
             self.topics[topic] = None
         else:
@@ -47,25 +40,20 @@ class Half(Opening):
         self.out.append(
             Subscription(
                 self.time_ns, self.packet, self.flow, self.src, self.dst,
-                "subscribe" if on else "cancel", topic, "command" if encoding == "command" else "message", incomplete,
+                "subscribe" if on else "cancel", topic, encoding, incomplete,
             )
         )  # fmt: skip
 
     def _command(self, body: Octets, whole: bool) -> None:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
         security = self.connection.security
-        octets = body.data if isinstance(body, Cut) else body
-        assert isinstance(octets, bytes)
-        if isinstance(body, Cut):
-            whole = False
+        octets = at_hand(body)
+        whole = whole and not isinstance(body, Cut)
         mechanism = security.mechanism or self.mechanism or ("CURVE" if octets.startswith(wire.CURVE_MESSAGE) else None)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
-            topic: Octets = octets[1 + len(name) :]
-            if isinstance(body, Cut):
-                topic = Cut(octets[1 + len(name) :], body.length - 1 - len(name))
             self._check_command(name)
-            self._subscription(name == "SUBSCRIBE", topic, "command", not whole)
+            self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
         if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
             box = fields["box"]

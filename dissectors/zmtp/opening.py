@@ -44,7 +44,6 @@ class Opening(FrameStream):
         self.silent = False  # what it says about versions will never be known
         self.ended = False
         self.topics: dict[Octets, None] = {}  # subscribed to
-        self.subscribes = False
         self._identity_left = 0
         self._hole_in_greeting: bytes | None = None
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
@@ -76,7 +75,15 @@ class Opening(FrameStream):
     def set_socket_type(self, name: str | None) -> None:
         """Set the socket type once it is announced."""
         self.socket_type = name
-        self.subscribes = name in sockets.SUBSCRIBERS
+        self.look_again()
+        self.other.look_again()
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether messages of this side may be subscriptions; only a subscriber talks to a publisher."""
+        if self.socket_type is None:
+            return self.other.socket_type in sockets.PUBLISHERS
+        return self.socket_type in sockets.SUBSCRIBERS
 
     def look_again(self) -> None:
         """Something about the connection changed that tells how messages are to be taken."""
@@ -359,7 +366,7 @@ class Opening(FrameStream):
             self.other.resume()
 
     def _skip(self, length: int, cut: bool) -> None:
-        if self.greeted or self._state == self._search:
+        if self.greeted or self.stopped or self._state == self._search:
             super()._skip(length, cut)
             return
         # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.

@@ -54,13 +54,14 @@ class Security:
         """Whether messages are in boxes once the handshake is done."""
         return self.mechanism == "CURVE"
 
-    def may_encrypt(self, side: Side) -> bool:
-        """Whether a message of this side may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
+    @property
+    def may_encrypt(self) -> bool:
+        """Whether a message may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
         return self.mechanism in (None, "CURVE", "GSSAPI") and (self.mechanism is not None or self.unknown_start)
 
     def in_clear(self, side: Side) -> bool:
         """Whether a message of this side is just a message."""
-        return side in self._done and not self.may_encrypt(side)
+        return side in self._done and not self.may_encrypt
 
     def is_done(self, side: Side) -> bool:
         """Whether this side has sent the last command of its handshake."""

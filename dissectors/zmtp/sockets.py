@@ -3,6 +3,7 @@
 # 15/ZMTP, "The Socket Type"; libzmq 3 sends 9 and 10 for its own XPUB and XSUB.
 NAMES_V2 = ("PAIR", "PUB", "SUB", "REQ", "REP", "DEALER", "ROUTER", "PULL", "PUSH", "XPUB", "XSUB")
 
+PUBLISHERS = frozenset({"PUB", "XPUB"})
 SUBSCRIBERS = frozenset({"SUB", "XSUB"})
 
 # 28/REQREP, 29/PUBSUB, 30/PIPELINE, 31/EXPAIR, 41/CLISRV, 48/RADISH, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
