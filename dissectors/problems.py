@@ -84,7 +84,7 @@ PROBLEMS: dict[str, Kind] = {
         "The signature does not begin with FF and end with 7F (23/ZMTP, Greeting).",
         "The peer is broken or does not speak ZMTP.",
     ),
-    "greeting-truncated": _warning(
+    "greeting-truncated": _note(
         "The connection ended inside a greeting.",
         "The peer gave up, does not speak ZMTP, or was refused because of its mechanism.",
     ),
@@ -156,11 +156,17 @@ PROBLEMS: dict[str, Kind] = {
         "A message has more frames than are kept.",
         "Its first frames are shown, marked incomplete; nothing else is lost.",
     ),
-    "truncated-frame": _warning(
-        "The connection ended inside a frame.", "The peer was killed or reset in the middle of a message."
+    "truncated-frame": _note(
+        "The connection ended inside a frame.",
+        "A peer was closed without waiting (ZMQ_LINGER), killed or reset in the middle of a message.",
     ),
-    "truncated-message": _warning(
-        "The connection ended between the frames of a message.", "The peer was killed in the middle of a message."
+    "truncated-message": _note(
+        "The connection ended between the frames of a message.",
+        "A peer was closed without waiting (ZMQ_LINGER) or killed in the middle of a message.",
+    ),
+    "implausible-length": _warning(
+        "The connection ended inside a frame that announced more than any program sends.",
+        "The peer is broken, or does not speak ZMTP after its greeting.",
     ),
     "capture-ends-inside": _note(
         "The capture ends inside a frame or a message.", "The rest is not in the capture; the connection went on."

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
-from dissectors.zmtp.framing import Limits
+from dissectors.zmtp.stream import Limits
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
 from zmtpsniff.packets import HeaderDecoder

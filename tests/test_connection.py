@@ -22,7 +22,7 @@ from zmtp_octets import (
 
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Hidden, Message, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.framing import Limits
+from dissectors.zmtp.stream import Limits
 
 LONG_SIGNATURE = b"\xff\0\0\0\0\0\0\0\x04\x7f"  # of a peer whose identity has 3 octets
 Sent = list[tuple[int, bytes]]

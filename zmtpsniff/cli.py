@@ -123,7 +123,7 @@ def schema() -> None:
 
 
 def _sniffer(source: "Source", options: dict[str, Any]) -> "Sniffer":
-    from dissectors.zmtp.framing import Limits as DissectorLimits
+    from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
     from zmtpsniff.sniffer import Sniffer
 

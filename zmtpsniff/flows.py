@@ -70,6 +70,7 @@ class Flow:
         "ended",
         "from_start",
         "last_ns",
+        "last_packet",
         "number",
         "server",
         "start_ns",
@@ -82,6 +83,7 @@ class Flow:
         self.table = table
         self.number = number
         self.start_ns = self.last_ns = time_ns
+        self.last_packet = 0
         self.client = Direction(self, client)
         self.server = Direction(self, server)
         self.client.other, self.server.other = self.server, self.client
@@ -105,8 +107,6 @@ class FlowTable:
         self._next_sweep = 0
         self.count = 0  # flows so far
         self.waiting_octets = 0
-        self._now = 0
-        self._packet = 0
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -121,6 +121,7 @@ class FlowTable:
                     continue
             flow = direction.flow
             flow.last_ns = time_ns
+            flow.last_packet = packet
             if flow.unwanted:
                 if flow.ended and payload and direction.is_ahead(seq):
                     direction = self._open(key, time_ns, by_port=True)
@@ -153,10 +154,9 @@ class FlowTable:
             if flow.closing:
                 self._close_if_over(flow)
         if segments:
-            self._now = segments[-1][0]
-            self._packet = segments[-1][1]
-            if self._now >= self._next_sweep:
-                self.sweep(self._now)
+            now = segments[-1][0]
+            if now >= self._next_sweep:
+                self.sweep(now)
 
     # ------------------------------------------------------------------ beginning
 
@@ -244,6 +244,7 @@ class FlowTable:
             if direction.next is None:
                 direction.next = seq
             direction.fin = max(direction.offset + distance(seq, direction.next) + length, 0)
+            direction.acked = min(direction.acked, direction.fin)
             if direction.other.fin is not None:
                 flow.closing = flow.closing or "fin"
 
@@ -264,7 +265,7 @@ class FlowTable:
         flow.ended = True
         if flow.dissection is not None and not flow.unwanted:
             for direction in (flow.client, flow.server):
-                direction.flush(flow.last_ns, self._packet)
+                direction.flush(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)
         self._drop(flow)
 

@@ -16,9 +16,11 @@ _MODULO = 1 << 32
 _HALF = 1 << 31
 
 # An acknowledgment of octets that have not been seen proves that they are missing from the capture only if they do
-# not turn up soon: the two directions are often captured by different queues. Whichever comes first:
+# not turn up soon: the two directions are often captured by different queues. So many packets must acknowledge them
+# for so long, or any number for longer.
 _GRACE_PACKETS = 32
-_GRACE_NS = 100_000_000
+_GRACE_NS = 10_000_000
+_LONG_GRACE_NS = 100_000_000
 # What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
 _SEGMENT_COST = 256
 _RECENT = 4  # delivered segments kept to compare retransmissions with
@@ -71,6 +73,7 @@ class Direction:
         "acked",
         "deliver",
         "doubts",
+        "doubts_at",
         "doubts_since",
         "fin",
         "flow",
@@ -103,7 +106,8 @@ class Direction:
         self.waiting: list[Waiting] = []
         self.waiting_octets = 0
         self.acked = 0  # stream offset that the other side has acknowledged, where beyond `offset`
-        self.doubts = 0  # packets seen since it was first acknowledged beyond `offset`
+        self.doubts = 0  # packets that acknowledged octets beyond `offset` while it stood at `doubts_at`
+        self.doubts_at = 0
         self.doubts_since = 0
         self.recent: deque[tuple[int, bytes]] = deque(maxlen=_RECENT)
 
@@ -202,11 +206,11 @@ class Direction:
                 length = segment.end - self.offset
                 self._pass(length)
                 self.receiver.gap(length, True, time_ns, packet)
-        if self.acked <= self.offset:
-            self.doubts = 0
 
     def acknowledged(self, ack: int, time_ns: int, packet: int) -> None:
         """The other side acknowledges octets that have not been seen."""
+        if self.receiver is None:
+            return
         if self.next is None:
             if not self.seen:
                 self._doubt_presence(time_ns, packet)
@@ -220,10 +224,13 @@ class Direction:
             self._doubt_presence(time_ns, packet)
             return
         self.acked = max(self.acked, offset)
-        if self.doubts == 0:
+        if self.doubts == 0 or self.doubts_at != self.offset:
+            self.doubts = 0
+            self.doubts_at = self.offset
             self.doubts_since = time_ns
         self.doubts += 1
-        if self.doubts > _GRACE_PACKETS or time_ns - self.doubts_since > _GRACE_NS:
+        waited = time_ns - self.doubts_since
+        if waited > _LONG_GRACE_NS or (self.doubts > _GRACE_PACKETS and waited > _GRACE_NS):
             while self.acked > self.offset:
                 self.lose(time_ns, packet)
 
@@ -239,7 +246,6 @@ class Direction:
         length = end - self.offset
         if length > 0:
             self._pass(length)
-            self.doubts = 0
             if self.waiting:
                 # The hole counts where it was, before what waits, so that events stay in order of packets.
                 packet, time_ns = max(self.latest, (self.waiting[0].packet, self.waiting[0].time_ns))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.framing import Limits as DissectorLimits
+from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs

@@ -122,6 +122,23 @@ def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_s
     return Parsed(name, *parser(data, whole))
 
 
+def assume_mechanism(body: bytes) -> str | None:
+    """Which mechanism a command of the handshake, or a MESSAGE, looks like; None if it may be of any."""
+    split = split_name(body)
+    if isinstance(split[0], str):
+        return None
+    name, data = split
+    if name == b"MESSAGE":
+        return "CURVE"
+    if name == b"HELLO":
+        return "CURVE" if len(data) == wire.CURVE_HELLO_SIZE else "PLAIN"
+    if name == b"WELCOME":
+        return "CURVE" if len(data) == wire.CURVE_WELCOME_SIZE else "PLAIN"
+    if name in (b"READY", b"INITIATE") and isinstance(data, bytes) and parse_metadata(data).faults:
+        return "CURVE"
+    return None
+
+
 def is_known(name: str, mechanism: str | None) -> bool:
     """Whether a command of this name is specified for any version, or for this mechanism."""
     known = name in _COMMON or name in HANDSHAKE_COMMANDS

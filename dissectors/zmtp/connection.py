@@ -2,10 +2,10 @@
 
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
 from dissectors.zmtp import greeting, sockets
-from dissectors.zmtp.framing import Limits
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
+from dissectors.zmtp.stream import Limits
 
 # Octets of one side that are kept in wait for a proof that the connection is ZMTP 1.0.
 _UNPROVEN_LIMIT = 1 << 16

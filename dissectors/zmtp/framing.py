@@ -4,14 +4,9 @@ The two loops over frames are the hottest code of the program; each is one metho
 case first.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from dissectors.events import AnyEvent, Cut, Message, Octets, Problem
-from dissectors.problems import PROBLEMS
+from dissectors.events import AnyEvent, Cut, Message, Octets
 from dissectors.zmtp import resync, wire
-
-State = Callable[[bytes, int], int]
+from dissectors.zmtp.stream import Limits, OctetStream
 
 # A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
 # next segment, which costs one copy of that segment.
@@ -22,53 +17,24 @@ _MOST_FRAMES = 1 << 20
 _MESSAGE_OCTETS = 64 << 20
 # How much of a direction is searched for frames before a flow of which nothing is known is given up.
 _SEARCH_LIMIT = 1 << 20
-_WINDOW_LIMIT = 1 << 15
+_WINDOW_LIMIT = 1 << 17
 
 
-class Limits(NamedTuple):
-    """What a dissector keeps of what it reads."""
-
-    body_octets: int = 65_536  # of each body; 0 keeps all
-    show_secrets: bool = False
-
-    @property
-    def keep(self) -> int:
-        """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
-        return max(self.body_octets, 65_536) if self.body_octets else wire.MAX_LENGTH
-
-
-class FrameStream:
-    """One direction of a connection as a stream of frames.
-
-    The state is the method that gets the next octets: it is given a buffer and a position and returns how far it
-    got. A state that needs more octets than there are says how many in ``_need`` and is not called before.
-    """
+class FrameStream(OctetStream):
+    """One direction of a connection as a stream of frames."""
 
     def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
         """Append events to ``out``, as sent by ``src`` to ``dst`` in connection ``flow``."""
-        self.out = out
-        self.flow = flow
-        self.src = src
-        self.dst = dst
-        self.limits = limits
-        self.time_ns = 0  # of the packet read last
-        self.packet = 0
-        self.octets = 0  # of the stream so far, gaps included
+        super().__init__(out, flow, src, dst, limits)
         self.messages = 0
         self.socket_type: str | None = None
         self.framing = 0  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later, 0: not known
         self._keep = limits.keep
-        self._state: State = self._dead
-        self._chunks: list[bytes] = []  # octets that wait until there are _need of them
-        self._held = 0
-        self._need = 1
-        self._running = False
         self._plain = False  # messages need no look: no handshake, subscription, encryption or damage
         self._parts: list[Octets] = []  # frames of the message that is not finished
         self._parts_octets = 0  # held in them, where they are many
         self._message_octets = _MESSAGE_OCTETS if limits.body_octets else wire.MAX_LENGTH
         self._damaged = False  # something of the message that is not finished is missing
-        self._told: set[str] = set()  # codes that are reported once for each direction
         # the frame whose body is being collected
         self._flags = 0
         self._length = 0
@@ -77,72 +43,10 @@ class FrameStream:
         self._kept = 0
         self._hole = False
         # while searching for frames
-        self._searching = False
-        self._starts: list[int] = []  # where segments begin in the octets held
         self._cut = 0
         self._try_at = 0  # the number of octets at which the next attempt is made
         self._searched = 0
         self.known = False  # the connection is known to be ZMTP, so that less evidence will do
-
-    # ------------------------------------------------------------------ octets in
-
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
-        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``."""
-        self.time_ns = time_ns
-        self.packet = packet
-        self.octets += len(data)
-        if self._held:
-            if self._searching:
-                self._starts.append(self._held)
-            self._chunks.append(data)
-            self._held += len(data)
-            if self._held < self._need:
-                return
-            self._run(b"".join(self._chunks))
-            return
-        # Nearly always the segment holds whole frames, so that nothing has to be kept.
-        reached = self._state(data, 0)
-        if reached != len(data):
-            self._run(data, reached)
-
-    def resume(self) -> None:
-        """Look again at the octets held, because something else than octets made progress possible."""
-        if self._held and not self._running:
-            self._run(b"".join(self._chunks))
-
-    def _run(self, data: bytes, position: int = 0) -> None:
-        """Let one state after the other take octets until one of them needs more, and keep the rest."""
-        self._chunks = []
-        self._held = 0
-        self._running = True
-        end = len(data)
-        while True:
-            state = self._state
-            self._need = 1
-            reached = state(data, position)
-            if reached == position and self._state is state:
-                break
-            position = reached
-            if position == end:
-                break
-        self._running = False
-        if position < end:
-            self._chunks.append(data[position:] if position else data)
-            self._held = end - position
-            if self._need <= self._held:
-                self._need = self._held + 1
-
-    def problem(self, code: str, detail: str) -> None:
-        """Report a problem of this direction at the packet read last."""
-        self.out.append(
-            Problem(PROBLEMS[code].severity, code, detail, self.time_ns, self.packet, self.flow, self.src, self.dst)
-        )
-
-    def problem_once(self, code: str, detail: str) -> None:
-        """Report a problem that would repeat with every frame once only."""
-        if code not in self._told:
-            self._told.add(code)
-            self.problem(code, detail)
 
     # ------------------------------------------------------------------ frames
 
@@ -524,6 +428,3 @@ class FrameStream:
         """Nothing after this can be read."""
         self._flush_message()
         self._state = self._dead
-
-    def _dead(self, data: bytes, position: int) -> int:
-        return len(data)

@@ -50,15 +50,29 @@ def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
     return f"{major}.{minor}"
 
 
+GUESS_SIZE = 4
+
+_MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI"))
+
+
+def find_mechanism(octets: bytes) -> int | None:
+    """Where in the rest of a 3.x greeting the mechanism is; None if this is no greeting's rest."""
+    for field in _MECHANISMS:
+        at = octets.find(field, 0, wire.SIGNATURE_SIZE + 2 + wire.MECHANISM_SIZE)
+        if at >= 0:
+            return at
+    return None
+
+
 def guess_after_signature(octets: bytes) -> int | None:
     """Guess the major version from what follows a signature, where the other side was not captured.
 
     Returns 3 for a minor version and a mechanism, 2 for a socket type and an identity frame, 1 for a bare identity
     and frames of ZMTP 1.0, None if there are too few octets to tell. ``octets`` begin at the revision.
     """
-    if len(octets) < 4:
+    if len(octets) < GUESS_SIZE:
         return None
-    revision, _, first, second = octets[:4]
+    revision, _, first, second = octets[:GUESS_SIZE]
     if revision > wire.REVISION_2 and first in wire.MECHANISM_CHARACTERS and second in wire.MECHANISM_CHARACTERS:
         return 3
     if revision <= wire.REVISION_3 and first & ~wire.LONG == 0:

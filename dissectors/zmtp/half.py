@@ -6,6 +6,9 @@ from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, 
 from dissectors.zmtp import commands, wire
 from dissectors.zmtp.opening import Opening
 
+# Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
+_PLAUSIBLE_REST = 1 << 32
+
 
 class Half(Opening):
     """What one side sends."""
@@ -17,10 +20,10 @@ class Half(Opening):
         """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
         security = self.connection.security
         octets = at_hand(frames[0]) if len(frames) == 1 else b""
-        if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE):
-            if security.mechanism or len(octets) >= wire.CURVE_MESSAGE_LEAST:
-                self._command(frames[0], not incomplete)
-                return
+        least = 0 if security.mechanism else wire.CURVE_MESSAGE_LEAST
+        if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least:
+            self._command(frames[0], not incomplete)
+            return
         if security.mechanism and not security.is_done(self.side) and not incomplete:
             self.problem("message-before-ready", "a message before this side's handshake was done")
             security.failed = True
@@ -49,10 +52,10 @@ class Half(Opening):
         security = self.connection.security
         octets = at_hand(body)
         whole = whole and not isinstance(body, Cut)
-        mechanism = security.mechanism or self.mechanism or ("CURVE" if octets.startswith(wire.CURVE_MESSAGE) else None)
+        mechanism = security.mechanism_of(self, octets)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
-            self._check_command(name)
+            self._check_command(name, mechanism)
             self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
         if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
@@ -70,18 +73,20 @@ class Half(Opening):
             security.malformed(self.side, name)
         if faults and faults[0][0] == "malformed-command":
             return
-        self._check_command(name)
-        security.command(self, name, fields)
+        self._check_command(name, mechanism)
+        security.command(self, name, fields, mechanism)
+        if not whole:
+            security.lost(self.side)
         if whole and not faults and "properties" in fields and self.socket_type is None:
             self.problem("no-socket-type", f"{name} without a Socket-Type")
         self.look_again()
         self.other.look_again()
 
-    def _check_command(self, name: str) -> None:
+    def _check_command(self, name: str, mechanism: str | None) -> None:
         """Report a command that does not belong here."""
         security = self.connection.security
-        if not commands.is_known(name, security.mechanism):
-            if security.mechanism in (None, *security.KNOWN):
+        if not commands.is_known(name, mechanism):
+            if mechanism in (None, *security.KNOWN):
                 self.problem("unknown-command", f"command {name!r} is not known")
         elif name in commands.COMMANDS_OF_3_1 and self.connection.version == "3.0":
             self.problem_once("command-of-later-version", f"{name} on a connection of version 3.0")
@@ -102,10 +107,13 @@ class Half(Opening):
     def _frames_found(self, skipped: int) -> None:
         if self.connection.accepted and self.greeted:
             self.problem("frames-found-again", f"the next frame was found after {skipped} octets")
-            self.connection.security.lost(self.side)
         else:
             self.connection.found_frames(self, skipped)
         self.greeted = True
+
+    def _lose(self) -> None:
+        super()._lose()
+        self.connection.security.lost(self.side)
 
     def _search_failed(self) -> None:
         self._die()
@@ -123,17 +131,19 @@ class Half(Opening):
                 self.problem("greeting-truncated", f"the connection ended after {self.octets} octets of a greeting")
             return
         held = self._held
-        if self._state == self._collect_body:
-            missing = self._left
-            detail = f"{missing} of the {self._length} octets of a frame's body are missing"
-            self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif held and self._state in (self._frames_v1, self._frames_v2):
+        if held and self._state in (self._frames_v1, self._frames_v2):
             self._open_body()
-            detail = f"the last {held} octets are the beginning of a frame"
-            self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
+        if self._state == self._collect_body:
+            detail = f"{self._left} of the {self._length} octets of a frame's body are missing"
+            code = "implausible-length" if self._left > _PLAUSIBLE_REST else "truncated-frame"
+            self.problem("capture-ends-inside" if end == "open" else code, detail)
+        elif self._held:
+            if self._state != self._search:
+                detail = f"the last {held} octets are the beginning of a frame"
+                self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
         elif self._parts:
             detail = f"the last message has {len(self._parts)} frames and no end"
             self.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
-        elif self._state == self._search and held:
+        if self._state == self._search and held:
             self.problem("frames-lost", f"no frames were found in the last {self._searched + held} octets")
         self._flush_message()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from dissectors.events import Greeting, Octets, Side
 from dissectors.zmtp import greeting, sockets, wire
-from dissectors.zmtp.framing import FrameStream, Limits
+from dissectors.zmtp.framing import FrameStream
+from dissectors.zmtp.stream import Limits
 
 if TYPE_CHECKING:
     from dissectors.zmtp.connection import ZmtpConnection
@@ -102,10 +103,33 @@ class Opening(FrameStream):
             if versioned and length <= wire.IDENTITY_LIMIT + 1:
                 self._state = self._signature
                 return position
+        if first in (b"\x03", b"\x03\x00", b"\x03\x01"):  # perhaps a revision, and the mechanism comes next
+            self._need = 2 + wire.MECHANISM_SIZE
+            return position
+        if greeting.find_mechanism(data[position : position + wire.GREETING_SIZE]) is not None:
+            self._state = self._late_greeting
+            return position
         self.silent = True
         self._start_search()
         self.other.resume()
         return position
+
+    def _late_greeting(self, data: bytes, position: int) -> int:
+        """The capture starts inside a 3.x greeting, before its mechanism."""
+        mechanism = greeting.find_mechanism(data[position : position + wire.GREETING_SIZE])
+        assert mechanism is not None
+        size = mechanism + wire.AFTER_REVISION_SIZE - 1
+        if len(data) - position < size:
+            self._need = size
+            return position
+        self.connection.accept()
+        self.versioned = True
+        if mechanism >= 2:
+            self.revision = data[position + mechanism - 2]
+        minor = data[position + mechanism - 1 : position + mechanism]
+        self._greet_v3(data[position + mechanism - 1 : position + size] if minor else b"")
+        self._end_greeting()
+        return position + size
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, else a short frame of ZMTP 1.0."""
@@ -142,10 +166,14 @@ class Opening(FrameStream):
         """What follows depends on whether the other side is versioned."""
         if self.other.versioned is None and self._waits(data, position):
             return position
-        if self.other.versioned or (self.other.versioned is None and self._guess(data, position) != 1):
-            self._state = self._revision
-        else:
-            self._state = self._identity_after_signature
+        versioned = self.other.versioned
+        if versioned is None:
+            guessed = self._guess(data, position)
+            if guessed is None and not self.ended:
+                self._need = greeting.GUESS_SIZE
+                return position
+            versioned = guessed != 1
+        self._state = self._revision if versioned else self._identity_after_signature
         return position
 
     def resume(self) -> None:
@@ -186,6 +214,9 @@ class Opening(FrameStream):
             if self._waits(data, position):
                 return position
             guessed = self._guess(bytes([self.revision]) + data[position:], 0)
+            if guessed is None and not self.ended:
+                self._need = greeting.GUESS_SIZE - 1
+                return position
             theirs = wire.REVISION_2 if guessed == 2 else wire.REVISION_3
         self._state = self._socket_type if theirs <= wire.REVISION_2 else self._greeting_v3
         return position
@@ -379,14 +410,17 @@ class Opening(FrameStream):
         self.other.resume()
         first = wire.SIGNATURE_SIZE + 1
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
-        if begin < wire.SIGNATURE_SIZE or end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
+        if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
             self._greet_what_is_known()
             self.known = self.connection.accepted
             self._start_search()
             self.framing = self.other.framing
             self.connection.lost_greeting()
             return
-        if begin < first and held:
+        if begin < wire.SIGNATURE_SIZE:
+            self.versioned = True
+            held = b""
+        elif begin < first and held:
             self.revision = held[0]
             held = held[1:]
         self._hole_in_greeting = held

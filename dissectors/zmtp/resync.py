@@ -31,7 +31,17 @@ _MARK_BITS = 40.0
 # A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like.
 _EMPTY_BITS = -10.0
 _PLAUSIBLE_LENGTH = 1 << 32
-_MARKS = (wire.CURVE_MESSAGE, b"\x04PING", b"\x04PONG", b"\x09SUBSCRIBE", b"\x06CANCEL", b"\x04JOIN", b"\x05LEAVE")
+_MARKS = (
+    wire.CURVE_MESSAGE,
+    *(b"\x04PING", b"\x04PONG", b"\x09SUBSCRIBE", b"\x06CANCEL", b"\x04JOIN", b"\x05LEAVE"),
+    *(b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR"),
+)
+# The first octets of a long length are zero, which is worth as much as zeros are rare, but not more than:
+_MOST_LONG_BITS = 24.0
+# A frame that begins anywhere may be a false one that happens to end where a true one begins. Not so many in a row.
+_LINKS_NOT_TRUSTED = 2
+# Frames of ZMTP 1.0 that end so are what 4-octet lengths of other protocols look like.
+_ZEROS = b"\0\0\0"
 
 
 class Found(NamedTuple):
@@ -80,6 +90,7 @@ def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[in
     if not positions or chance > _MOST_CHANCE:
         return {}
     surprise = -math.log2(chance)
+    zero = -math.log2(window.count(0) / end) if 0 in window else _MOST_LONG_BITS
     boundaries = {*starts, end + cut}
     links: dict[int, _Link] = {}
     header = _header_v2 if framing == 2 else _header_v1
@@ -93,6 +104,10 @@ def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[in
             bits = _EMPTY_BITS
         elif window.startswith(_MARKS, start):
             bits += _MARK_BITS
+        if start - position > 2:
+            bits += min(zero * (start - position - 2), _MOST_LONG_BITS) if framing == 2 else 0.0
+        if framing == 1 and window.startswith(_ZEROS, stop - len(_ZEROS)):
+            bits = _EMPTY_BITS
         if stop in boundaries and not more:
             bits += min(math.log2(stop - position), _MOST_ALIGNED_BITS)
         if stop < end:
@@ -148,19 +163,19 @@ def _header_v1(window: bytes, position: int, end: int) -> tuple[int, int, bool] 
 
 
 def _merged(links: dict[int, _Link], framing: int) -> Found | None:
-    """The first frame after which all chains are one, if the evidence for it is enough wherever it starts.
+    """The first frame on which all chains have met, if the evidence for it is enough wherever it starts.
 
-    Chains that start at the wrong place in a body either die or end up on the right one, so the frame on which all
-    of them meet is right, though those before it may be, too.
+    Chains that start at the wrong place in a body either die or end up on the right one, so a frame on which all of
+    them meet is right if it is not among the first of its chain.
     """
-    # Walk all chains in order of position; `ahead` holds where those begun before go on.
-    ahead: set[int] = set()
+    # Walk all chains in order of position; `ahead` holds where those begun before go on, and after how many frames.
+    ahead: dict[int, int] = {}
     for position in sorted(links):
-        ahead.discard(position)
+        before = ahead.pop(position, 0)
         link = links[position]
         if link.bits < _DOUBT_BITS:
             continue
-        if not ahead and link.bits >= _ANYWHERE_BITS:
+        if not ahead and before >= _LINKS_NOT_TRUSTED and link.bits >= _ANYWHERE_BITS:
             return Found(position, framing, link.bits)
-        ahead.add(link.following)
+        ahead[link.following] = max(before + 1, ahead.get(link.following, 0))
     return None

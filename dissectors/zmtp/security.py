@@ -30,6 +30,7 @@ class Security:
     def __init__(self) -> None:
         """Begin before the greetings."""
         self.mechanism: str | None = None  # if both sides announce the same
+        self._assumed: str | None = None  # what commands look like, where no greeting tells
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
         self._sent: dict[Side, set[str]] = {"client": set(), "server": set()}
@@ -82,7 +83,14 @@ class Security:
         if side not in self._done or name in ("READY", "INITIATE"):
             self.failed = self.failed or not self.complete
 
-    def command(self, half: Half, name: str, fields: commands.Fields) -> None:
+    def mechanism_of(self, half: Half, body: bytes) -> str | None:
+        """The mechanism by which to read a command: that agreed on, announced by one side, or that it looks like."""
+        known = self.mechanism or half.mechanism or half.other.mechanism
+        if known is None and self.unknown_start:
+            self._assumed = self._assumed or commands.assume_mechanism(body)
+        return known or self._assumed
+
+    def command(self, half: Half, name: str, fields: commands.Fields, mechanism: str | None) -> None:
         """Follow a whole command of ``half``; what is wrong with it is reported there."""
         side = half.side
         sent = self._sent[side]
@@ -92,13 +100,12 @@ class Security:
             half.problem("peer-error", f"ERROR from the {side}: {shown}")
             self.failed = self.failed or not self.complete
             return
-        mechanism = self.mechanism or half.mechanism
         expected = _EXPECTED.get(mechanism or "", commands.HANDSHAKE_COMMANDS)
         repeatable = mechanism == "GSSAPI" and name == "INITIATE"
         if name in expected and (repeatable or name not in sent):
             sent.add(name)
             if name == "HELLO":
-                self._hello(half)
+                self._hello(half, mechanism)
             elif name in ("READY", "INITIATE"):
                 self._metadata(half, fields)
                 self._done.add(side)
@@ -108,8 +115,8 @@ class Security:
             sent.add(name)
             self._done.add(side)
 
-    def _hello(self, half: Half) -> None:
-        if "PLAIN" in (self.mechanism, half.mechanism):
+    def _hello(self, half: Half, mechanism: str | None) -> None:
+        if mechanism == "PLAIN":
             half.problem("plain-credentials", "a user name and a password in clear")
         if "HELLO" in self._sent[half.other.side]:
             half.problem("both-hello", "both sides send HELLO")
