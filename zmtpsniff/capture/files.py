@@ -9,7 +9,7 @@ from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, OctetStream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
 
-CHUNK = 128 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
+CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
 MERGED_BATCH = 4096  # packets
 MAGIC_SIZE = 6  # octets; that of xz is the longest
