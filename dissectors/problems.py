@@ -43,6 +43,10 @@ PROBLEMS: dict[str, Kind] = {
         "A record is longer than the snaplen that the capture file announces.",
         "A harmless fault of the capturing program; the record was read whole.",
     ),
+    "malformed-headers": _note(
+        "Packets whose IP or TCP headers cannot be right were skipped.",
+        "Broken senders, or a capture of something else.",
+    ),
     "link-type-unknown": _warning(
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
         "Capture on another interface (`tcpdump -i any` works everywhere).",
@@ -71,7 +75,7 @@ PROBLEMS: dict[str, Kind] = {
         "After missing octets the next frame was found.",
         "The octets skipped may hold messages that are not shown.",
     ),
-    "frames-lost": _note(
+    "frames-lost": _warning(
         "After missing octets no frame could be found again with certainty.",
         "The rest of this side is not shown.",
     ),
@@ -188,8 +192,3 @@ PROBLEMS: dict[str, Kind] = {
         "A frame in clear on a connection whose mechanism encrypts all of them.", "The peer is broken."
     ),
 }
-
-
-def severity_of(code: str) -> Severity:
-    """The severity of a problem code; KeyError if there is no such code."""
-    return PROBLEMS[code].severity

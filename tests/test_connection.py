@@ -248,6 +248,7 @@ FOREIGN = {
     "redis": (b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n", b"$5\r\nvalue\r\n"),
     "mysql": (bytes.fromhex("4a0000000a382e302e"), bytes.fromhex("b80000010d")),
     "dns": (b"\0\x1d" + bytes(29), b"\0\x3d" + bytes(61)),
+    "two-octet lengths": (b"\x05\0hello", b"\x05\0world"),
     "zeros": (bytes(500), bytes(500)),
     "mongo": (bytes.fromhex("3a000000a741000000000000d40700000000000061646d696e2e24636d6400") + bytes(40), b"\x10" * 9),
 }

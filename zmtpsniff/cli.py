@@ -1,6 +1,7 @@
 """The command line: reads options, builds the objects, and is the only place that ends the program."""
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from zmtpsniff.output import OutputError, discard_standard_output, open_output
 from zmtpsniff.render import FORMATS, make_renderer
 
 if TYPE_CHECKING:
+    from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
     from zmtpsniff.sniffer import Sniffer
 
@@ -20,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 
 
-class _DecodeAs(click.ParamType[decode_as.DecodeAs]):
+class _DecodeAs(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
     name = "rule"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> decode_as.DecodeAs:
@@ -48,7 +50,7 @@ _decoding = _options(
     ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
-        "--max-flows", type=click.IntRange(1), default=100_000, show_default=True, metavar="N",
+        "--max-flows", type=click.IntRange(1), default=50_000, show_default=True, metavar="N",
         help="Connections to follow at once; the one idle for longest gives way.",
     ),
     click.option(
@@ -80,7 +82,7 @@ _output = _options(
 )  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def cli() -> None:
     """See what ZeroMQ programs say to each other.
@@ -109,6 +111,9 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     """
     from zmtpsniff.capture.files import open_captures
 
+    target = options["output"]
+    if target is not None and any(os.path.exists(name) and _is_same(name, target) for name in captures):
+        raise click.UsageError(f"-o {target}: this is one of the captures to read")
     _run(_sniffer(open_captures(captures), options), options)
 
 
@@ -122,12 +127,18 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
+def _is_same(name: str, other: str) -> bool:
+    return os.path.exists(other) and os.path.samefile(name, other)
+
+
 def _sniffer(source: "Source", options: dict[str, Any]) -> "Sniffer":
     from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
     from zmtpsniff.sniffer import Sniffer
 
-    body_octets = DissectorLimits().body_octets if options["max_bytes"] is None else options["max_bytes"]
+    body_octets = options["max_bytes"]
+    if body_octets is None:  # s_dump prints all
+        body_octets = 0 if options["format"] == "dump" else DissectorLimits().body_octets
     waiting = options["max_waiting"] << 20
     return Sniffer(
         source,
@@ -159,11 +170,22 @@ def _run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
         try:
             for events in sniffer.events():
                 renderer.write(events)
+                if options["format"] == "dump":
+                    _tell_capture_problems(events)
         except KeyboardInterrupt:
             renderer.write(sniffer.finish())
             renderer.close()
             raise
         renderer.close()
+
+
+def _tell_capture_problems(events: "list[AnyEvent]") -> None:
+    """Tell what is wrong with the capture itself where the format has no place for it."""
+    from dissectors.events import Problem
+
+    for event in events:
+        if isinstance(event, Problem) and event.flow is None and event.severity != "note":
+            click.echo(f"zmtpsniff: {event.detail}", err=True)
 
 
 def main() -> None:
@@ -175,12 +197,9 @@ def main() -> None:
         status = 0
     except click.exceptions.Exit as done:
         status = done.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        status = 2
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zmtpsniff"
-        status = _fail(f"{error.format_message()} (see {command} --help)")
+        status = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
     except (click.ClickException, CaptureError, OutputError) as error:
         status = _fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
     except BrokenPipeError:

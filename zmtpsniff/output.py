@@ -21,7 +21,11 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     The file is written as ``NAME.partial`` and renamed when everything is in it, so a run that was killed leaves none
     that looks complete. Raises OutputError if it cannot be written, BrokenPipeError if the reader has gone.
     """
+    if name == "":
+        raise OutputError("-o: the name of a file is missing")
     if name is None or name == "-":
+        if sys.stdout is None:
+            raise OutputError("standard output: it is closed")
         with _told_in_one_line("standard output"):
             yield sys.stdout.buffer if binary else sys.stdout
             sys.stdout.flush()

@@ -74,7 +74,7 @@ class Sniffer:
                 zmtp_flows=self._connections,
                 messages=self._messages,
                 problems=self._problems,
-                duration_ns=self._last_ns - (self._first_ns or self._last_ns),
+                duration_ns=0 if self._first_ns is None else self._last_ns - self._first_ns,
             )
         )
         return events
@@ -82,15 +82,23 @@ class Sniffer:
     def _take(self, packets: list[Packet]) -> None:
         if not packets:
             return
-        if self._first_ns is None:
-            self._first_ns = packets[0][0]
-        self._last_ns = packets[-1][0]
-        first_number = self._packets + 1
-        for number, packet in enumerate(packets, first_number):
+        times = [packet[0] for packet in packets]
+        first = min(times)
+        self._first_ns = first if self._first_ns is None else min(self._first_ns, first)
+        self._last_ns = max(self._last_ns, max(times))
+        begin = 0
+        for index, packet in enumerate(packets):
             if packet[4] is not None:
-                self._events.append(Comment(packet[4], packet[0], number))
+                # A comment comes before what its packet says, and after what earlier packets say.
+                self._dissect(packets[begin:index])
+                begin = index
+                self._events.append(Comment(packet[4], packet[0], self._packets + 1))
+        self._dissect(packets[begin:] if begin else packets)
+
+    def _dissect(self, packets: list[Packet]) -> None:
+        segments = self._headers.segments(packets, self._packets + 1)
         self._packets += len(packets)
-        self._flows.take(self._headers.segments(packets, first_number))
+        self._flows.take(segments)
 
     def _connect(
         self, number: int, client: flows.Address, server: flows.Address, from_start: bool
@@ -104,9 +112,9 @@ class Sniffer:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))
 
     def _report_source(self) -> None:
-        for comment in self._source.comments[self._comments :]:
-            self._events.append(Comment(comment))
-        self._comments = len(self._source.comments)
+        comments = self._source.comments[self._comments :]
+        self._events[:0] = [Comment(comment) for comment in comments]
+        self._comments += len(comments)
         for fault in self._source.faults[self._faults :]:
             self._report(fault.code, fault.detail)
         self._faults = len(self._source.faults)

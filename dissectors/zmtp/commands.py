@@ -131,9 +131,9 @@ def assume_mechanism(body: bytes) -> str | None:
     if name == b"MESSAGE":
         return "CURVE"
     if name == b"HELLO":
-        return "CURVE" if len(data) == wire.CURVE_HELLO_SIZE else "PLAIN"
+        return "CURVE" if len(data) == sum(size for _, size in _CURVE_HELLO) else "PLAIN"
     if name == b"WELCOME":
-        return "CURVE" if len(data) == wire.CURVE_WELCOME_SIZE else "PLAIN"
+        return "CURVE" if len(data) == sum(size for _, size in _CURVE_WELCOME) else "PLAIN"
     if name in (b"READY", b"INITIATE") and isinstance(data, bytes) and parse_metadata(data).faults:
         return "CURVE"
     return None
@@ -269,10 +269,12 @@ _COMMON: dict[str, Callable[[bytes, bool], _Result]] = {
     "CANCEL": _topic,
 }
 
-# 25/ZMTP-CURVE, "Framing of the handshake commands"
+# 25/ZMTP-CURVE, "Framing of the handshake commands": the fields of each command and their octets
+_CURVE_HELLO = (("version", 2), ("padding", 72), ("client_key", 32), ("nonce", 8), ("box", 80))
+_CURVE_WELCOME = (("nonce", 16), ("box", 144))
 _CURVE: dict[str, Callable[[bytes, bool], _Result]] = {
-    "HELLO": _curve("HELLO", ("version", 2), ("padding", 72), ("client_key", 32), ("nonce", 8), ("box", 80)),
-    "WELCOME": _curve("WELCOME", ("nonce", 16), ("box", 144)),
+    "HELLO": _curve("HELLO", *_CURVE_HELLO),
+    "WELCOME": _curve("WELCOME", *_CURVE_WELCOME),
     "INITIATE": _curve("INITIATE", ("cookie", 96), ("nonce", 8), ("box", 16 + 32), exact=False),
     "READY": _curve("READY", ("nonce", 8), ("box", 16), exact=False),
     "MESSAGE": _curve("MESSAGE", ("nonce", 8), ("box", 17), exact=False),

@@ -9,6 +9,8 @@ from dissectors.zmtp.stream import Limits
 
 # Octets of one side that are kept in wait for a proof that the connection is ZMTP 1.0.
 _UNPROVEN_LIMIT = 1 << 16
+# So many frames in a row are no accident.
+_PROOF_FRAMES = 4
 
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
@@ -32,6 +34,25 @@ class ZmtpConnection:
     are missing; events are appended to ``out``. Nothing is reported before it is certain that this is ZMTP;
     ``rejected`` becomes true when it is certain that it is not.
     """
+
+    __slots__ = (
+        "_compared",
+        "_final",
+        "_from_start",
+        "_not_seen",
+        "_refusal",
+        "accepted",
+        "client",
+        "flow",
+        "forced",
+        "forced_version",
+        "halves",
+        "out",
+        "rejected",
+        "security",
+        "server",
+        "version",
+    )
 
     def __init__(
         self,
@@ -59,6 +80,7 @@ class ZmtpConnection:
         self._final = out
         self.out: list[AnyEvent] = []  # until it is certain
         self._not_seen = False
+        self._from_start = all(from_start)
         self._compared = False
         self.client = Half(self, "client", client, server, limits, from_start[0])
         self.server = Half(self, "server", server, client, limits, from_start[1])
@@ -117,9 +139,16 @@ class ZmtpConnection:
         if not self.accepted and (half.other.stopped or not half.other.octets):
             self.reject()
 
-    def unproven(self, half: Opening) -> None:
-        """``half`` goes on though nothing proves yet that this is ZMTP."""
-        if not self.accepted and half.octets > _UNPROVEN_LIMIT:
+    def unproven(self, half: Opening, whole: bool) -> None:
+        """``half`` chains as ZMTP 1.0 would; ``whole`` if its last frame ends where its octets do.
+
+        That both begin with an identity proves little by itself, because any two octets may look like an empty one.
+        """
+        other = half.other
+        both = half.greeted and other.greeted
+        if both and ((whole and not other.holds) or max(half.frames, other.frames) >= _PROOF_FRAMES):
+            self.accept()
+        elif half.octets > _UNPROVEN_LIMIT:
             self.reject()
 
     def found_frames(self, half: Opening, skipped: int) -> None:
@@ -144,7 +173,6 @@ class ZmtpConnection:
         for half in self.halves:
             half.look_again()
         if one.greeted and other.greeted:
-            self.accept()
             self.version = "1.0" if 1 in (one.framing, other.framing) else "2.0"
             self._check_types_v2()
 
@@ -214,6 +242,8 @@ class ZmtpConnection:
         for half in self.halves:
             if not half.stopped:
                 half.resume()
+        if not self.accepted and all(half.greeted for half in self.halves) and any(half.frames for half in self.halves):
+            self.accept()  # ZMTP 1.0 that ends inside a frame
         if not self.accepted:
             self.rejected = True
             return
@@ -231,7 +261,7 @@ class ZmtpConnection:
                 messages=Sides(self.client.messages, self.server.messages),
                 octets=Sides(self.client.octets, self.server.octets),
                 start_ns=start_ns,
-                end_ns=end_ns,
+                end_ns=max(start_ns, end_ns),
                 end=end,
                 version=self.version,
                 mechanism=self.security.mechanism,
@@ -239,6 +269,12 @@ class ZmtpConnection:
                 subscriptions=[*self.client.topics, *self.server.topics],
             )
         )
+
+    def release(self) -> None:
+        """Break the circle of the two halves and their connection, which is over or rejected."""
+        self._refusal = None
+        for half in self.halves:
+            half.release()
 
     def _peer(self, half: Half) -> Peer:
         return Peer(half.src, half.version, half.socket_type, half.identity)
@@ -248,7 +284,8 @@ class ZmtpConnection:
             return "failed"
         if self.version in ("1.0", "2.0") or self.security.complete:
             return "complete"
-        return "not-seen" if self._not_seen or self.security.unknown_start else "incomplete"
+        late = not self._from_start and not all(half.greeted for half in self.halves)
+        return "not-seen" if late or self._not_seen or self.security.unknown_start else "incomplete"
 
     def _report_incomplete(self, end: End) -> None:
         half = self.client if self.client.packet >= self.server.packet else self.server

@@ -18,10 +18,33 @@ _MESSAGE_OCTETS = 64 << 20
 # How much of a direction is searched for frames before a flow of which nothing is known is given up.
 _SEARCH_LIMIT = 1 << 20
 _WINDOW_LIMIT = 1 << 17
+_MOST_PASSED = 16 << 20
 
 
 class FrameStream(OctetStream):
     """One direction of a connection as a stream of frames."""
+
+    __slots__ = (
+        "_body",
+        "_cut",
+        "_damaged",
+        "_flags",
+        "_hole",
+        "_keep",
+        "_kept",
+        "_left",
+        "_length",
+        "_message_octets",
+        "_parts",
+        "_parts_octets",
+        "_plain",
+        "_searched",
+        "_try_at",
+        "framing",
+        "known",
+        "messages",
+        "socket_type",
+    )
 
     def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
         """Append events to ``out``, as sent by ``src`` to ``dst`` in connection ``flow``."""
@@ -325,6 +348,8 @@ class FrameStream(OctetStream):
             self._searched += self._held + length
             self._restart_search()
             return
+        if self._state == self._pass_over:
+            return
         if self._state in (self._frames_v1, self._frames_v2) and self._held:
             self._open_body()
         if self._state == self._collect_body and length <= self._left:
@@ -404,14 +429,35 @@ class FrameStream(OctetStream):
         if len(window) < _WINDOW_LIMIT:
             self._need = self._try_at = len(window) + max(64, len(window) // 2)
             return position
+        if self._searched > _SEARCH_LIMIT:
+            if not self.known:
+                self._search_failed()
+                return position
+            # The longer nothing is found, the more is passed over between two attempts.
+            self._begin_pass(min(self._searched // 4, _MOST_PASSED))
+            return position
         # Keep the later half: a chain may have begun in it.
         dropped = len(window) // 2
         self._searched += dropped
         self._starts = [start - dropped for start in self._starts if start >= dropped]
         self._try_at = _WINDOW_LIMIT
-        if self._searched > _SEARCH_LIMIT and not self.known:
-            self._search_failed()
         return position + dropped
+
+    def _begin_pass(self, octets: int) -> None:
+        self._searching = False
+        self._left = octets
+        self._searched += octets
+        self._state = self._pass_over
+
+    def _pass_over(self, data: bytes, position: int) -> int:
+        """Octets between two attempts to find frames."""
+        taken = min(self._left, len(data) - position)
+        self._left -= taken
+        if self._left == 0:
+            self._state = self._search
+            self._searching = True
+            self._restart_search()
+        return position + taken
 
     def search_now(self, cut: int = 0) -> None:
         """Search in what there is, because no more will come that hangs together with it.

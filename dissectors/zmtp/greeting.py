@@ -1,7 +1,7 @@
 """The greeting: what its octets say, and which version two greetings agree on.
 
 Everything here is pure. The steps in which the two sides send their greetings, each waiting for the other, are in
-:mod:`dissectors.zmtp.half`.
+:mod:`dissectors.zmtp.opening`.
 """
 
 from typing import NamedTuple

@@ -13,6 +13,8 @@ _PLAUSIBLE_REST = 1 << 32
 class Half(Opening):
     """What one side sends."""
 
+    __slots__ = ()
+
     def _is_plain(self) -> bool:
         return not (self._damaged or self.subscribes) and self.connection.security.in_clear(self.side)
 
@@ -69,9 +71,10 @@ class Half(Opening):
         )  # fmt: skip
         for code, detail in faults:
             self.problem(code, detail)
-        if faults and faults[0][0] in ("malformed-command", "bad-metadata"):
+        codes = {code for code, _ in faults}
+        if codes & {"malformed-command", "bad-metadata"}:
             security.malformed(self.side, name)
-        if faults and faults[0][0] == "malformed-command":
+        if "malformed-command" in codes:
             return
         self._check_command(name, mechanism)
         security.command(self, name, fields, mechanism)
@@ -125,6 +128,9 @@ class Half(Opening):
         self.search_now()
         if not self.connection.accepted:
             return
+        if self._state in (self._search, self._pass_over) and self._searched + self._held:
+            lost = self._searched + self._held
+            self.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
         if not self.greeted:
             if self.octets and self._state not in (self._dead, self._search):
                 self._greet_what_is_known()
@@ -144,6 +150,4 @@ class Half(Opening):
         elif self._parts:
             detail = f"the last message has {len(self._parts)} frames and no end"
             self.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
-        if self._state == self._search and held:
-            self.problem("frames-lost", f"no frames were found in the last {self._searched + held} octets")
         self._flush_message()

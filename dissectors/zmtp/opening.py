@@ -22,8 +22,34 @@ _PATIENCE = 16_384
 _IDENTITY_LIMIT = 0xFFFF
 
 
+def _released(data: bytes, position: int) -> int:
+    return len(data)
+
+
 class Opening(FrameStream):
     """One side of a connection, as far as its greeting."""
+
+    __slots__ = (
+        "_greeting_after_gap",
+        "_greeting_before_gap",
+        "_identity_left",
+        "as_server",
+        "beginning",
+        "connection",
+        "ended",
+        "greeted",
+        "identity",
+        "mechanism",
+        "mechanism_is_legal",
+        "minor",
+        "other",
+        "revision",
+        "side",
+        "silent",
+        "topics",
+        "version",
+        "versioned",
+    )
 
     def __init__(
         self, connection: ZmtpConnection, side: Side, src: str, dst: str, limits: Limits, from_start: bool
@@ -46,7 +72,8 @@ class Opening(FrameStream):
         self.ended = False
         self.topics: dict[Octets, None] = {}  # subscribed to
         self._identity_left = 0
-        self._hole_in_greeting: bytes | None = None
+        self._greeting_before_gap = b""
+        self._greeting_after_gap = 0  # octets of it
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
         self._state = self._start if from_start else self._perhaps_start
 
@@ -54,6 +81,16 @@ class Opening(FrameStream):
     def stopped(self) -> bool:
         """Whether nothing more can be read of this side."""
         return self._state == self._dead
+
+    @property
+    def holds(self) -> bool:
+        """Whether octets wait for more."""
+        return self._held > 0
+
+    @property
+    def frames(self) -> int:
+        """How many frames, at least, have followed the greeting."""
+        return self.messages + len(self._parts)
 
     @property
     def waits_for_greeting(self) -> bool:
@@ -85,6 +122,11 @@ class Opening(FrameStream):
         if self.socket_type is None:
             return self.other.socket_type in sockets.PUBLISHERS
         return self.socket_type in sockets.SUBSCRIBERS
+
+    def release(self) -> None:
+        """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
+        self._state = _released
+        del self.other, self.connection
 
     def look_again(self) -> None:
         """Something about the connection changed that tells how messages are to be taken."""
@@ -360,6 +402,7 @@ class Opening(FrameStream):
         self._identified(data[position + size : stop], 1)
         if not self.connection.accepted:
             self._state = self._unproven_v1
+            self.connection.unproven(self, stop == len(data))
         self.other.resume()
         return stop
 
@@ -375,8 +418,9 @@ class Opening(FrameStream):
                 self.connection.reject()
                 return position
             at += size - 1 + length
-        self.connection.unproven(self)
-        return self._frames_v1(data, position)
+        reached = self._frames_v1(data, position)
+        self.connection.unproven(self, reached == len(data))
+        return reached
 
     def _start_frames(self, framing: int) -> None:
         super()._start_frames(framing)
@@ -423,24 +467,23 @@ class Opening(FrameStream):
         elif begin < first and held:
             self.revision = held[0]
             held = held[1:]
-        self._hole_in_greeting = held
-        self._identity_left = wire.GREETING_SIZE - end
-        if self._identity_left:
+        self._greeting_before_gap = held
+        self._greeting_after_gap = wire.GREETING_SIZE - end
+        if self._greeting_after_gap:
             self._state = self._rest_of_greeting
         else:
             self._end_greeting_with_hole()
 
     def _rest_of_greeting(self, data: bytes, position: int) -> int:
         """What follows a hole in the greeting says nothing that counts."""
-        if len(data) - position < self._identity_left:
-            self._need = self._identity_left
+        if len(data) - position < self._greeting_after_gap:
+            self._need = self._greeting_after_gap
             return position
         self._end_greeting_with_hole()
-        return position + self._identity_left
+        return position + self._greeting_after_gap
 
     def _end_greeting_with_hole(self) -> None:
-        self._greet_v3(self._hole_in_greeting or b"")
-        self._hole_in_greeting = None
+        self._greet_v3(self._greeting_before_gap)
         self._end_greeting()
 
     def _greet_what_is_known(self) -> None:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from dissectors.zmtp import wire
 
-_FLAGS_V2 = re.compile(rb"[\x00-\x04\x06]")
-_FLAGS_V1 = re.compile(rb"[\x00\x01\x7e\x7f]")
+_FLAGS_V2 = b"\x00\x01\x02\x03\x04\x06"
+_FLAGS_V1 = b"\x00\x01\x7e\x7f"
 
 # Bits of evidence: to believe a chain that starts where a segment does, on a connection known to be ZMTP; on one of
 # which nothing is known; and to believe one that starts anywhere.
@@ -22,8 +22,10 @@ _UNKNOWN_BITS = 32.0
 _ANYWHERE_BITS = 40.0
 # A chain with less is not even a reason to doubt another.
 _DOUBT_BITS = 16.0
-# Octets of which more than this part could be flags tell nothing.
-_MOST_CHANCE = 0.6
+# Octets of which more than this part could be flags tell nothing by their flags, only by frames that end where
+# segments do; that is looked at in so many octets at most, because it takes long.
+_DENSE = 0.4
+_MOST_DENSE_OCTETS = 1 << 14
 # A message that ends exactly where a segment does: by chance that is as rare as its frame is long.
 _MOST_ALIGNED_BITS = 12.0
 # Contents that only ZMTP has
@@ -86,10 +88,13 @@ def _find(window: bytes, starts: list[int], framing: int, known: bool, cut: int)
 def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[int, _Link]:
     """Every offset from which frames chain to the end of the window, with the evidence for it."""
     end = len(window)
-    positions, chance = _candidates_v2(window) if framing == 2 else _candidates_v1(window)
-    if not positions or chance > _MOST_CHANCE:
+    flags = _FLAGS_V2 if framing == 2 else _FLAGS_V1
+    chance = 1 - len(window.translate(None, flags)) / end
+    if chance == 0 or (chance > _DENSE and end > _MOST_DENSE_OCTETS):
         return {}
-    surprise = -math.log2(chance)
+    flags_at = [match.start() for match in re.finditer(b"[%b]" % flags, window)]
+    positions = flags_at if framing == 2 else _candidates_v1(window, flags_at)
+    surprise = -math.log2(chance) if chance <= _DENSE else 0.0
     zero = -math.log2(window.count(0) / end) if 0 in window else _MOST_LONG_BITS
     boundaries = {*starts, end + cut}
     links: dict[int, _Link] = {}
@@ -120,19 +125,12 @@ def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[in
     return links
 
 
-def _candidates_v2(window: bytes) -> tuple[list[int], float]:
-    """Offsets at which a frame may begin, and how likely such an octet is here."""
-    positions = [match.start() for match in _FLAGS_V2.finditer(window)]
-    return positions, len(positions) / len(window)
-
-
-def _candidates_v1(window: bytes) -> tuple[list[int], float]:
-    """The same for ZMTP 1.0, whose flags come after a length of 1 or of 9 octets."""
-    flags_at = [match.start() for match in _FLAGS_V1.finditer(window)]
+def _candidates_v1(window: bytes, flags_at: list[int]) -> list[int]:
+    """Offsets at which a frame of ZMTP 1.0 may begin, whose flags come after a length of 1 or of 9 octets."""
     escape = wire.LENGTH_ESCAPE_V1
     short = {at - 1 for at in flags_at if at >= 1 and 0 < window[at - 1] < escape}
     long = {at - 9 for at in flags_at if at >= 9 and window[at - 9] == escape}
-    return sorted(short | long), len(flags_at) / len(window)
+    return sorted(short | long)
 
 
 def _header_v2(window: bytes, position: int, end: int) -> tuple[int, int, bool] | None:

@@ -22,8 +22,20 @@ _EXPECTED = {
 }
 
 
+_BOTH: frozenset[Side] = frozenset({"client", "server"})
+
+
 class Security:
     """How far the handshake of a connection has come, and how its messages travel after it."""
+
+    __slots__ = (
+        "_assumed",
+        "_done",
+        "_sent",
+        "failed",
+        "mechanism",
+        "unknown_start",
+    )
 
     KNOWN = tuple(_EXPECTED)
 
@@ -33,8 +45,8 @@ class Security:
         self._assumed: str | None = None  # what commands look like, where no greeting tells
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
-        self._sent: dict[Side, set[str]] = {"client": set(), "server": set()}
-        self._done: set[Side] = set()
+        self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
+        self._done: frozenset[Side] = frozenset()
 
     def begin(self, mechanism: str | None) -> None:
         """Both greetings are there and say ``mechanism``, None if they differ or one is not known."""
@@ -42,12 +54,12 @@ class Security:
 
     def skip(self) -> None:
         """There is no handshake to follow: a version before 3.0, or a capture that starts after it."""
-        self._done = {"client", "server"}
+        self._done = _BOTH
 
     def lost(self, side: Side) -> None:
         """Octets of this side are missing, among them perhaps the last command of its handshake."""
         if side not in self._done:
-            self._done.add(side)
+            self._done |= {side}
             self.unknown_start = True
 
     @property
@@ -103,17 +115,17 @@ class Security:
         expected = _EXPECTED.get(mechanism or "", commands.HANDSHAKE_COMMANDS)
         repeatable = mechanism == "GSSAPI" and name == "INITIATE"
         if name in expected and (repeatable or name not in sent):
-            sent.add(name)
+            self._sent[side] = sent | {name}
             if name == "HELLO":
                 self._hello(half, mechanism)
             elif name in ("READY", "INITIATE"):
                 self._metadata(half, fields)
-                self._done.add(side)
+                self._done |= {side}
         elif name in expected or name in commands.HANDSHAKE_COMMANDS:
             half.problem("unexpected-command", f"{name} of the {side} outside its place in the handshake")
         elif name == "MESSAGE":
-            sent.add(name)
-            self._done.add(side)
+            self._sent[side] = sent | {name}
+            self._done |= {side}
 
     def _hello(self, half: Half, mechanism: str | None) -> None:
         if mechanism == "PLAIN":

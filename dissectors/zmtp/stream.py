@@ -29,6 +29,25 @@ class OctetStream:
     says how many in ``_need`` and is not called before, so that no octet is read twice.
     """
 
+    __slots__ = (
+        "_chunks",
+        "_held",
+        "_need",
+        "_running",
+        "_searching",
+        "_starts",
+        "_state",
+        "_told",
+        "dst",
+        "flow",
+        "limits",
+        "octets",
+        "out",
+        "packet",
+        "src",
+        "time_ns",
+    )
+
     def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
         """Append events to ``out``, as sent by ``src`` to ``dst`` in connection ``flow``."""
         self.out = out
@@ -46,7 +65,7 @@ class OctetStream:
         self._running = False
         self._searching = False  # where segments begin matters
         self._starts: list[int] = []  # where they do in the octets held
-        self._told: set[str] = set()  # codes that are reported once for each direction
+        self._told: frozenset[str] = frozenset()  # codes that are reported once for each direction
 
     def feed(self, data: bytes, time_ns: int, packet: int) -> None:
         """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``."""
@@ -103,7 +122,7 @@ class OctetStream:
     def problem_once(self, code: str, detail: str) -> None:
         """Report a problem that would repeat with every frame once only."""
         if code not in self._told:
-            self._told.add(code)
+            self._told |= {code}
             self.problem(code, detail)
 
     def _dead(self, data: bytes, position: int) -> int:

@@ -11,7 +11,6 @@ RESERVED = 0xF8
 MAX_LENGTH = 2**63 - 1
 SHORT_LIMIT = 255  # the longest body of a frame without LONG
 LENGTH_ESCAPE_V1 = 0xFF  # 13/ZMTP: the real length follows in 8 octets
-LEGAL_FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
 
 # 13/ZMTP gives a meaning to bit 0 alone. libzmq 2.1 leaves its message-type mask (0x7E) in the others, all others
 # send zero; nothing else has been seen, so nothing else is taken for ZMTP 1.0 where nothing else tells.
@@ -33,10 +32,7 @@ MECHANISM_CHARACTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.+")
 IDENTITY_LIMIT = 255  # 23/ZMTP, "Identity"
 CONTEXT_LIMIT = 16  # 37/ZMTP, "Connection Heartbeating"
 
-# 25/ZMTP-CURVE: octets of the fields of each command
-CURVE_HELLO_SIZE = 2 + 72 + 32 + 8 + 80
-CURVE_WELCOME_SIZE = 16 + 144
-CURVE_COOKIE_SIZE = 96
+# 25/ZMTP-CURVE
 CURVE_NONCE_SIZE = 8
 CURVE_BOX_OVERHEAD = 16  # of a box with nothing in it
 CURVE_MESSAGE = b"\x07MESSAGE"  # how the body of an encrypted frame begins
