@@ -99,9 +99,9 @@ class _Section:
 def read_pcapng(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
-    ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections go to
-    ``source.comments``, losses to ``source.dropped``, what is wrong after the first section header to
-    ``source.faults``; a section header that is none or not whole raises CaptureError.
+    ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
+    interfaces and their statistics go to ``source.comments``, losses to ``source.dropped``, what is wrong after the
+    first section header to ``source.faults``; a section header that is none or not whole raises CaptureError.
     """
     data = stream.extend(data, 28)
     order = BYTE_ORDERS.get(data[8:12])
@@ -232,17 +232,21 @@ def _block(section: _Section, kind: int, block: bytes, last_time: int, source: S
             raise _BlockError(f"a section of version {major}.{minor}, which is not known,")
         source.comments += [_text(value) for code, value in section.options(block, 24) if code == COMMENT]
     elif kind == INTERFACE:
-        section.interfaces.append(_interface(section, block))
+        section.interfaces.append(_interface(section, block, source))
     elif kind == STATISTICS:
         (index,) = section.unpack("I", block, 8)
-        counters = dict(section.options(block, 20))
-        total = sum(section.number(counters.get(code, b"")) for code in (ISB_IFDROP, ISB_OSDROP))
+        total = 0
+        for code, value in section.options(block, 20):
+            if code == COMMENT:
+                source.comments.append(_text(value))
+            elif code in (ISB_IFDROP, ISB_OSDROP):
+                total += section.number(value)
         if index < len(section.interfaces):
             source.dropped += section.interfaces[index].lost(total=total)
     return None
 
 
-def _interface(section: _Section, block: bytes) -> _Interface:
+def _interface(section: _Section, block: bytes, source: Source) -> _Interface:
     link, snaplen = section.unpack("HxxI", block, 8)
     resolution, offset = 6, 0
     for code, value in section.options(block, 16):
@@ -250,6 +254,8 @@ def _interface(section: _Section, block: bytes) -> _Interface:
             resolution = value[0]
         elif code == IF_TSOFFSET and len(value) == 8:
             (offset,) = section.unpack("q", value, 0)
+        elif code == COMMENT:
+            source.comments.append(_text(value))
     return _Interface(link, snaplen, resolution, offset)
 
 
