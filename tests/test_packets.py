@@ -189,6 +189,25 @@ def test_malformed_headers_are_counted(ip: ScapyPacket) -> None:
     assert decoder.malformed == 1
 
 
+def test_what_was_skipped_is_told() -> None:
+    decoder = HeaderDecoder()
+    assert decoder.skipped() == []
+    decode(b"a", b"b", link=147, decoder=decoder)
+    decode(b"c", link=7, decoder=decoder)
+    decode(ethernet(ip4() / tcp(dataofs=4)), decoder=decoder)
+    whole = ethernet(ip4() / tcp())
+    decoder.segments([(0, ETHERNET, whole[:length], len(whole), None) for length in (30, 40)], 1)
+    for first in (65_528, 65_520):
+        decode(ethernet(ip4(flags="MF", frag=first // 8, id=first) / Raw(bytes(16))), decoder=decoder)
+    assert decoder.skipped() == [
+        ("link-type-unknown", "packets of link type 7 were skipped"),
+        ("link-type-unknown", "packets of link type 147 were skipped"),
+        ("packets-cut", "2 packets were captured too short to hold the TCP header"),
+        ("malformed-headers", "1 packet was skipped for a wrong IP or TCP header"),
+        ("fragments-dropped", "2 fragmented datagrams were given up, fragments and all"),
+    ]
+
+
 # ---------------------------------------------------------------- fragments
 
 BODY = random.Random(2).randbytes(3000)

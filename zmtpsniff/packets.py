@@ -59,9 +59,9 @@ _UNKNOWN = _shape("0s", b"-", b"-")  # nothing is equal to this, so everything g
 class HeaderDecoder:
     """Makes segments of packets; holds the fragments of datagrams that are not whole yet.
 
-    What it leaves out is counted: ``unsupported_link_types`` are the link types that it does not know,
-    ``malformed`` is the number of packets whose IP or TCP header is wrong, ``cut`` that of packets captured so short
-    that their TCP header is not there. Packets of other protocols are not counted.
+    What it leaves out is counted, and told by :meth:`skipped`: ``unsupported_link_types`` are the link types that it
+    does not know, ``malformed`` is the number of packets whose IP or TCP header is wrong, ``cut`` that of packets
+    captured so short that their TCP header is not there. Packets of other protocols are not counted.
     """
 
     def __init__(self) -> None:
@@ -109,6 +109,20 @@ class HeaderDecoder:
             if segment is not None:
                 append(segment)
         return out
+
+    def skipped(self) -> list[tuple[str, str]]:
+        """What was left out so far: problem codes, each with a sentence that says how much it was."""
+        told = [
+            ("link-type-unknown", f"packets of link type {link} were skipped")
+            for link in sorted(self.unsupported_link_types)
+        ]
+        if self.cut:
+            told.append(("packets-cut", f"{_were(self.cut, 'packet')} captured too short to hold the TCP header"))
+        if self.malformed:
+            told.append(("malformed-headers", f"{_were(self.malformed, 'packet')} skipped for a wrong IP or TCP header"))
+        if dropped := self._fragments.dropped:
+            told.append(("fragments-dropped", f"{_were(dropped, 'fragmented datagram')} given up, fragments and all"))
+        return told
 
     def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
         """Any packet, whatever is in front of its TCP header."""
@@ -256,3 +270,7 @@ class HeaderDecoder:
         else:
             self.cut += 1
         return None
+
+
+def _were(count: int, noun: str) -> str:
+    return f"1 {noun} was" if count == 1 else f"{count:,} {noun}s were"
