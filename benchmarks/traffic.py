@@ -50,11 +50,6 @@ class Recording:
     packets: int
     octets: int
 
-    @property
-    def mebibytes(self) -> float:
-        """Size of the file."""
-        return self.octets / 2**20
-
 
 @dataclass(frozen=True)
 class Scenario:

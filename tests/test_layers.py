@@ -21,7 +21,6 @@ ALLOWED = {
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/output.py": set(),
 }
-EVERYWHERE = {"zmtpsniff.__version__"}
 LATE = ["rich", "scapy", "pyshark", "zstandard", "lzma", "dissectors", "msgspec"]
 
 
