@@ -84,15 +84,13 @@ def make_palette(stream: TextIO, color: Color) -> Palette:
     """
     if color == "never" or (color == "auto" and os.environ.get("NO_COLOR")):
         return Palette()
-    from rich.console import Console
+    from rich.console import COLOR_SYSTEMS, Console
     from rich.style import Style
 
     console = Console(file=stream, force_terminal=True if color == "always" else None)
-    system = console._color_system
-    if system is None:
-        if color == "auto":
-            return Palette()
-        system = Console(color_system="standard")._color_system
+    if console.color_system is None and color == "auto":
+        return Palette()
+    system = COLOR_SYSTEMS[console.color_system or "standard"]
     sequences = {}
     for field in fields(Palette):
         if field.name in _STYLES:
