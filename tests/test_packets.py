@@ -203,7 +203,7 @@ def test_what_was_skipped_is_told() -> None:
         ("link-type-unknown", "packets of link type 7 were skipped"),
         ("link-type-unknown", "packets of link type 147 were skipped"),
         ("packets-cut", "2 packets were captured too short to hold the TCP header"),
-        ("malformed-headers", "1 packet was skipped for a wrong IP or TCP header"),
+        ("malformed-headers", "1 packet was skipped for wrong IP or TCP headers"),
         ("fragments-dropped", "2 fragmented datagrams were given up, fragments and all"),
     ]
 

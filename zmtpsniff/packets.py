@@ -119,7 +119,8 @@ class HeaderDecoder:
         if self.cut:
             told.append(("packets-cut", f"{_were(self.cut, 'packet')} captured too short to hold the TCP header"))
         if self.malformed:
-            told.append(("malformed-headers", f"{_were(self.malformed, 'packet')} skipped for a wrong IP or TCP header"))
+            packets = _were(self.malformed, "packet")
+            told.append(("malformed-headers", f"{packets} skipped for wrong IP or TCP headers"))
         if dropped := self._fragments.dropped:
             told.append(("fragments-dropped", f"{_were(dropped, 'fragmented datagram')} given up, fragments and all"))
         return told
