@@ -1,5 +1,7 @@
 import io
 import json
+import os
+import tracemalloc
 import unicodedata
 from typing import Any
 
@@ -75,6 +77,15 @@ def test_incomplete_message_says_so() -> None:
     record = json.loads(line)
     assert record["incomplete"] is True
     assert record["frames"] == [{"length": 5, "text": "hel", "truncated": True}]
+
+
+def test_incomplete_messages_hold_little_memory() -> None:
+    batch: list[AnyEvent] = [message(*[b"0123456789"] * 100_000, socket_type="PUSH", incomplete=True)]
+    tracemalloc.start()
+    with open(os.devnull, "wb") as nowhere:
+        JsonlRenderer(nowhere).write(batch)
+    assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    tracemalloc.stop()
 
 
 def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:

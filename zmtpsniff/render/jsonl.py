@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from typing import Any, BinaryIO
 
@@ -17,8 +18,6 @@ _encode = msgspec.json.Encoder().encode
 
 # Strings of megabytes are made more slowly than those that stay in the processor's cache.
 _BATCH = 1000
-
-_SENDERS = 4096  # whose common parts are kept
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
@@ -54,7 +53,6 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
-        self._senders: dict[tuple[int, str, str, str | None], tuple[str, str]] = {}
         self._plans: dict[type, list[tuple[str, Any]]] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -76,13 +74,13 @@ class JsonlRenderer:
         # from parts that stay the same from one to the next. Comparing those parts by identity is enough: two equal
         # but different objects only cost the time to make or look up the part again.
         time_ns = packet = flow = src = dst = socket_type = None
-        head = middle = tail = ""
+        head = middle = whole = incomplete = ""
         short = min(_SHORT, self._max_bytes + 1) if self._max_bytes else _SHORT
         lengths = _LENGTHS
         fragment = self._fragment
         parts: list[str] = []
         for event in events:
-            if type(event) is not Message or event.incomplete:
+            if type(event) is not Message:
                 parts.append(self._line(event))
                 continue
             if (
@@ -92,7 +90,7 @@ class JsonlRenderer:
                 or event.socket_type is not socket_type
             ):
                 flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
-                middle, tail = self._sender(flow, src, dst, socket_type)
+                middle, whole, incomplete = _of_sender(flow, src, dst, socket_type)
                 packet = None
             if event.packet is not packet or event.time_ns is not time_ns:
                 packet, time_ns = event.packet, event.time_ns
@@ -113,20 +111,9 @@ class JsonlRenderer:
                     shown.append(f"{lengths[length]}{text}}}")
                 else:
                     shown.append(fragment(frame))
+            tail = incomplete if event.incomplete else whole
             parts.append(f"{head}{shown[0] if len(shown) == 1 else ','.join(shown)}{tail}")
         return "".join(parts)
-
-    def _sender(self, flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str]:
-        """What all messages of one sender have in common: between the packet number and the frames, and after them."""
-        key = (flow, src, dst, socket_type)
-        known = self._senders.get(key)
-        if known is None:
-            if len(self._senders) >= _SENDERS:
-                self._senders.clear()
-            middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
-            tail = "]}\n" if socket_type is None else f'],"socket_type":{quoted(socket_type)}}}\n'
-            known = self._senders[key] = (middle, tail)
-        return known
 
     def _fragment(self, octets: Octets) -> str:
         """The object for octets as JSON text."""
@@ -166,6 +153,18 @@ class JsonlRenderer:
             if field is not None and field != default:
                 record[name] = self._convert(field)
         return record
+
+
+@lru_cache(4096)
+def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str, str]:
+    """What all messages of one sender have in common.
+
+    That is what stands between the packet number and the frames, what comes after the frames of a whole message, and
+    what after those of an incomplete one.
+    """
+    middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
+    tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
+    return middle, f"{tail}}}\n", f'{tail},"incomplete":true}}\n'
 
 
 def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
