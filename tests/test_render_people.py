@@ -116,7 +116,7 @@ def assert_harmless(text: str) -> None:
     assert not harmful
 
 
-@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary", "dump"]), st.integers(0, 1))
+@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary", "dump"]), st.integers(0, 2))
 def test_nothing_but_lines_reaches_a_terminal_without_colors(
     batch: list[AnyEvent], output: Any, verbosity: int
 ) -> None:
@@ -146,7 +146,7 @@ def test_every_record_is_whole_lines(batch: list[AnyEvent], output: Any) -> None
     text = shown(output, batch, color="never")
     assert text == "" or text.endswith("\n")
     if output in ("summary", "json"):
-        assert text.count("\n") == len(batch)
+        assert len(re.findall(r"^(?!(?:\d+-\d\d-\d\d|@\d+) UTC$)", text, re.MULTILINE)) - 1 == len(batch)
 
 
 def test_every_unseen_character_is_escaped() -> None:
@@ -260,6 +260,57 @@ def test_summary_of_totals() -> None:
         'closed after 1.500 s, subscriptions "a"\n'
         "capture 1000 packets, 2 dropped, 3 flows, 1 of ZMTP, 1 message, 0 problems, 1 min 30 s\n"
     )
+
+
+def test_summary_of_long_messages() -> None:
+    batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", True)]
+    start = f"#17 flow 1 {CLIENT} > {SERVER}: message PUB 10 frames 15 octets"
+    first = ['"a"', '""...', *['""'] * 6]
+    assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"
+    for options in ({"verbosity": 1}, {"max_bytes": 0}):
+        assert shown("summary", batch, **options).split(" ", 1)[1] == (
+            f'{start} {" ".join(first)} "" "b"... (incomplete)\n'
+        )
+
+
+def test_summary_says_everything_when_asked() -> None:
+    text = shown(
+        "summary",
+        [
+            Greeting(*PLACE, "3.1", "NULL", False),
+            Subscription(*PLACE, "subscribe", b"a", "command"),
+            Message(*PLACE, [b"a" * 40]),
+        ],
+        verbosity=1,
+    )
+    place = f"22:13:20.123456789 #17 flow 1 {CLIENT} > {SERVER}:"
+    assert text.splitlines() == [
+        f"{place} greeting ZMTP 3.1 NULL as-server=no",
+        f'{place} subscribe "a" sent as command',
+        f'{place} message 1 frame 40 octets "{"a" * 32}"...',
+    ]
+
+
+@pytest.mark.parametrize("output", ["tree", "summary"])
+def test_bodies_are_longer_when_all_is_asked_for(output: Any) -> None:
+    batch = [Message(*PLACE, [b"x" * 5000])]
+    lengths = [len(max(re.findall("x+", shown(output, batch, verbosity=level)), key=len)) for level in range(4)]
+    usual = 64 if output == "tree" else 32
+    assert lengths == [usual, usual, 4096, 4096]
+    assert len(max(re.findall("x+", shown(output, batch, verbosity=2, max_bytes=7)), key=len)) == 7
+
+
+def test_summary_tells_a_change_of_date() -> None:
+    day = 86_400 * 10**9
+    early, late = Message(*PLACE, [b"a"]), Message(T + day, 18, 1, SERVER, CLIENT, [b"b"])
+    problem = Problem("note", "some-code", "A sentence.", T)
+    # Connections that time out end in the past.
+    text = shown("summary", [early, problem, late, late, Comment("c"), problem, late])
+    assert [line.split(" ")[0] for line in text.splitlines()] == [
+        *("22:13:20.123456", "22:13:20.123456", "2023-11-15", "22:13:20.123456", "22:13:20.123456", "comment"),
+        *("2023-11-14", "22:13:20.123456", "2023-11-15", "22:13:20.123456"),
+    ]
+    assert "\n2023-11-15 UTC\n" in text
 
 
 def test_summary_of_what_has_no_place() -> None:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
 
 Format = Literal["tree", "json", "summary", "dump"]
 Color = Literal["auto", "always", "never"]
+_MAX_BYTES_IF_VERBOSE = 4096  # from -vv on: most messages whole, but no screen full of a picture
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
@@ -22,9 +23,11 @@ def make_renderer(
     """Make the renderer of an output format.
 
     ``stream`` is a text stream; for ``json`` it is a binary one, or a text stream with such a ``buffer``.
-    ``max_bytes`` is the limit of octets to show of each body, 0 for none, None for what suits the format;
-    ``verbosity`` (tree), ``utc`` (tree, summary) and ``color`` (tree) matter to the formats named only.
+    ``max_bytes`` is the limit of octets to show of each body, 0 for none, None for what suits the format and the
+    verbosity; ``verbosity`` and ``utc`` (tree, summary) and ``color`` (tree) matter to the formats named only.
     """
+    if max_bytes is None and verbosity > 1 and output in ("tree", "summary"):
+        max_bytes = _MAX_BYTES_IF_VERBOSE
     # Each format is imported when it is asked for: rich alone takes longer to import than a small capture to read.
     if output == "json":
         from zmtpsniff.render.jsonl import DEFAULT_MAX_BYTES, JsonlRenderer
@@ -34,7 +37,7 @@ def make_renderer(
         from zmtpsniff.render import summary
 
         limit = summary.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
-        return summary.SummaryRenderer(stream, limit, utc)
+        return summary.SummaryRenderer(stream, limit, verbosity, utc)
     if output == "dump":
         from zmtpsniff.render.dump import DumpRenderer
 

@@ -6,7 +6,10 @@ _NS = 1_000_000_000
 
 
 class Clock:
-    """Turns Unix times in nanoseconds into the time of day, local or UTC."""
+    """Turns Unix times in nanoseconds into the time of day, local or UTC.
+
+    ``date`` is the date of the time last told, as in ``2024-02-29``, with the time zone if it is not the local one.
+    """
 
     def __init__(self, utc: bool = False, digits: int = 6) -> None:
         """Show local time, or UTC, with ``digits`` after the seconds (6 or 9)."""
@@ -15,8 +18,7 @@ class Clock:
         self._nanoseconds = digits == 9
         self._second: int | None = None
         self._start = ""
-        self._date_second: int | None = None
-        self._date = ""
+        self.date = ""
 
     def time(self, time_ns: int) -> str:
         """The time of day, as in ``12:00:00.123456``."""
@@ -24,15 +26,8 @@ class Clock:
         if second != self._second:  # packets come many to a second
             self._second = second
             self._start = self._format("%H:%M:%S", second)
+            self.date = self._format("%Y-%m-%d", second) + self._zone
         return f"{self._start}.{rest:09d}" if self._nanoseconds else f"{self._start}.{rest // 1000:06d}"
-
-    def date(self, time_ns: int) -> str:
-        """The date, as in ``2024-02-29``, with the time zone if it is not the local one."""
-        second = time_ns // _NS
-        if second != self._date_second:
-            self._date_second = second
-            self._date = self._format("%Y-%m-%d", second) + self._zone
-        return self._date
 
     def _format(self, layout: str, second: int) -> str:
         try:

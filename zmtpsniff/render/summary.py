@@ -1,6 +1,7 @@
 """One line a record, in the manner of tcpdump."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 from typing import TextIO
 
@@ -29,23 +30,29 @@ from zmtpsniff.render.wording import (
 )
 
 DEFAULT_MAX_BYTES = 32
-_FRAMES = 8  # of a message on one line, unless all octets are asked for
+_FRAMES = 8  # of a message on one line, and topics of a connection, unless all are asked for
 _NO_LIMIT = 1 << 63
-_SENDERS = 4096  # whose common parts are kept
 _BATCH = 1000  # lines put together at a time: larger strings leave the processor's cache
 _MORE = "..."  # ASCII, so that a line can be searched for from any terminal
 
 
 class SummaryRenderer:
-    """Writes one line for every event to a text stream, safe for any terminal."""
+    """Writes one line for every event to a text stream, safe for any terminal, and one whenever the date changes."""
 
-    def __init__(self, stream: TextIO, max_bytes: int = DEFAULT_MAX_BYTES, utc: bool = False) -> None:
-        """Write to ``stream``, ``max_bytes`` of all octets at most (0: no limit), in local time or UTC."""
+    def __init__(
+        self, stream: TextIO, max_bytes: int = DEFAULT_MAX_BYTES, verbosity: int = 0, utc: bool = False
+    ) -> None:
+        """Write to ``stream``, ``max_bytes`` of all octets at most (0: no limit), in local time or UTC.
+
+        From ``verbosity`` 1 on all frames and topics are shown, what greetings and subscriptions say by their encoding,
+        and times are in nanoseconds.
+        """
         self._stream = stream
         self._max_bytes = max_bytes
-        self._frames = _FRAMES if max_bytes else None
-        self._clock = Clock(utc)
-        self._senders: dict[tuple[int, str, str, str | None], str] = {}
+        self._verbosity = verbosity
+        self._most = _FRAMES if max_bytes and not verbosity else _NO_LIMIT
+        self._clock = Clock(utc, 9 if verbosity else 6)
+        self._date = ""
         self._encodable = encodable(getattr(stream, "encoding", None))
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -65,11 +72,16 @@ class SummaryRenderer:
         time_ns = packet = flow = src = dst = socket_type = None
         sender = head = ""
         limit = self._max_bytes or _NO_LIMIT
-        most = self._frames or _NO_LIMIT
+        most = self._most
+        clock = self._clock
         parts: list[str] = []
         for event in events:
-            if type(event) is not Message or event.incomplete or len(event.frames) > most:
-                parts.append(self._line(event))
+            if not isinstance(event, Message):
+                line = self._line(event)
+                if clock.date != self._date:
+                    parts.append(self._new_date())
+                    packet = None  # the next message may be of the date before
+                parts.append(line)
                 continue
             if (
                 event.src is not src
@@ -78,15 +90,18 @@ class SummaryRenderer:
                 or event.socket_type is not socket_type
             ):
                 flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
-                sender = self._sender(flow, src, dst, socket_type)
+                sender = _of_sender(flow, src, dst, socket_type)
                 packet = None
             if event.packet is not packet or event.time_ns is not time_ns:
                 packet, time_ns = event.packet, event.time_ns
-                head = f"{self._clock.time(time_ns)} #{packet} {sender}"
+                head = f"{clock.time(time_ns)} #{packet} {sender}"
+                if clock.date != self._date:
+                    parts.append(self._new_date())
             frames = event.frames
+            count = len(frames)
             total = 0
             shown: list[str] = []
-            for frame in frames:
+            for frame in frames if count <= most else frames[:most]:
                 if not frame:
                     shown.append('""')
                 elif (
@@ -101,49 +116,33 @@ class SummaryRenderer:
                 else:
                     total += length_on_wire(frame)
                     shown.append(quote(frame, self._max_bytes, _MORE))
+            if count > most:
+                total += sum([length_on_wire(frame) for frame in frames[most:]])
+                shown.append(f"{_MORE} {_plain(count - most, 'more frame')}")
+            if event.incomplete:
+                shown.append("(incomplete)")
             octets = "1 octet" if total == 1 else f"{total} octets"
-            count = "1 frame" if len(frames) == 1 else f"{len(frames)} frames"
-            parts.append(f"{head}{count} {octets} {' '.join(shown)}\n")
+            words = "1 frame" if count == 1 else f"{count} frames"
+            parts.append(f"{head}{words} {octets} {' '.join(shown)}\n")
         return "".join(parts)
 
-    def _sender(self, flow: int, src: str, dst: str, socket_type: str | None) -> str:
-        """What the lines of all messages of one sender have in common after the packet number."""
-        key = (flow, src, dst, socket_type)
-        known = self._senders.get(key)
-        if known is None:
-            if len(self._senders) >= _SENDERS:
-                self._senders.clear()
-            kind = f"{escape(socket_type)} " if socket_type else ""
-            known = self._senders[key] = f"flow {flow} {escape(src)} > {escape(dst)}: message {kind}"
-        return known
+    def _new_date(self) -> str:
+        """The line that tells the date of what follows; none at the beginning, as in tcpdump."""
+        before, self._date = self._date, self._clock.date
+        return f"{self._date}\n" if before else ""
 
-    def _body(self, event: Message) -> str:
-        frames = event.frames
-        limit = self._max_bytes
-        length = 0
-        for frame in frames:
-            length += len(frame) if type(frame) is bytes else length_on_wire(frame)
-        count = len(frames)
-        if self._frames and count > self._frames:
-            shown = [quote(frame, limit, _MORE) for frame in frames[: self._frames]]
-            shown.append(f"{_MORE} {_plain(count - self._frames, 'more frame')}")
-        else:
-            shown = [quote(frame, limit, _MORE) for frame in frames]
-        return (
-            f"{count} frame{'' if count == 1 else 's'} {length} octet{'' if length == 1 else 's'} {' '.join(shown)}"
-            f"{' (incomplete)' if event.incomplete else ''}"
-        )
-
-    def _place(self, event: Greeting | Command | Subscription | Message) -> str:
+    def _place(self, event: Greeting | Command | Subscription) -> str:
         return (
             f"{self._clock.time(event.time_ns)} #{event.packet} flow {event.flow} "
             f"{escape(event.src)} > {escape(event.dst)}"
         )
 
-    def _line(self, event: AnyEvent) -> str:
+    def _line(self, event: Greeting | Command | Subscription | Problem | Comment | Connection | Capture) -> str:
         match event:
             case Greeting():
                 words = greeting_words(event)
+                if self._verbosity and event.as_server is False:
+                    words += " as-server=no"
                 if event.identity is not None:
                     words += f" identity {quote(event.identity, self._max_bytes, _MORE)}"
                 line = f"{self._place(event)}: {words}"
@@ -152,6 +151,8 @@ class SummaryRenderer:
             case Subscription():
                 incomplete = " (incomplete)" if event.incomplete else ""
                 line = f"{self._place(event)}: {subscription_words(event, self._max_bytes, _MORE)}{incomplete}"
+                if self._verbosity:
+                    line += f" sent as {event.encoding}"
             case Problem():
                 line = self._problem(event)
             case Comment():
@@ -166,9 +167,6 @@ class SummaryRenderer:
                     f"{_plain(event.flows, 'flow')}, {event.zmtp_flows} of ZMTP, {_plain(event.messages, 'message')}, "
                     f"{_plain(event.problems, 'problem')}, {duration(event.duration_ns)}"
                 )
-            case Message():
-                kind = f"{escape(event.socket_type)} " if event.socket_type else ""
-                line = f"{self._place(event)}: message {kind}{self._body(event)}"
         return line + "\n"
 
     def _command(self, event: Command) -> str:
@@ -207,10 +205,17 @@ class SummaryRenderer:
             words += f", {side} sent {_plain(messages, 'message')} {_plain(octets, 'octet')}"
         words += f", {ENDS[event.end]} after {duration(event.end_ns - event.start_ns)}"
         if event.subscriptions:
-            topics = [quote(topic, self._max_bytes, _MORE) for topic in event.subscriptions[: self._frames]]
+            topics = [quote(topic, self._max_bytes, _MORE) for topic in event.subscriptions[: self._most]]
             left = len(event.subscriptions) - len(topics)
             words += f", subscriptions {' '.join(topics)}" + (f" {_MORE} {left} more" if left else "")
         return words
+
+
+@lru_cache(4096)
+def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> str:
+    """What the lines of all messages of one sender have in common after the packet number."""
+    kind = f"{escape(socket_type)} " if socket_type else ""
+    return f"flow {flow} {escape(src)} > {escape(dst)}: message {kind}"
 
 
 def _plain(count: int, noun: str) -> str:

@@ -133,11 +133,11 @@ class TreeRenderer:
 
     def _time(self, time_ns: int, lines: list[str]) -> str:
         """The time of day; the date goes on a line of its own whenever it is another."""
-        date = self._clock.date(time_ns)
-        if date != self._date:
-            self._date = date
-            lines.append(self._paint(self._palette.dim, date))
-        return self._paint(self._palette.time, self._clock.time(time_ns))
+        time = self._clock.time(time_ns)
+        if self._clock.date != self._date:
+            self._date = self._clock.date
+            lines.append(self._paint(self._palette.dim, self._date))
+        return self._paint(self._palette.time, time)
 
     def _start(self, event: Greeting | Command | Subscription | Message | Problem | Comment, lines: list[str]) -> str:
         """Where a record is from, as far as that is known: time, packet, flow, direction."""
