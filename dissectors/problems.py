@@ -47,6 +47,10 @@ PROBLEMS: dict[str, Kind] = {
         "Packets whose IP or TCP headers cannot be right were skipped.",
         "Broken senders, or a capture of something else.",
     ),
+    "fragments-dropped": _note(
+        "Fragmented IP datagrams were given up: fragments are missing, contradict each other or are too many.",
+        "Octets of the streams may be missing; `capture-gap` says where.",
+    ),
     "link-type-unknown": _warning(
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
         "Capture on another interface (`tcpdump -i any` works everywhere).",
@@ -57,7 +61,8 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "packets-cut": _error(
         "Packets were captured only in part (snaplen), so octets of the stream are missing.",
-        "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection.",
+        "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection, and once for the capture "
+        "if packets end before their TCP header does.",
     ),
     "overlap-differs": _warning(
         "A retransmitted segment holds other octets than the first copy.",

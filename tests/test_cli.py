@@ -46,6 +46,8 @@ def records(*arguments: object) -> list[dict[str, object]]:
         (["read", REQ_REP, "no-such-file.pcap"], "no-such-file.pcap: "),
         (["read", "-o", "/no/such/folder/out", REQ_REP], "/no/such/folder/out: "),
         (["dance"], "No such command 'dance'"),
+        (["read", "-o", "", REQ_REP], "-o: the name of a file is missing"),
+        (["read", "-o", REQ_REP, REQ_REP], "this is one of the captures to read"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(arguments: list[object], said: str) -> None:
@@ -63,7 +65,7 @@ def test_help_and_version() -> None:
         done = run(*arguments)
         assert done.returncode == 0
         assert "read" in done.stdout
-    assert run().returncode == 2
+    assert (run().returncode, run().stderr) == (2, "zmtpsniff: Missing command (see zmtpsniff --help)\n")
 
 
 @pytest.mark.parametrize("capture", ALL_FIXTURES, ids=lambda path: path.name)
@@ -95,6 +97,33 @@ def test_a_cut_file_is_read_as_far_as_it_goes_and_is_no_failure(tmp_path: Path) 
     found = records(cut)
     assert [record["code"] for record in found if record["type"] == "problem"][-1] == "capture-truncated"
     assert [r for r in found if r["type"] == "message"] == [r for r in whole if r["type"] == "message"]
+
+
+def test_what_is_wrong_with_the_capture_is_told_even_where_the_format_has_no_place_for_it(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(REQ_REP.read_bytes()[:-20])
+    done = run("read", "-T", "dump", cut)
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"zmtpsniff: {cut}: cut short")
+
+
+def test_comments_come_where_they_belong(tmp_path: Path) -> None:
+    import scapy.utils
+
+    packets = list(scapy.utils.RawPcapReader(str(REQ_REP)))
+    target = tmp_path / "commented.pcapng"
+    writer = scapy.utils.PcapNgWriter(str(target))
+    with writer:
+        for number, packet in enumerate(scapy.utils.PcapReader(str(REQ_REP)), 1):
+            if number == 10:
+                packet.comments = [b"look here"]
+            writer.write(packet)
+    found = records(target)
+    place = next(number for number, record in enumerate(found) if record["type"] == "comment")
+    assert (found[place]["text"], found[place]["packet"]) == ("look here", 10)
+    assert found[place - 1]["packet"] == 9
+    assert found[place + 1]["packet"] == 10
+    assert found[-1]["packets"] == len(packets)
 
 
 def test_stop_after_some_packets() -> None:

@@ -70,10 +70,15 @@ _output = _options(
     ),
     click.option(
         "--max-bytes", type=click.IntRange(0), metavar="N",
-        help="Octets to show of each body, 0 for all. By default a few dozen, in JSON 65,536.",
+        help="Octets to show of each body, 0 for all. By default a few dozen, with -vv 4,096, in JSON 65,536, in "
+        "dump all.",
     ),
     click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial."),
-    click.option("-v", "verbosity", count=True, help="Show every field (tree)."),
+    click.option(
+        "-v", "verbosity", count=True,
+        help="Show every field, frame and topic, and nanoseconds (tree, summary); -vv: also up to 4,096 octets of "
+        "each body.",
+    ),
     click.option("--utc", is_flag=True, help="Show times in UTC, not in local time."),
     click.option(
         "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

@@ -63,8 +63,8 @@ class Sniffer:
         self._finished = True
         self._flows.finish()
         self._report_source()
-        for link_type in sorted(self._headers.unsupported_link_types):
-            self._report("link-type-unknown", f"packets of link type {link_type} were skipped")
+        for code, detail in self._headers.skipped():
+            self._report(code, detail)
         events = self._give()
         events.append(
             Capture(
