@@ -59,6 +59,10 @@ PROBLEMS: dict[str, Kind] = {
         "Octets of a TCP stream are missing from the capture, though the receiver got them.",
         "The capturing program dropped packets: give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",
     ),
+    "packets-dropped": _error(
+        "Packets were lost before they could be read: by the kernel, or while they waited for a slow reader.",
+        "Use a capture filter (`-f`), a larger buffer (`-B`), or a quicker reader than a terminal.",
+    ),
     "packets-cut": _error(
         "Packets were captured only in part (snaplen), so octets of the stream are missing.",
         "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection, and once for the capture "

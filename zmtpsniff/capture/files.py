@@ -88,6 +88,15 @@ def open_captures(names: Sequence[str]) -> Source:
     return captures
 
 
+def open_stream(title: str, file: FileIO, source: Source) -> Iterator[list[Packet]]:
+    """The packets of a capture that is written while it is read, as soon as they are there.
+
+    Comments, losses and faults go to ``source``. Returns once the beginning has come; raises CaptureError if that is
+    no capture.
+    """
+    return _recognise(title, _chunks(file, CHUNK), source)
+
+
 def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
     """Merge the packets of several captures by time; of two packets at the same time the earlier file's comes first.
 
