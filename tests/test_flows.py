@@ -1,6 +1,9 @@
 """TCP: which segment belongs to which connection, what is delivered in which order, what is lost, what is kept."""
 
+import gc
 import random
+import sys
+import tracemalloc
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -34,12 +37,14 @@ class Side:
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         self.data += b"?" * length
         self.gaps.append((length, cut))
+        self.packets.append(packet)
 
     def absent(self, time_ns: int, packet: int) -> None:
         self.is_absent = True
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
         self.conflicts += 1
+        self.packets.append(packet)
 
 
 @dataclass
@@ -90,6 +95,9 @@ class Wire:
         self.now += 1_000_000
         segment: Segment = (self.now, self.packet, key, seq % 2**32, ack % 2**32, flags, payload, missing)
         self.table.take([segment])
+
+    def pause(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND)
 
     def connect(self, client: int = 1000, server: int = 5000, port: int = 0) -> None:
         """The three packets that begin a connection; both sides' first octets are then numbered one higher."""
@@ -252,7 +260,7 @@ def test_a_new_connection_without_syn_after_the_end_of_the_old() -> None:
     wire.send(False, 1001, b"old", flags=FIN | ACK)
     wire.send(True, 5001, flags=FIN | ACK, ack=1005)
     wire.send(False, 1001, b"old", flags=FIN | ACK)
-    wire.send(False, 700_000, b"new")
+    wire.send(False, 1 << 30, b"new")
     wire.table.finish()
     assert [(d.client.data, d.from_start) for d in wire.dissections] == [(b"old", True), (b"new", False)]
 
@@ -316,3 +324,173 @@ def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
     assert {d.end for d in wire.dissections[:-1]} == {"timeout"}
     assert len(wire.table._flows) == 1
     assert len(wire.table._directions) == 2
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [at for at in range(20_000) if at % 10 != 5],
+        range(10, 16_000),
+        range(10, 32_000, 2),
+        range(9000, 0, -1),
+        sorted(range(1, 9000), key=lambda at: at * 7919 % 9001),
+    ],
+    ids=["a tenth lost", "behind one hole", "behind holes", "backwards", "in any order"],
+)
+def test_a_segment_behind_many_costs_no_more_than_another(places: list[int]) -> None:
+    """Counted in lines of the reassembly that are executed; nothing is acknowledged."""
+    lines = 0
+
+    def count(frame, event, arg):  # type: ignore[no-untyped-def]
+        nonlocal lines
+        lines += event == "line"
+        return count if frame.f_code.co_filename.endswith("reassembly.py") else None
+
+    wire = Wire(Limits(waiting_octets_per_direction=2 << 20))
+    wire.connect()
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        for at in places:
+            wire.send(False, 1001 + at, b"x")
+    finally:
+        sys.settrace(before)
+    wire.table.finish()
+    assert lines < 100 * len(places)
+    assert len(wire.only.client.data) == max(places) + 1
+
+
+def test_what_waits_is_told_in_order_of_packets() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1011, b"early")
+    wire.send(False, 1011, b"EARLY")
+    wire.send(False, 1030, b"later")
+    wire.table.finish()
+    client = wire.only.client
+    assert (client.data, client.conflicts) == (b"?" * 10 + b"early" + b"?" * 14 + b"later", 1)
+    assert client.packets == sorted(client.packets)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1000, 16), (30_000, 6)])
+def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -> None:
+    wire = Wire()
+    wire.connect()
+    for number in range(40):
+        wire.send(False, 1001 + number * size, bytes(size))
+        recent = wire.table._flows[1].client.recent
+        assert sum(len(octets) for _, octets in recent) <= 256 << 10
+    for number in range(40):
+        wire.send(False, 1001 + number * size, b"!" * size)
+    assert wire.only.client.conflicts >= kept
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
+    wire = Wire(Limits(idle_seconds=60))
+    take, given = wire.table.take, []
+    wire.table.take = given.extend  # type: ignore[method-assign]
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.pause(50)
+    wire.send(False, 1004, b"two")
+    wire.pause(70)
+    wire.send(False, 1007, b"three")
+    wire.pause(70)
+    wire.send(False, 900, flags=SYN, port=41_000)
+    del wire.table.take  # type: ignore[method-assign]
+    for at in range(0, len(given), batch):
+        take(given[at : at + batch])
+    wire.table.finish()
+    found = [(d.client.data, d.end, d.from_start) for d in wire.dissections]
+    assert found == [(b"onetwo", "timeout", True), (b"three", "timeout", False)]
+    assert wire.table.count == 3
+
+
+def test_segments_in_flight_at_a_reset_begin_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"data")
+    wire.send(True, 5001, flags=RST)
+    for number in range(5):
+        wire.send(False, 1005 + 1000 * number, bytes(1000), ack=5001)
+    assert (wire.table.count, wire.only.client.data, wire.only.end) == (1, b"data", "rst")
+    wire.pause(6)
+    wire.send(False, 6005, b"so late that it is another")
+    assert wire.table.count == 2
+
+
+def test_a_stray_syn_ends_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.send(False, 1 << 30, flags=SYN)
+    wire.send(True, 5001, ack=1004)  # what a live peer answers: a challenge (RFC 5961, section 4)
+    wire.send(True, 1 << 31, flags=SYN | ACK, ack=77)
+    wire.send(False, 1004, b"two", ack=5001)
+    wire.send(True, 5001, b"reply", ack=1007)
+    wire.table.finish()
+    assert (wire.table.count, wire.only.client.data, wire.only.server.data) == (1, b"onetwo", b"reply")
+
+
+@pytest.mark.parametrize("captured", ["all", "no SYN", "no SYN-ACK", "client", "server", "early data"])
+def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old")
+    wire.send(True, 5001, b"old", ack=1004)
+    client, server = 1 << 30, 1 << 31
+    early = b"early" if captured == "early data" else b""
+    begin = client + 1 + len(early)
+    if captured not in ("no SYN", "server"):
+        wire.send(False, client, early, flags=SYN)
+    wire.send(False, 1004, b"er")
+    if captured not in ("no SYN-ACK", "client"):
+        wire.send(True, server, flags=SYN | ACK, ack=begin)
+    if captured != "server":
+        wire.send(False, begin, b"new", ack=server + 1)
+    if captured != "client":
+        wire.send(True, server + 1, b"NEW", ack=begin + 3)
+    wire.table.finish()
+    old, new = wire.dissections
+    assert (old.client.data, old.server.data, old.end) == (b"older", b"old", "open")
+    assert new.client.data.strip(b"?") == (b"" if captured == "server" else early + b"new")
+    assert new.server.data == (b"" if captured == "client" else b"NEW")
+    assert (new.number, new.from_start, wire.table.count) == (2, True, 2)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_who_sent_the_syn_is_the_client(answered: bool) -> None:
+    """Whatever the ports, and also if an empty segment was captured before."""
+    wire = Wire()
+    wire.send(True, 5001, ack=1001, port=1024)
+    if answered:
+        wire.send(True, 5000, flags=SYN | ACK, ack=1001, port=1024)
+    else:
+        wire.send(False, 1000, flags=SYN, port=1024)
+    wire.send(False, 1001, b"hello", ack=5001, port=1024)
+    assert (wire.only.client.data, wire.only.client_address.text) == (b"hello", "10.0.0.1:1024")
+
+
+def test_flows_that_are_over_leave_nothing() -> None:
+    wire = Wire(Limits(linger_seconds=0.1))
+
+    def converse(count: int) -> None:
+        for number in range(count):
+            wire.connect(port=10_000 + number % 50_000)
+            wire.send(False, 1001, b"x", flags=FIN | ACK, ack=5001, port=10_000 + number % 50_000)
+            wire.send(True, 5001, flags=FIN | ACK, ack=1003, port=10_000 + number % 50_000)
+            wire.dissections.clear()
+            wire.pause(0.01)
+
+    gc.disable()
+    try:
+        converse(1000)
+        tracemalloc.start()
+        converse(3000)
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert grown < 1_000_000
+    assert wire.table.count == 4000

@@ -13,10 +13,9 @@ from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 _MODULO = 1 << 32
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
+_LONGEST_SECONDS = 1e9
 
 End = Literal["fin", "rst", "timeout", "open"]
-
-_CONTROL = SYN | FIN | RST
 
 
 class Dissection(Protocol):
@@ -93,6 +92,14 @@ class Flow:
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
 
+    @property
+    def closed(self) -> Literal["", "fin", "rst"]:
+        """How the wire says that it is over; of a side that is not captured no FIN is expected."""
+        ends = (self.client, self.server)
+        if not self.closing and any(end.finished for end in ends) and not all(end.seen for end in ends):
+            return "fin"
+        return self.closing
+
 
 class FlowTable:
     """All TCP connections of a capture."""
@@ -100,7 +107,11 @@ class FlowTable:
     def __init__(self, connect: Connect, limits: Limits | None = None) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``."""
         self._connect = connect
-        self._limits = limits or Limits()
+        self._limits = limits = limits or Limits()
+        self._linger_ns = _nanoseconds(limits.linger_seconds)
+        self._idle_ns = _nanoseconds(limits.idle_seconds)
+        self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
+        self._now_ns = 0
         self._directions: dict[bytes, Direction] = {}
         self._flows: dict[int, Flow] = {}
         self._sweeping: list[int] = []
@@ -112,22 +123,27 @@ class FlowTable:
 
     def take(self, segments: list[Segment]) -> None:
         """Take segments in the order of the capture."""
+        if not segments:
+            return
         directions = self._directions
+        now_ns = segments[-1][0]
+        least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
+        stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
-            if direction is None or flags & _CONTROL:
-                direction = self._control(key, seq, ack, flags, len(payload), time_ns)
+            if (
+                direction is None
+                or flags & direction.notable
+                or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > least_ns)
+            ):
+                direction = self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                 if direction is None:
                     continue
             flow = direction.flow
             flow.last_ns = time_ns
             flow.last_packet = packet
             if flow.unwanted:
-                if flow.ended and payload and direction.is_ahead(seq):
-                    direction = self._open(key, time_ns, by_port=True)
-                    flow = direction.flow
-                else:
-                    continue
+                continue
             direction.seen = True
             if payload:
                 if direction.receiver is None and not self._begin(flow, direction, seq, ack, flags):
@@ -135,8 +151,10 @@ class FlowTable:
                 if seq == direction.next and not (direction.waiting or missing):
                     length = len(payload)
                     direction.next = (seq + length) % _MODULO
-                    direction.offset += length
+                    direction.offset = offset = direction.offset + length
                     direction.recent.append((seq, payload))
+                    if offset > direction.recent_until:
+                        direction.thin()
                     direction.deliver(payload, time_ns, packet)
                 else:
                     direction.take(seq + (flags & SYN > 0), payload, missing, time_ns, packet)
@@ -153,48 +171,94 @@ class FlowTable:
                 direction.other.acknowledged(ack, time_ns, packet)
             if flow.closing:
                 self._close_if_over(flow)
-        if segments:
-            now = segments[-1][0]
-            if now >= self._next_sweep:
-                self.sweep(now)
+        self._now_ns = now_ns
+        if now_ns >= self._next_sweep:
+            self.sweep(now_ns)
 
     # ------------------------------------------------------------------ beginning
 
-    def _control(self, key: bytes, seq: int, ack: int, flags: int, length: int, time_ns: int) -> Direction | None:
-        """Handle what begins and ends flows: the direction that the segment belongs to, None if to none."""
+    def _examine(self, segment: Segment) -> Direction | None:
+        """Look at what may begin or end a flow: the direction that the segment belongs to, None if to none."""
+        time_ns, _, key, seq, _, flags, payload, missing = segment
         direction = self._directions.get(key)
+        if direction is not None and self._is_left(direction.flow, time_ns):
+            self._discard(direction.flow, "timeout")
+            direction = None
+        if direction is not None and self._replace(direction, segment):
+            direction = self._directions[key]
         if flags & SYN:
-            return self._synchronise(direction, key, seq, ack, flags, time_ns)
-        if direction is None:
-            if flags & RST:
-                return None
-            return self._open(key, time_ns, by_port=True)
-        self._close(direction, seq, flags, length)
-        return direction
+            direction = self._synchronise(direction, segment)
+        elif direction is None:
+            direction = None if flags & RST else self._open(key, time_ns, by_port=True)
+        elif direction.flow.ended:
+            direction = self._follow(direction, segment)
+        else:
+            self._close(direction, seq, flags, len(payload) + missing)
+        return None if direction is None or direction.flow.ended else direction
 
-    def _synchronise(
-        self, direction: Direction | None, key: bytes, seq: int, ack: int, flags: int, time_ns: int
-    ) -> Direction:
+    def _synchronise(self, direction: Direction | None, segment: Segment) -> Direction | None:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
+        time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
         if direction is None or _begins_another(direction, seq, ack, answers):
+            if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
+                self._suspect(direction, segment)
+                return None
             direction = self._open(key, time_ns, by_port=False, server=answers)
-        direction.flow.from_start = True
+        flow = direction.flow
+        flow.from_start = True
+        other = direction.other
         if direction.isn is None:
+            if flow.dissection is None and (answers or other.isn is None):  # ports may have told otherwise
+                flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
             if direction.next is None:
                 direction.next = (seq + 1) % _MODULO
-        other = direction.other
         if answers and other.next is None:
             other.isn = (ack - 1) % _MODULO
             other.next = ack
         return direction
 
+    def _suspect(self, direction: Direction, segment: Segment) -> None:
+        """Remember a SYN that does not fit a connection in use: anybody can forge one."""
+        direction.pending = segment
+        direction.suspect()
+        direction.other.suspect()
+
+    def _replace(self, direction: Direction, segment: Segment) -> bool:
+        """Whether a segment shows that a SYN that did not fit was genuine, and so began another connection."""
+        _, _, _, seq, ack, flags, _, _ = segment
+        other = direction.other
+        pending = None
+        if flags & RST:
+            return False
+        if flags & ACK and other.pending and _continues(other.pending, ack):
+            if flags & SYN or other.next is None or other.is_far(ack):
+                pending = other.pending
+        elif not flags & SYN and direction.pending and _continues(direction.pending, seq):  # its answer is lost
+            pending = direction.pending if direction.next is None or direction.is_far(seq) else None
+        if pending is None:
+            return False
+        self._discard(direction.flow, "open")
+        self.take([pending])
+        return True
+
+    def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
+        """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
+        time_ns, _, key, seq, _, _, payload, missing = segment
+        length = len(payload) + missing
+        if length and direction.is_far(seq):
+            return self._open(key, time_ns, by_port=True)
+        direction.swallow(seq, length)
+        return None
+
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
         """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
         old = self._directions.get(key)
         if old is not None:
-            self._end(old.flow, old.flow.closing or "open")
+            self._discard(old.flow, "open")
+        if len(self._flows) >= self._limits.flows:
+            self._evict()
         self.count += 1
         size = (len(key) - 4) // 2
         back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
@@ -205,14 +269,10 @@ class FlowTable:
         self._directions[key] = mine
         self._directions[back] = theirs
         self._flows[flow.number] = flow
-        if len(self._flows) > self._limits.flows:
-            self._evict()
         return mine
 
     def _begin(self, flow: Flow, direction: Direction, seq: int, ack: int, flags: int) -> bool:
         """The first octets of a direction: find somebody who takes them."""
-        if flow.ended:
-            return False
         if flow.dissection is None:
             client, server = addresses(flow.client.key)
             dissection = self._connect(flow.number, client, server, flow.from_start)
@@ -220,10 +280,8 @@ class FlowTable:
                 self._drop(flow)
                 return False
             flow.dissection = dissection
-            flow.client.receiver = dissection.client
-            flow.server.receiver = dissection.server
-            flow.client.deliver = dissection.client.feed
-            flow.server.deliver = dissection.server.feed
+            flow.client.begin(dissection.client)
+            flow.server.begin(dissection.server)
         if direction.next is None:
             direction.next = (seq + (flags & SYN > 0)) % _MODULO
         if direction.other.next is None and flow.from_start and flags & ACK:
@@ -234,8 +292,6 @@ class FlowTable:
 
     def _close(self, direction: Direction, seq: int, flags: int, length: int) -> None:
         flow = direction.flow
-        if flow.ended:
-            return
         if flags & RST:
             if direction.next is not None and not -(1 << 24) < distance(seq, direction.next) < 1 << 30:
                 return  # far outside of the window: forged, or of an old connection
@@ -268,6 +324,8 @@ class FlowTable:
                 direction.flush(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)
         self._drop(flow)
+        for direction in (flow.client, flow.server):
+            direction.suspect()
 
     def _drop(self, flow: Flow) -> None:
         """Keep no more of a flow than what tells its segments from those of another."""
@@ -276,16 +334,25 @@ class FlowTable:
         for direction in (flow.client, flow.server):
             direction.forget()
 
-    def _forget(self, flow: Flow) -> None:
-        """Know nothing of a flow any more."""
+    def _discard(self, flow: Flow, end: End) -> None:
+        """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
+        self._end(flow, flow.closed or end)
         del self._flows[flow.number]
         for direction in (flow.client, flow.server):
             if self._directions.get(direction.key) is direction:
                 del self._directions[direction.key]
+            direction.part()
+
+    def _is_left(self, flow: Flow, now_ns: int) -> bool:
+        """Whether a flow has been idle for so long that what comes now is not part of it."""
+        idle_ns = now_ns - flow.last_ns
+        if flow.ended or flow.closing:
+            return idle_ns > self._linger_ns
+        return idle_ns > (self._idle_ns if flow.dissection is not None else self._idle_unknown_ns)
 
     def _shed(self, direction: Direction, time_ns: int, packet: int) -> None:
-        """Give up holes before which too much waits."""
-        while direction.waiting_octets > self._limits.waiting_octets_per_direction:
+        """Give up holes before which too much waits, until there is room for a while."""
+        while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
             direction.lose(time_ns, packet)
 
     def _shed_all(self, time_ns: int, packet: int) -> None:
@@ -298,41 +365,38 @@ class FlowTable:
                 direction.lose(time_ns, packet)
 
     def sweep(self, now_ns: int) -> None:
-        """End flows that are idle and forget those that are over, some at a time."""
+        """End flows that are idle and forget those that are over, some at a time.
+
+        This only makes room: a segment that comes too late for its flow does not find it in any case.
+        """
         self._next_sweep = now_ns + _SWEEP_NS
-        limits = self._limits
         if not self._sweeping:
             self._sweeping = list(self._flows)
         for number in self._sweeping[-_SWEEP_PART:]:
             flow = self._flows.get(number)
-            if flow is None:
-                continue
-            idle = (now_ns - flow.last_ns) / 1e9
-            if flow.ended:
-                if idle > limits.linger_seconds:
-                    self._forget(flow)
-            elif flow.closing and idle > limits.linger_seconds:
-                self._end(flow, flow.closing)
-            elif idle > limits.idle_seconds_unknown and (idle > limits.idle_seconds or flow.dissection is None):
-                self._end(flow, "timeout")
-                self._forget(flow)
+            if flow is not None and self._is_left(flow, now_ns):
+                self._discard(flow, "timeout")
         del self._sweeping[-_SWEEP_PART:]
 
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
         flows = sorted(self._flows.values(), key=lambda flow: (not flow.ended, flow.last_ns))
         for flow in flows[: max(len(flows) // 16, 1)]:
-            self._end(flow, flow.closing or "timeout")
-            self._forget(flow)
+            self._discard(flow, "timeout")
 
     def finish(self) -> None:
         """The capture is over, and with it every flow."""
         for flow in list(self._flows.values()):
-            one_sided = any(not direction.seen for direction in (flow.client, flow.server))
-            over = one_sided and any(direction.finished for direction in (flow.client, flow.server))
-            self._end(flow, flow.closing or ("fin" if over else "open"))
-        self._flows.clear()
-        self._directions.clear()
+            self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(min(seconds, _LONGEST_SECONDS) * 1e9)
+
+
+def _continues(syn: Segment, number: int) -> bool:
+    """Whether a sequence number is one that follows a SYN, or the octets that came with it."""
+    return (number - syn[3] - 1) % _MODULO <= len(syn[6])
 
 
 def _begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:

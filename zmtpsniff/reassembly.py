@@ -4,10 +4,13 @@ The common case, a segment that continues where the last one ended, is handled b
 :mod:`zmtpsniff.flows`; everything else is here.
 """
 
-from bisect import insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from zmtpsniff.segment import FIN, RST, SYN, Segment
 
 if TYPE_CHECKING:
     from zmtpsniff.flows import Flow
@@ -23,7 +26,12 @@ _GRACE_NS = 10_000_000
 _LONG_GRACE_NS = 100_000_000
 # What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
 _SEGMENT_COST = 256
-_RECENT = 4  # delivered segments kept to compare retransmissions with
+# Delivered segments, and octets of them, kept to compare retransmissions with.
+_RECENT_SEGMENTS = 16
+_RECENT_OCTETS = 256 << 10
+_WINDOW = 1 << 24  # how far from the number expected next those of a connection are at most
+_EVERY_FLAG = -1
+_OFFSET = itemgetter(0)
 
 
 class Receiver(Protocol):
@@ -57,6 +65,9 @@ class Waiting(NamedTuple):
         return self.offset + len(self.payload) + self.missing
 
 
+_NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # of every direction that nobody takes
+
+
 def _nobody(data: bytes, time_ns: int, packet: int) -> None:
     """Take octets that nobody wants."""
 
@@ -81,10 +92,13 @@ class Direction:
         "key",
         "latest",
         "next",
+        "notable",
         "offset",
         "other",
+        "pending",
         "receiver",
         "recent",
+        "recent_until",
         "seen",
         "waiting",
         "waiting_octets",
@@ -99,26 +113,35 @@ class Direction:
         self.next: int | None = None  # the sequence number expected next
         self.offset = 0  # of `next` in the stream
         self.fin: int | None = None  # stream offset at which it ends
+        self.notable = SYN | FIN | RST  # flags of segments to be looked at more closely
+        self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
         self.seen = False  # a packet of this direction has been captured
         self.receiver: Receiver | None = None
         self.deliver: Callable[[bytes, int, int], None] = _nobody  # receiver.feed, looked up once
-        self.latest = (0, 0)  # number and time of the latest packet of what was delivered after waiting
+        self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
         self.waiting: list[Waiting] = []
         self.waiting_octets = 0
         self.acked = 0  # stream offset that the other side has acknowledged, where beyond `offset`
         self.doubts = 0  # packets that acknowledged octets beyond `offset` while it stood at `doubts_at`
         self.doubts_at = 0
         self.doubts_since = 0
-        self.recent: deque[tuple[int, bytes]] = deque(maxlen=_RECENT)
+        self.recent = _NONE_RECENT
+        self.recent_until = 0  # stream offset from which `recent` may hold too much
 
     @property
     def finished(self) -> bool:
         """Whether everything up to the FIN has been delivered."""
         return self.fin is not None and self.offset >= self.fin
 
-    def is_ahead(self, seq: int) -> bool:
-        """Whether a sequence number is beyond everything expected, as only another connection's can be."""
-        return self.next is not None and distance(seq, self.next) > 0
+    def is_far(self, seq: int) -> bool:
+        """Whether a sequence number is so far from those expected that it is another connection's."""
+        return self.next is not None and abs(distance(seq, self.next)) > _WINDOW
+
+    def begin(self, receiver: Receiver) -> None:
+        """Let ``receiver`` take the octets."""
+        self.receiver = receiver
+        self.deliver = receiver.feed
+        self.recent = deque(maxlen=_RECENT_SEGMENTS)
 
     def forget(self) -> None:
         """Keep nothing of the octets."""
@@ -126,7 +149,30 @@ class Direction:
         self.deliver = _nobody
         self._account(-self.waiting_octets)
         self.waiting = []
-        self.recent.clear()
+        self.recent = _NONE_RECENT
+
+    def part(self) -> None:
+        """Know neither flow nor other direction any more, so that no cycle keeps them in memory."""
+        del self.flow, self.other
+
+    def suspect(self) -> None:
+        """Have every segment looked at more closely from now on."""
+        self.notable = _EVERY_FLAG
+
+    def thin(self) -> None:
+        """Keep no more octets of delivered segments than allowed, and so few less that this is not due each time."""
+        kept = 0
+        for _, octets in self.recent:
+            kept += len(octets)
+        while kept > _RECENT_OCTETS * 3 // 4:
+            kept -= len(self.recent.popleft()[1])
+        self.recent_until = self.offset + _RECENT_OCTETS - kept
+
+    def swallow(self, seq: int, length: int) -> None:
+        """Take octets of a flow that is over, of which nothing is wanted but that they are its own."""
+        end = (seq + length) % _MODULO
+        if self.next is None or distance(end, self.next) > 0:
+            self.next = end
 
     def take(self, seq: int, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
         """Take a segment that is not simply the next one."""
@@ -149,6 +195,8 @@ class Direction:
         assert self.next is not None
         self.recent.append((self.next, payload))
         self._pass(len(payload))
+        if self.offset > self.recent_until:
+            self.thin()
         self.receiver.feed(payload, time_ns, packet)
 
     def _pass(self, length: int) -> None:
@@ -167,24 +215,48 @@ class Direction:
 
     def _conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
         assert self.receiver is not None
+        packet, time_ns = self._not_before(packet, time_ns)
         self.receiver.conflict(offset, length, time_ns, packet)
 
     def _wait(self, segment: Waiting) -> None:
         """Put a segment among those that wait, without what of it already waits."""
-        pieces = [segment]
-        for other in self.waiting:
-            if other.offset >= segment.end or other.end <= segment.offset:
-                continue
-            begin = max(other.offset, segment.offset)
-            end = min(other.offset + len(other.payload), segment.offset + len(segment.payload))
-            if begin < end:
-                theirs = other.payload[begin - other.offset : end - other.offset]
-                if theirs != segment.payload[begin - segment.offset : end - segment.offset]:
-                    self._conflict(begin, end - begin, segment.time_ns, segment.packet)
-            pieces = [part for piece in pieces for part in _without(piece, other.offset, other.end)]
-        for piece in pieces:
-            insort(self.waiting, piece)
-            self._account(len(piece.payload) + _SEGMENT_COST)
+        waiting = self.waiting
+        if not waiting or waiting[-1].end <= segment.offset:
+            waiting.append(segment)
+            self._account(len(segment.payload) + _SEGMENT_COST)
+            return
+        # What waits is sorted and free of overlaps: those that overlap the segment are neighbours.
+        first = bisect_right(waiting, segment.offset, key=_OFFSET)
+        if first and waiting[first - 1].end > segment.offset:
+            first -= 1
+        last = bisect_left(waiting, segment.end, lo=first, key=_OFFSET)
+        together = []
+        end = segment.offset  # of what of the segment has been looked at
+        for other in waiting[first:last]:
+            self._compare_waiting(segment, other)
+            if end < other.offset:
+                together.append(self._part(segment, end, other.offset))
+            together.append(other)
+            end = other.end
+        if end < segment.end:
+            together.append(self._part(segment, end, segment.end))
+        waiting[first:last] = together
+
+    def _compare_waiting(self, segment: Waiting, other: Waiting) -> None:
+        """Compare a segment with one that already waits, which wins."""
+        begin = max(other.offset, segment.offset)
+        end = min(other.offset + len(other.payload), segment.offset + len(segment.payload))
+        if begin < end:
+            theirs = other.payload[begin - other.offset : end - other.offset]
+            if theirs != segment.payload[begin - segment.offset : end - segment.offset]:
+                self._conflict(begin, end - begin, segment.time_ns, segment.packet)
+
+    def _part(self, segment: Waiting, begin: int, end: int) -> Waiting:
+        """What of a segment lies between two stream offsets; it is going to wait."""
+        begin = max(begin, segment.offset)
+        payload = segment.payload[begin - segment.offset : end - segment.offset]
+        self._account(len(payload) + _SEGMENT_COST)
+        return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
 
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
@@ -193,12 +265,13 @@ class Direction:
     def _drain(self) -> None:
         """Deliver what waits no longer."""
         assert self.receiver is not None
-        while self.waiting and self.waiting[0].offset <= self.offset:
-            segment = self.waiting.pop(0)
+        drained = 0
+        for segment in self.waiting:
+            if segment.offset > self.offset:
+                break
+            drained += 1
             self._account(-len(segment.payload) - _SEGMENT_COST)
-            # A segment that came early is completed by a later packet: events of one sender stay in order of packets.
-            self.latest = max(self.latest, (segment.packet, segment.time_ns))
-            packet, time_ns = self.latest
+            packet, time_ns = self._not_before(segment.packet, segment.time_ns)
             skip = self.offset - segment.offset
             if skip < len(segment.payload):
                 self._deliver(segment.payload[skip:] if skip else segment.payload, time_ns, packet)
@@ -206,6 +279,15 @@ class Direction:
                 length = segment.end - self.offset
                 self._pass(length)
                 self.receiver.gap(length, True, time_ns, packet)
+        del self.waiting[:drained]
+
+    def _not_before(self, packet: int, time_ns: int) -> tuple[int, int]:
+        """The packet that an event is told with, and its time: those of one sender stay in order of packets.
+
+        A segment that came early is completed by a later packet, or waits while another is found to differ.
+        """
+        self.latest = max(self.latest, (packet, time_ns))
+        return self.latest
 
     def acknowledged(self, ack: int, time_ns: int, packet: int) -> None:
         """The other side acknowledges octets that have not been seen."""
@@ -248,7 +330,8 @@ class Direction:
             self._pass(length)
             if self.waiting:
                 # The hole counts where it was, before what waits, so that events stay in order of packets.
-                packet, time_ns = max(self.latest, (self.waiting[0].packet, self.waiting[0].time_ns))
+                packet, time_ns = self.waiting[0].packet, self.waiting[0].time_ns
+            packet, time_ns = self._not_before(packet, time_ns)
             self.receiver.gap(length, False, time_ns, packet)
         self._drain()
 
@@ -262,17 +345,3 @@ class Direction:
             self.lose(time_ns, packet)
         if self.acked > self.offset and self.seen:
             self.lose(time_ns, packet)
-
-
-def _without(piece: Waiting, begin: int, end: int) -> list[Waiting]:
-    """What of a segment lies outside of the stream offsets from ``begin`` to ``end``."""
-    parts = []
-    payload_end = piece.offset + len(piece.payload)
-    if piece.offset < begin:
-        payload = piece.payload[: begin - piece.offset]
-        parts.append(piece._replace(payload=payload, missing=min(begin, piece.end) - piece.offset - len(payload)))
-    if piece.end > end:
-        offset = max(end, piece.offset)
-        payload = piece.payload[offset - piece.offset :] if offset < payload_end else b""
-        parts.append(piece._replace(offset=offset, payload=payload, missing=piece.end - offset - len(payload)))
-    return parts
