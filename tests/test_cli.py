@@ -3,14 +3,17 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import jsonschema
 import pytest
 from conftest import FIXTURES
+from streams import packets, pushes, segments
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff.cli"]
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
@@ -210,6 +213,29 @@ def test_an_interrupt_ends_with_the_totals() -> None:
         assert last["type"] == "capture"
         assert program.wait(10) == 130
         assert program.stderr.read() == b""
+
+
+def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) -> None:
+    # So many messages that they fill the pipe.
+    capture = tmp_path / "long.pcap"
+    sent = packets(segments(pushes(3, Random(1), 3000, batch=200)))
+    records_of_it = [
+        struct.pack("<IIII", time_ns // 10**9, time_ns % 10**9, len(data), len(data)) + data
+        for time_ns, _, data, _, _ in sent
+    ]
+    capture.write_bytes(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1) + b"".join(records_of_it))
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", str(capture)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as program:
+        assert program.stdout
+        time.sleep(1.5)  # by now it waits for room in the pipe
+        program.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        output = program.stdout.read()
+        assert len(output) > 65_536
+        numbers = [json.loads(line)["packet"] for line in output.splitlines() if b'"message"' in line]
+        assert numbers == sorted(numbers)
+        assert json.loads(output.splitlines()[-1])["type"] == "capture"
 
 
 def test_decode_as_reads_one_side_that_proves_nothing(tmp_path: Path) -> None:

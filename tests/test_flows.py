@@ -58,9 +58,13 @@ class Dissection:
     server: Side = field(default_factory=Side)
     rejected: bool = False
     end: str = ""
+    released: bool = False
 
     def finish(self, end: str, start_ns: int, end_ns: int) -> None:
         self.end = end
+
+    def release(self) -> None:
+        self.released = True
 
 
 class Wire:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -36,7 +35,7 @@ def live(*options: str) -> Iterator[subprocess.Popen[bytes]]:
             assert b"capturing on lo" in program.stderr.readline()
             yield program
         finally:
-            program.kill()
+            program.terminate()
 
 
 def request_and_reply(count: int) -> tuple[int, list[bytes]]:
@@ -64,10 +63,12 @@ def messages(records: list[dict[str, object]], port: int) -> list[bytes]:
 def test_every_message_once_in_order_and_totals_after_an_interrupt(engine: str) -> None:
     with live("--engine", engine, "-f", "tcp") as program:
         port, sent = request_and_reply(200)
-        time.sleep(0.5)  # an old dumpcap keeps packets for a quarter of a second
-        program.send_signal(signal.SIGINT)
         assert program.stdout
-        records = [json.loads(line) for line in program.stdout.read().splitlines()]
+        records = []
+        while messages(records[-1:], port) != sent[-1:]:
+            records.append(json.loads(program.stdout.readline()))
+        program.send_signal(signal.SIGINT)
+        records += [json.loads(line) for line in program.stdout.read().splitlines()]
         assert program.wait(10) == 0
     assert messages(records, port) == sent
     assert records[-1]["type"] == "capture"

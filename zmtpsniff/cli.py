@@ -12,7 +12,7 @@ import click
 from zmtpsniff import __version__, decode_as
 from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.output import OutputError, discard_standard_output, open_output
+from zmtpsniff.output import OutputError, discard_standard_output, open_output, undisturbed
 from zmtpsniff.render import FORMATS, make_renderer
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def _run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
         )
         try:
             for events in sniffer.events():
-                renderer.write(events)
+                with undisturbed():
+                    renderer.write(events)
                 if options["format"] == "dump":
                     _tell_capture_problems(events)
         except KeyboardInterrupt:

@@ -36,6 +36,9 @@ class Dissection(Protocol):
     def finish(self, end: End, start_ns: int, end_ns: int, /) -> None:
         """The flow is over."""
 
+    def release(self) -> None:
+        """Nothing more is asked of it: let go of what refers back to it."""
+
 
 class Limits(NamedTuple):
     """Bounds of memory and time."""
@@ -321,6 +324,8 @@ class FlowTable:
         flow.ended = True
         if flow.dissection is not None and not flow.unwanted:
             for direction in (flow.client, flow.server):
+                if not direction.seen and direction.receiver is not None:
+                    direction.receiver.absent(flow.last_ns, flow.last_packet)
                 direction.flush(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)
         self._drop(flow)
@@ -330,7 +335,9 @@ class FlowTable:
     def _drop(self, flow: Flow) -> None:
         """Keep no more of a flow than what tells its segments from those of another."""
         flow.unwanted = True
-        flow.dissection = None
+        if flow.dissection is not None:
+            flow.dissection.release()
+            flow.dissection = None
         for direction in (flow.client, flow.server):
             direction.forget()
 

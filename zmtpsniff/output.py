@@ -1,6 +1,7 @@
 """Where records go: standard output, or a file that has its name only once it is complete."""
 
 import os
+import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,16 @@ def _told_in_one_line(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"{name}: {error.strerror or error}") from error
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let interrupts wait meanwhile: one in the middle of a write to a full pipe costs what is left of it."""
+    waiting = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
 
 
 def discard_standard_output() -> None:

@@ -57,7 +57,7 @@ def make_engine(name: EngineName, options: LiveOptions) -> Engine:
     kinds = {"dumpcap": DumpcapEngine, "tcpdump": TcpdumpEngine}
     refusals: list[CaptureError] = []
     for kind in kinds.values() if name == "auto" else [kinds[name]]:
-        engine = kind(options, wanted=name != "auto")
+        engine = kind(options)
         try:
             engine.start()
         except (EngineMissingError, PrivilegeError) as error:

@@ -13,6 +13,8 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _STOP_SECONDS = 5.0
+_LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
+_TIMES_BUFFER = 8
 _HOW_TO_BE_ALLOWED = (
     "no permission to capture: run it with sudo, or allow dumpcap to you "
     "(apt install tshark; dpkg-reconfigure wireshark-common; adduser YOU wireshark; log in again)"
@@ -24,9 +26,8 @@ class ProcessEngine:
 
     name = ""  # of the program
 
-    def __init__(self, options: LiveOptions, wanted: bool) -> None:
-        """Nothing runs before start(); ``wanted`` if the user asked for this engine and no other."""
-        self._wanted = wanted
+    def __init__(self, options: LiveOptions) -> None:
+        """Nothing runs before start()."""
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
@@ -97,16 +98,9 @@ class ProcessEngine:
 
 
 class DumpcapEngine(ProcessEngine):
-    """Wireshark's capture process, from 4.2 on; before, it kept packets for up to a quarter of a second."""
+    """Wireshark's capture process; before version 4.2 it keeps packets for up to a quarter of a second."""
 
     name = "dumpcap"
-
-    def start(self) -> None:
-        """Start dumpcap, if it is new enough, or wanted, or there is nothing else."""
-        better = not self._wanted and len(self._options.interfaces) == 1 and shutil.which("tcpdump")
-        if better and shutil.which(self.name) and not self._takes_interval():
-            raise EngineMissingError("dumpcap: older than 4.2, which keeps packets for up to a quarter of a second")
-        super().start()
 
     def _takes_interval(self) -> bool:
         said = subprocess.run([self.name, "--help"], capture_output=True, text=True, check=False)
@@ -129,7 +123,11 @@ class DumpcapEngine(ProcessEngine):
 
 
 class TcpdumpEngine(ProcessEngine):
-    """tcpdump, where dumpcap is not installed; it captures on one interface."""
+    """tcpdump, where dumpcap is not installed; it captures on one interface.
+
+    Without its immediate mode it keeps packets for a second; with it each packet takes as much of the buffer as the
+    longest might, so the buffer must be large and packets are not taken longer than they come.
+    """
 
     name = "tcpdump"
 
@@ -142,7 +140,7 @@ class TcpdumpEngine(ProcessEngine):
     def _command(self) -> list[str]:
         options = self._options
         command = ["tcpdump", "-U", "--immediate-mode", "-w", "-", "-i", options.interfaces[0]]
-        command += ["-s", str(options.snaplen), "-B", str(options.buffer_mib << 10)]
+        command += ["-s", str(min(options.snaplen, _LONGEST)), "-B", str(options.buffer_mib * _TIMES_BUFFER << 10)]
         if not options.promiscuous:
             command.append("-p")
         return [*command, options.capture_filter] if options.capture_filter else command
