@@ -29,18 +29,20 @@ class LiveSource:
         self._limit = queue_octets
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._queue: queue.SimpleQueue[list[Packet] | None] = queue.SimpleQueue()
-        self._waiting = 0
+        # Counted apart, because each is written by one thread only.
+        self._octets_in = 0
+        self._octets_out = 0
         self._told = (0, 0)
         self._thread = threading.Thread(target=self._read, name="capture", daemon=True)
 
     def _read(self) -> None:
         try:
             for batch in self._engine.batches():
-                size = sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch)
-                if self._waiting + size > self._limit:
+                size = _size(batch)
+                if self._octets_in - self._octets_out + size > self._limit:
                     self.overrun += len(batch)
                 else:
-                    self._waiting += size
+                    self._octets_in += size
                     self._queue.put(batch)
         finally:
             self._queue.put(None)
@@ -59,7 +61,7 @@ class LiveSource:
                     batch = []
                 if batch is None:
                     break
-                self._waiting -= sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch)
+                self._octets_out += _size(batch)
                 self._tell_losses()
                 yield batch
         finally:
@@ -85,3 +87,8 @@ class LiveSource:
             self.faults.append(Fault("packets-dropped", detail))
         self._told = (kernel, here)
         self.dropped = kernel + here
+
+
+def _size(batch: list[Packet]) -> int:
+    """The memory that waiting packets take, in octets."""
+    return sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch)
