@@ -167,6 +167,18 @@ def test_a_gap_inside_a_body_costs_that_body_only() -> None:
     assert (second.frames, second.incomplete) == ([b"two"], False)
 
 
+def test_a_lost_greeting_and_nothing_after_it_is_no_truncated_greeting() -> None:
+    out: list[AnyEvent] = []
+    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
+    connection.server.feed(greeting() + ready(b"PULL"), 1, 1)
+    connection.client.gap(500, False, 2, 2)
+    noise = bytes(range(16, 256)) * 50
+    for number in range(3, 303):  # so many that parts of them are passed over
+        connection.client.feed(noise, number, number)
+    connection.finish("fin", 0, 1)
+    assert problems(out) == ["capture-gap", "frames-lost"]
+
+
 def test_subscriptions_as_commands_and_messages() -> None:
     sent = [
         *peers(b"SUB", b"PUB"),

@@ -128,11 +128,12 @@ class Half(Opening):
         self.search_now()
         if not self.connection.accepted:
             return
-        if self._state in (self._search, self._pass_over) and self._searched + self._held:
+        searching = self._state in (self._search, self._pass_over)
+        if searching and self._searched + self._held:
             lost = self._searched + self._held
             self.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
         if not self.greeted:
-            if self.octets and self._state not in (self._dead, self._search):
+            if self.octets and not searching and not self.stopped:
                 self._greet_what_is_known()
                 self.problem("greeting-truncated", f"the connection ended after {self.octets} octets of a greeting")
             return
@@ -143,10 +144,9 @@ class Half(Opening):
             detail = f"{self._left} of the {self._length} octets of a frame's body are missing"
             code = "implausible-length" if self._left > _PLAUSIBLE_REST else "truncated-frame"
             self.problem("capture-ends-inside" if end == "open" else code, detail)
-        elif self._held:
-            if self._state != self._search:
-                detail = f"the last {held} octets are the beginning of a frame"
-                self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
+        elif self._held and not searching:
+            detail = f"the last {held} octets are the beginning of a frame"
+            self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
         elif self._parts:
             detail = f"the last message has {len(self._parts)} frames and no end"
             self.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
