@@ -14,7 +14,7 @@ LINES = 22
 
 def main() -> None:
     """Run ``zmtpsniff read`` and draw the beginning of its output."""
-    command = [sys.executable, "-m", "zmtpsniff.cli", "read", "--utc", "--color", "always", str(CAPTURE)]
+    command = [sys.executable, "-m", "zmtpsniff", "read", "--utc", "--color", "always", str(CAPTURE)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     console = Console(record=True, width=112, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
     console.print(Text.from_ansi("\n".join(output.splitlines()[:LINES])), soft_wrap=True)

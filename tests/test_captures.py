@@ -14,7 +14,7 @@ from conftest import CAPTURES
 
 _JUDGE = CAPTURES.parent / "judge.py"
 _TRUTHS = sorted(CAPTURES.glob("*.truth.json")) if _JUDGE.exists() else []
-_COMMAND = f"{sys.executable} -m zmtpsniff.cli read -T json --max-bytes 0"
+_COMMAND = f"{sys.executable} -m zmtpsniff read -T json --max-bytes 0"
 _NOT_YET = "transport is not dissected yet"
 
 

@@ -15,7 +15,7 @@ import pytest
 from conftest import FIXTURES
 from streams import packets, pushes, segments
 
-PROGRAM = [sys.executable, "-m", "zmtpsniff.cli"]
+PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
 ALL_FIXTURES = sorted(path for path in FIXTURES.iterdir() if ".pcap" in path.name)
 

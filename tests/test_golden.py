@@ -62,7 +62,7 @@ CASES = [
 
 
 def _run(captures: str, options: str) -> bytes:
-    command = [sys.executable, "-m", "zmtpsniff.cli", "read", "--utc", *options.split(), *captures.split()]
+    command = [sys.executable, "-m", "zmtpsniff", "read", "--utc", *options.split(), *captures.split()]
     environment = {**os.environ, "PYTHONUTF8": "1"}
     environment.pop("NO_COLOR", None)
     done = subprocess.run(command, cwd=FIXTURES, capture_output=True, check=False, env=environment)

@@ -57,7 +57,7 @@ def test_dissectors_do_no_input_or_output() -> None:
 
 
 def test_start_up_imports_little() -> None:
-    code = f"import sys, zmtpsniff.cli; print([name for name in {LATE} if name in sys.modules])"
+    code = f"import sys, zmtpsniff.cli.main; print([name for name in {LATE} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

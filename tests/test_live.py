@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-PROGRAM = [sys.executable, "-m", "zmtpsniff.cli", "live"]
+PROGRAM = [sys.executable, "-m", "zmtpsniff", "live"]
 ENGINES = ["dumpcap", "tcpdump"]
 
 needs_privilege = pytest.mark.skipif(os.geteuid() != 0, reason="capturing on lo needs root here")

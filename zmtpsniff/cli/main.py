@@ -1,0 +1,57 @@
+"""The command line: its commands, and the only place that ends the program."""
+
+import sys
+
+import click
+
+from zmtpsniff import __version__
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.live import live
+from zmtpsniff.cli.read import read
+from zmtpsniff.cli.schema import schema
+from zmtpsniff.output import OutputError, discard_standard_output
+
+_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
+
+
+@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+def cli() -> None:
+    """See what ZeroMQ programs say to each other.
+
+    \b
+    zmtpsniff read capture.pcap                  a tree of everything that was said
+    zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
+    tcpdump -i any -U -w - | zmtpsniff read -    as it happens
+    """
+
+
+for _command in (read, live, schema):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the program: 0 done, 2 wrong usage or unreadable input with one line that says why."""
+    try:
+        # Not cli.main(): click has its own mind about closed pipes and interrupts.
+        with cli.make_context("zmtpsniff", sys.argv[1:]) as context:
+            cli.invoke(context)
+        status = 0
+    except click.exceptions.Exit as done:
+        status = done.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "zmtpsniff"
+        status = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
+    except (click.ClickException, CaptureError, OutputError) as error:
+        status = _fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
+    except BrokenPipeError:
+        discard_standard_output()
+        status = 0
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
+    sys.exit(status)
+
+
+def _fail(reason: str) -> int:
+    click.echo(f"zmtpsniff: {' '.join(reason.split())}", err=True)
+    return 2

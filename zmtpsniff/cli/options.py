@@ -1,0 +1,81 @@
+"""Options that several commands have."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from zmtpsniff import decode_as
+from zmtpsniff.render import FORMATS
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A rule of ``-d``, parsed."""
+
+    name = "rule"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> decode_as.DecodeAs:
+        """Parse one rule; what is wrong with it becomes a usage error."""
+        try:
+            return decode_as.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Several options as one decorator, in the order of the help."""
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+decoding = options(
+    click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets."),
+    click.option(
+        "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
+        help="Take a port for ZMTP whatever its octets say: tcp.port==5555,zmtp (zmtp1, zmtp2, zmtp3 for a version, "
+        "5555-5560 for several ports). Repeatable.",
+    ),
+    click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
+    click.option(
+        "--max-flows", type=click.IntRange(1), default=50_000, show_default=True, metavar="N",
+        help="Connections to follow at once; the one idle for longest gives way.",
+    ),
+    click.option(
+        "--max-waiting", type=click.IntRange(1), default=64, show_default=True, metavar="MIB",
+        help="Memory for segments that wait for a missing one, of all connections; one may use a sixteenth.",
+    ),
+    click.option(
+        "--idle-timeout", type=click.FloatRange(1), default=86_400, show_default=True, metavar="SECONDS",
+        help="End a connection after so long without a packet.",
+    ),
+)  # fmt: skip
+
+output = options(
+    click.option(
+        "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
+        help="tree: for people; json: JSON Lines; summary: a line each; dump: as zhelpers' s_dump.",
+    ),
+    click.option(
+        "--max-bytes", type=click.IntRange(0), metavar="N",
+        help="Octets to show of each body, 0 for all. By default a few dozen, with -vv 4,096, in JSON 65,536, in "
+        "dump all.",
+    ),
+    click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial."),
+    click.option(
+        "-v", "verbosity", count=True,
+        help="Show every field, frame and topic, and nanoseconds (tree, summary); -vv: also up to 4,096 octets of "
+        "each body.",
+    ),
+    click.option("--utc", is_flag=True, help="Show times in UTC, not in local time."),
+    click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+        help="auto: on a terminal, unless NO_COLOR is set.",
+    ),
+)  # fmt: skip

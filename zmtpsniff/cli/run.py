@@ -1,0 +1,73 @@
+"""From options to a Sniffer, and from its events to what is written."""
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zmtpsniff.output import open_output, undisturbed
+from zmtpsniff.render import make_renderer
+
+if TYPE_CHECKING:
+    from dissectors.events import AnyEvent
+    from zmtpsniff.capture.source import Source
+    from zmtpsniff.sniffer import Sniffer
+
+
+def make_sniffer(source: "Source", options: dict[str, Any]) -> "Sniffer":
+    """A Sniffer over the source, with what the options of `decoding` and `output` say."""
+    from dissectors.zmtp.stream import Limits as DissectorLimits
+    from zmtpsniff.flows import Limits as FlowLimits
+    from zmtpsniff.sniffer import Sniffer
+
+    body_octets = options["max_bytes"]
+    if body_octets is None:  # s_dump prints all
+        body_octets = 0 if options["format"] == "dump" else DissectorLimits().body_octets
+    waiting = options["max_waiting"] << 20
+    return Sniffer(
+        source,
+        DissectorLimits(body_octets, options["show_secrets"]),
+        FlowLimits(
+            waiting_octets_per_direction=waiting // 16,
+            waiting_octets=waiting,
+            flows=options["max_flows"],
+            idle_seconds=options["idle_timeout"],
+        ),
+        options["rules"],
+        options["count"],
+    )
+
+
+def run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
+    """Write all events; an interrupt ends that with the totals, too."""
+    # Events and packets are many, short-lived and in no cycles, so looking for cycles among them is wasted time.
+    gc.set_threshold(100_000, 20, 100)
+    with open_output(options["output"], binary=options["format"] == "json") as stream:
+        renderer = make_renderer(
+            options["format"],
+            stream,
+            max_bytes=options["max_bytes"],
+            verbosity=options["verbosity"],
+            utc=options["utc"],
+            color=options["color"],
+        )
+        try:
+            for events in sniffer.events():
+                with undisturbed():
+                    renderer.write(events)
+                if options["format"] == "dump":
+                    _tell_capture_problems(events)
+        except KeyboardInterrupt:
+            renderer.write(sniffer.finish())
+            renderer.close()
+            raise
+        renderer.close()
+
+
+def _tell_capture_problems(events: "list[AnyEvent]") -> None:
+    """Tell what is wrong with the capture itself where the format has no place for it."""
+    from dissectors.events import Problem
+
+    for event in events:
+        if isinstance(event, Problem) and event.flow is None and event.severity != "note":
+            click.echo(f"zmtpsniff: {event.detail}", err=True)
