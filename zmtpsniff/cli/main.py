@@ -6,6 +6,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
@@ -26,7 +27,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, schema):
+for _command in (read, live, interfaces, schema):
     cli.add_command(_command)
 
 
