@@ -63,6 +63,15 @@ PROBLEMS: dict[str, Kind] = {
         "Packets were lost before they could be read: by the kernel, or while they waited for a slow reader.",
         "Use a capture filter (`-f`), a larger buffer (`-B`), or a quicker reader than a terminal.",
     ),
+    "interface-down": _warning(
+        "An interface that is captured on went down.",
+        "The capture goes on as soon as it is up again; what passed meanwhile, nobody could see.",
+    ),
+    "interface-up": _note("An interface that went down is up again.", "The capture on it has gone on by itself."),
+    "capture-ended": _error(
+        "A live capture ended although nobody had asked it to: its interface went away, or what captures failed.",
+        "Everything before it was read, and the exit status is 2 unless another interface is left.",
+    ),
     "packets-cut": _error(
         "Packets were captured only in part (snaplen), so octets of the stream are missing.",
         "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection, and once for the capture "

@@ -385,6 +385,20 @@ class FlowTable:
                 self._discard(flow, "timeout")
         del self._sweeping[-_SWEEP_PART:]
 
+    def settle(self, now_ns: int) -> None:
+        """Take note that it is ``now_ns``, though no packet says so: end what is idle, give up what does not come."""
+        self._now_ns = max(self._now_ns, now_ns)
+        for flow in list(self._flows.values()):
+            if flow.dissection is not None:
+                flow.client.settle(now_ns)
+                flow.server.settle(now_ns)
+                if flow.dissection.rejected:
+                    self._drop(flow)
+                elif flow.closing:
+                    self._close_if_over(flow)
+        if now_ns >= self._next_sweep:
+            self.sweep(now_ns)
+
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
         flows = sorted(self._flows.values(), key=lambda flow: (not flow.ended, flow.last_ns))

@@ -1,6 +1,7 @@
 """Where records go: standard output, or a file that has its name only once it is complete."""
 
 import os
+import select
 import signal
 import stat
 import sys
@@ -52,6 +53,14 @@ def _told_in_one_line(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"{name}: {error.strerror or error}") from error
+
+
+def must_be_read(stream: IO[Any]) -> None:
+    """Raise BrokenPipeError if nobody reads the stream any more, which else only shows at the next write."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise BrokenPipeError
 
 
 @contextmanager

@@ -316,6 +316,13 @@ class Direction:
             while self.acked > self.offset:
                 self.lose(time_ns, packet)
 
+    def settle(self, now_ns: int) -> None:
+        """It is ``now_ns``: octets that were acknowledged long ago and have not been seen are lost."""
+        in_doubt = self.doubts and self.seen and self.doubts_at == self.offset
+        if in_doubt and now_ns - self.doubts_since > _LONG_GRACE_NS:
+            while self.acked > self.offset:
+                self.lose(self.flow.last_ns, self.flow.last_packet)
+
     def _doubt_presence(self, time_ns: int, packet: int) -> None:
         self.doubts += 1
         if self.doubts == _GRACE_PACKETS and self.receiver is not None:

@@ -1,7 +1,7 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
@@ -11,6 +11,8 @@ from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
+
+_SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
 
 class Sniffer:
@@ -23,12 +25,19 @@ class Sniffer:
         flow_limits: flows.Limits | None = None,
         decode_as: Sequence[DecodeAs] = (),
         count: int | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
-        """``count`` is the number of packets after which to stop, None for no limit."""
+        """``count`` is the number of packets after which to stop, None for no limit.
+
+        ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
+        without packets, too.
+        """
         self._source = source
         self._limits = dissector_limits or DissectorLimits()
         self._decode_as = decode_as
         self._count = count
+        self._clock = clock
+        self._settled_ns = 0
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits)
@@ -51,6 +60,8 @@ class Sniffer:
             if self._count is not None:
                 packets = packets[: self._count - self._packets]
             self._take(packets)
+            if self._clock is not None:
+                self._settle(packets)
             yield self._give()
             if self._count is not None and self._packets >= self._count:
                 break
@@ -78,6 +89,24 @@ class Sniffer:
             )
         )
         return events
+
+    @property
+    def packets(self) -> int:
+        """The number of packets so far."""
+        return self._packets
+
+    @property
+    def dropped(self) -> int:
+        """The number of packets that are known to be lost so far."""
+        return self._source.dropped
+
+    def _settle(self, packets: list[Packet]) -> None:
+        """Let time pass; while packets wait to be read it is theirs."""
+        assert self._clock is not None
+        now_ns = self._last_ns if packets else self._clock()
+        if now_ns - self._settled_ns > _SETTLE_NS:
+            self._settled_ns = now_ns
+            self._flows.settle(now_ns)
 
     def _take(self, packets: list[Packet]) -> None:
         if not packets:

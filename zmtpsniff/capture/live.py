@@ -10,6 +10,8 @@ from zmtpsniff.capture.source import Fault, Packet
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock
 _PACKET_COST = 200  # octets that a waiting packet takes beside its own
+_LOSS_SECONDS = 1.0  # between two reports that packets were dropped
+_STOP_SECONDS = 1.0  # that an engine has for ending by itself
 
 
 class LiveSource:
@@ -21,10 +23,11 @@ class LiveSource:
 
     def __init__(self, engine: Engine, queue_octets: int = 256 << 20, seconds: float | None = None) -> None:
         """Read a started engine, for so many seconds or until stop()."""
-        self.comments: list[str] = engine.comments
+        self.comments: list[str] = []  # those of the engines are no news
         self.faults: list[Fault] = []
         self.dropped = 0  # packets, in the kernel and here
         self.overrun = 0  # packets dropped here
+        self.error: Exception | None = None  # of the engine, or of reading it
         self._engine = engine
         self._limit = queue_octets
         self._deadline = None if seconds is None else time.monotonic() + seconds
@@ -33,7 +36,15 @@ class LiveSource:
         self._octets_in = 0
         self._octets_out = 0
         self._told = (0, 0)
+        self._told_at = 0.0
+        self._told_faults = 0
+        self._stops = 0
         self._thread = threading.Thread(target=self._read, name="capture", daemon=True)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the capture ended although nobody had asked it to, in one line."""
+        return self._engine.failure
 
     def _read(self) -> None:
         try:
@@ -44,6 +55,8 @@ class LiveSource:
                 else:
                     self._octets_in += size
                     self._queue.put(batch)
+        except Exception as error:  # to be raised where it is seen
+            self.error = error
         finally:
             self._queue.put(None)
 
@@ -62,22 +75,41 @@ class LiveSource:
                 if batch is None:
                     break
                 self._octets_out += _size(batch)
-                self._tell_losses()
+                if self._stops > 1:
+                    self.overrun += len(batch)
+                    batch = []
+                self._tell_faults()
                 yield batch
         finally:
-            self.stop()
-            self._thread.join()
-            self.faults += self._engine.faults
-            self._tell_losses()
+            self.close()
+            self._tell_faults(at_end=True)
+        if self.error is not None:
+            raise self.error
 
     def stop(self) -> None:
-        """End the capture; what has come is still given out."""
+        """End the capture; what has come is still given out, unless this is the second time: then it is dropped."""
+        self._stops += 1
         self._engine.stop()
 
-    def _tell_losses(self) -> None:
-        """Report packets dropped since the last time."""
+    def close(self) -> None:
+        """End the capture whatever that takes."""
+        self._engine.stop()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+        self._engine.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _tell_faults(self, at_end: bool = False) -> None:
+        """Report what happened to the engine, and packets dropped since the last time."""
+        faults = self._engine.faults
+        if len(faults) > self._told_faults:
+            self.faults += faults[self._told_faults :]
+            self._told_faults = len(faults)
         kernel, here = self._engine.dropped, self.overrun
-        if (kernel, here) == self._told:
+        self.dropped = kernel + here
+        now = time.monotonic()
+        if (kernel, here) == self._told or not (at_end or now - self._told_at > _LOSS_SECONDS):
             return
         if kernel > self._told[0]:
             detail = f"{kernel - self._told[0]} packets were dropped by the kernel, {kernel} in all"
@@ -86,7 +118,7 @@ class LiveSource:
             detail = f"{here - self._told[1]} packets were dropped while waiting to be read, {here} in all"
             self.faults.append(Fault("packets-dropped", detail))
         self._told = (kernel, here)
-        self.dropped = kernel + here
+        self._told_at = now
 
 
 def _size(batch: list[Packet]) -> int:

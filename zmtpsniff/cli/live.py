@@ -1,17 +1,27 @@
 """``zmtpsniff live``."""
 
 import signal
+import sys
+import time
 from typing import Any
 
 import click
 
 from zmtpsniff.capture.engines import ENGINES
+from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import make_sniffer, run
+from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 
 
 @click.command(short_help="Dissect live traffic.")
-@click.option("-i", "interfaces", multiple=True, required=True, metavar="INTERFACE", help='Repeatable; "any" for all.')
+@click.option(
+    "-i",
+    "interfaces",
+    multiple=True,
+    metavar="INTERFACE",
+    help='See zmtpsniff interfaces; "any" for all. Repeatable.',
+)
 @click.option("-f", "capture_filter", default="", metavar="FILTER", help='In libpcap\'s language: "tcp port 5555".')
 @click.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds.")
 @click.option(
@@ -28,6 +38,7 @@ from zmtpsniff.cli.run import make_sniffer, run
     show_default=True,
     help="What captures: auto takes the first that works here and says so with -v.",
 )
+@click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @decoding
 @output
 def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
@@ -40,7 +51,10 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     """
     from zmtpsniff.capture.engines import LiveOptions, make_engine
     from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.status import StatusLine
 
+    if not interfaces:
+        raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
     seconds = _duration(options["autostop"])
     captured = LiveOptions(
         interfaces,
@@ -50,16 +64,30 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
         not options["not_promiscuous"],
     )
     engine = make_engine(options["engine"], captured)
-    if options["verbosity"]:
-        click.echo(f"zmtpsniff: capturing on {', '.join(interfaces)} with {engine.name}", err=True)
-    source = LiveSource(engine, seconds=seconds)
-    # A signal ends the capture, not the program: what has come is given out, and the totals.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: source.stop())
     try:
-        run(make_sniffer(source, options), options)
+        # Nothing that came from the network has been looked at so far.
+        user = drop_privileges()
+        source = LiveSource(engine, seconds=seconds)
+    except NoPrivilegeDropError as error:
+        engine.close()
+        raise CaptureError(str(error)) from None
+    if options["verbosity"]:
+        as_user = f" as {user}" if user else ""
+        click.echo(f"zmtpsniff: capturing on {', '.join(interfaces)} with {engine.name}{as_user}", err=True)
+    # A signal ends the capture, not the program: what has come is given out, and the totals.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda *_: source.stop())
+    sniffer = make_sniffer(source, options, time.time_ns)
+    visible = sys.stderr.isatty() if options["status"] is None else options["status"]
+    status = StatusLine(sys.stderr, sniffer, visible)
+    try:
+        run(sniffer, options, status)
     finally:
-        source.stop()
+        source.close()
+        status.erase()
+    if source.failure is not None:
+        raise CaptureError(source.failure)
 
 
 def _duration(autostop: str | None) -> float | None:

@@ -5,16 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.output import open_output, undisturbed
+from zmtpsniff.output import must_be_read, open_output, undisturbed
 from zmtpsniff.render import make_renderer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
     from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.status import StatusLine
 
 
-def make_sniffer(source: "Source", options: dict[str, Any]) -> "Sniffer":
+def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[], int] | None" = None) -> "Sniffer":
     """A Sniffer over the source, with what the options of `decoding` and `output` say."""
     from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
@@ -35,11 +38,15 @@ def make_sniffer(source: "Source", options: dict[str, Any]) -> "Sniffer":
         ),
         options["rules"],
         options["count"],
+        clock,
     )
 
 
-def run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
-    """Write all events; an interrupt ends that with the totals, too."""
+def run(sniffer: "Sniffer", options: dict[str, Any], status: "StatusLine | None" = None) -> None:
+    """Write all events; an interrupt ends that with the totals, too.
+
+    With a status line this is live: whether somebody still reads is seen even when there is nothing to write.
+    """
     # Events and packets are many, short-lived and in no cycles, so looking for cycles among them is wasted time.
     gc.set_threshold(100_000, 20, 100)
     with open_output(options["output"], binary=options["format"] == "json") as stream:
@@ -53,10 +60,15 @@ def run(sniffer: "Sniffer", options: dict[str, Any]) -> None:
         )
         try:
             for events in sniffer.events():
+                if status is not None:
+                    must_be_read(stream)
+                    status.see(events)
                 with undisturbed():
                     renderer.write(events)
                 if options["format"] == "dump":
                     _tell_capture_problems(events)
+                if status is not None:
+                    status.draw()
         except KeyboardInterrupt:
             renderer.write(sniffer.finish())
             renderer.close()

@@ -4,21 +4,19 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from io import FileIO
 
-from zmtpsniff.capture.engines import EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
-_STOP_SECONDS = 5.0
 _LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
 _TIMES_BUFFER = 8
-_HOW_TO_BE_ALLOWED = (
-    "no permission to capture: run it with sudo, or allow dumpcap to you "
-    "(apt install tshark; dpkg-reconfigure wireshark-common; adduser YOU wireshark; log in again)"
-)
+_REPORT_SECONDS = 1.0
 
 
 class ProcessEngine:
@@ -29,43 +27,42 @@ class ProcessEngine:
     def __init__(self, options: LiveOptions) -> None:
         """Nothing runs before start()."""
         self.dropped = 0
+        self.failure: str | None = None
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: GuardedProcess | None = None
         # A pipe that nobody reads could block the program.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         self._batches: Iterator[list[Packet]] = iter(())
+        self._stopped = False
 
     def _command(self) -> list[str]:
         raise NotImplementedError
 
     def start(self) -> None:
         """Start the program; it has begun to capture once it has written the beginning of a file."""
-        if shutil.which(self.name) is None:
-            raise EngineMissingError(f"{self.name}: not installed (apt install tshark, or tcpdump)")
-        # A session of its own, so that Ctrl-C ends us first and we end it: then no packet is lost in between.
-        self._process = subprocess.Popen(
-            self._command(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            start_new_session=True,
-            bufsize=0,
-        )
-        pipe = self._process.stdout
-        assert isinstance(pipe, FileIO)
+        pipe = self.start_program()
         try:
             self._batches = open_stream(", ".join(self._options.interfaces), pipe, self)
         except CaptureError:
-            self.stop()
+            self.close()
             raise self._refusal() from None
+
+    def start_program(self) -> FileIO:
+        """Start the program and return the pipe that it writes to."""
+        if shutil.which(self.name) is None:
+            raise EngineMissingError(f"{self.name}: not installed (apt install tshark, or tcpdump)")
+        self._process = GuardedProcess(self._command(), stdout=subprocess.PIPE, stderr=self._said)
+        pipe = self._process.stdout
+        assert isinstance(pipe, FileIO)
+        return pipe
 
     def _refusal(self) -> CaptureError:
         """Why the program ended before it captured anything, in its own words."""
         words = self._words()
         if _DENIED.search(words):
-            return PrivilegeError(_HOW_TO_BE_ALLOWED)
+            return PrivilegeError(HOW_TO_BE_ALLOWED)
         return CaptureError(f"{self.name}: {words or 'it ended at once'}")
 
     def _words(self) -> str:
@@ -77,30 +74,42 @@ class ProcessEngine:
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield packets as the program writes them."""
-        yield from self._batches
-        self.stop()
-        self._read_drops()
+        try:
+            yield from self._batches
+        finally:
+            ended_itself = not self._stopped
+            self.close()
+            self._read_drops()
+        if ended_itself:
+            words = self._words()
+            self.failure = f"{self.name} ended" + (f": {words}" if words else "")
+            self.faults.append(Fault("capture-ended", f"the capture ended early: {self.failure}"))
 
     def _read_drops(self) -> None:
-        """Read the number of packets dropped where the program says it only at its end."""
+        """Read the number of packets dropped where the program does not write it into the capture."""
 
     def stop(self) -> None:
+        """Ask the program to end."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.stop()
+
+    def close(self) -> None:
         """End the program, with force if it does not obey; none of it is left."""
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        self._stopped = True
+        if self._process is not None:
+            self._process.close()
 
 
 class DumpcapEngine(ProcessEngine):
     """Wireshark's capture process; before version 4.2 it keeps packets for up to a quarter of a second."""
 
     name = "dumpcap"
+
+    def __init__(self, options: LiveOptions, must_be_prompt: bool = False) -> None:
+        """With ``must_be_prompt``, a version that keeps packets for too long counts as missing."""
+        super().__init__(options)
+        self._must_be_prompt = must_be_prompt
 
     def _takes_interval(self) -> bool:
         said = subprocess.run([self.name, "--help"], capture_output=True, text=True, check=False)
@@ -112,6 +121,8 @@ class DumpcapEngine(ProcessEngine):
         command = ["dumpcap", "-q", "-w", "-"]
         if self._takes_interval():
             command += ["--update-interval", "20"]
+        elif self._must_be_prompt:
+            raise EngineMissingError("dumpcap: too old to give out packets promptly (4.2 does)")
         command += ["-s", str(options.snaplen), "-B", str(options.buffer_mib)]
         if not options.promiscuous:
             command.append("-p")
@@ -145,7 +156,18 @@ class TcpdumpEngine(ProcessEngine):
             command.append("-p")
         return [*command, options.capture_filter] if options.capture_filter else command
 
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield packets, and ask now and then how many were dropped."""
+        asked = time.monotonic()
+        for batch in super().batches():
+            yield batch
+            now = time.monotonic()
+            if now - asked > _REPORT_SECONDS and self._process is not None:
+                asked = now
+                self._read_drops()  # of the last report
+                self._process.ask_for_report()
+
     def _read_drops(self) -> None:
         self._said.seek(0)
-        match = re.search(rb"(\d+) packets? dropped by kernel", self._said.read())
-        self.dropped = int(match[1]) if match else 0
+        numbers = re.findall(rb"(\d+) packets? dropped by kernel", self._said.read())
+        self.dropped = int(numbers[-1]) if numbers else 0

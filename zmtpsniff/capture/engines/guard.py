@@ -1,0 +1,79 @@
+"""A process that does not outlive us, whatever ends us, and that we can end after our privileges are gone."""
+
+import subprocess
+from collections.abc import Sequence
+from typing import IO, Any
+
+# It waits for a word from us, on a pipe that the kernel closes for us should we be killed. It is started with the
+# privileges that the process is started with, so it may send signals to it when we no longer may.
+_GUARD = """
+while read -r word; do
+    case $word in
+        stop) kill -TERM "$1" ;;
+        kill) kill -KILL "$1" ;;
+        report) kill -USR1 "$1" ;;
+        done) exit ;;
+    esac
+done
+kill -TERM "$1"
+"""
+_STOP_SECONDS = 5.0
+
+
+class GuardedProcess:
+    """Runs a program; a guard beside it ends the program when we are gone."""
+
+    def __init__(self, command: Sequence[str], *, stdout: int, stderr: IO[Any] | int) -> None:
+        """Start the program, without input; raises OSError if that cannot be done."""
+        # Sessions of their own, so that Ctrl-C ends us first and we end them: then no packet is lost in between.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True, bufsize=0
+        )
+        try:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """What the program writes."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def stop(self) -> None:
+        """Ask the program to end; does not wait. May be called twice, from any thread and from a signal handler."""
+        self._tell(b"stop\n")
+
+    def ask_for_report(self) -> None:
+        """Send SIGUSR1, at which tcpdump writes its counts to its standard error."""
+        self._tell(b"report\n")
+
+    def close(self) -> None:
+        """End the program, with force if it does not obey; when this returns nothing of it is left."""
+        self.stop()
+        try:
+            # Until it is waited for its number cannot become another process's.
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._tell(b"kill\n")
+            self._process.wait()
+        self._tell(b"done\n")
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
+        self._guard.wait()
+
+    def _tell(self, word: bytes) -> None:
+        if self._guard.stdin is not None and not self._guard.stdin.closed:
+            try:
+                self._guard.stdin.write(word)
+            except OSError:  # the guard is gone
+                self._process.terminate()

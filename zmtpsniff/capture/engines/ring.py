@@ -1,0 +1,102 @@
+"""The ring that Linux shares with a packet socket (TPACKET_V3): packets without a system call for each."""
+
+import mmap
+import socket
+import struct
+from collections.abc import Iterator
+
+from zmtpsniff.capture.engines.bpf import ARPHRD_ETHERNET, ARPHRD_LOOPBACK
+from zmtpsniff.capture.source import Packet
+
+# linux/if_packet.h
+_SOL_PACKET = 263
+_PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 5, 6, 10
+_TPACKET_V3 = 2
+_OWNED_BY_US = 1
+_VLAN_VALID, _VLAN_TPID_VALID = 1 << 4, 1 << 6
+
+_BLOCK_OCTETS = 512 << 10  # holds the longest packet: 262,144 octets and its header
+_FRAME_OCTETS = 2048  # of no meaning in this version, but it must divide the block
+_RETIRE_MS = 20  # a block that is not full is handed over after so long
+
+_BLOCK = struct.Struct("=III")  # tpacket_hdr_v1: status, packets, offset of the first
+_HEADER = struct.Struct("=IIIIIIHHIIH")  # tpacket3_hdr up to the VLAN's protocol
+_ADDRESS = struct.Struct("=HHiHB")  # sockaddr_ll behind it, up to the packet's type
+_ADDRESS_OFFSET = 48
+_LIKE_ETHERNET = (ARPHRD_ETHERNET, ARPHRD_LOOPBACK)
+_ETHERNET, _RAW = 1, 101  # LINKTYPE_ numbers
+_ETHER_TYPE_VLAN = 0x8100
+
+
+class Ring:
+    """The packets of a packet socket."""
+
+    def __init__(self, packet_socket: socket.socket, buffer_mib: int) -> None:
+        """Share a ring of so many MiB with the kernel; raises OSError if it has no memory for it."""
+        self.dropped = 0
+        self._socket = packet_socket
+        self._blocks = max((buffer_mib << 20) // _BLOCK_OCTETS, 2)
+        size = self._blocks * _BLOCK_OCTETS
+        frames = size // _FRAME_OCTETS
+        request = struct.pack("=7I", _BLOCK_OCTETS, self._blocks, _FRAME_OCTETS, frames, _RETIRE_MS, 0, 0)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
+        self._memory = mmap.mmap(packet_socket.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        self._next = 0
+
+    def fileno(self) -> int:
+        """What poll() waits for."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Give the ring and the socket back."""
+        self._memory.close()
+        self._socket.close()
+
+    def error(self) -> OSError | None:
+        """What happened to the socket since the last time, such as that the interface went down."""
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return OSError(number, socket.SO_ERROR) if number else None
+
+    def count_drops(self) -> None:
+        """Add what the kernel dropped since the last time."""
+        statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
+        self.dropped += int(struct.unpack("=III", statistics)[1])
+
+    def blocks(self) -> Iterator[list[Packet]]:
+        """Yield the packets that are there, a block's at a time."""
+        memory = self._memory
+        # At most once around, so that nobody else waits for ever.
+        for _ in range(self._blocks):
+            start = self._next * _BLOCK_OCTETS
+            status, count, first = _BLOCK.unpack_from(memory, start + 8)
+            if not status & _OWNED_BY_US:
+                return
+            batch = self._packets(start + first, count)
+            memory[start + 8 : start + 12] = b"\0\0\0\0"  # the kernel's again
+            self._next = (self._next + 1) % self._blocks
+            if batch:
+                yield batch
+
+    def _packets(self, position: int, count: int) -> list[Packet]:
+        memory = self._memory
+        header, address = _HEADER.unpack_from, _ADDRESS.unpack_from
+        batch: list[Packet] = []
+        for _ in range(count):
+            step, seconds, nanoseconds, size, length, status, link, network, _, tag, tag_type = header(memory, position)
+            hardware = address(memory, position + _ADDRESS_OFFSET)[3]
+            time = seconds * 1_000_000_000 + nanoseconds
+            if hardware in _LIKE_ETHERNET:
+                start = position + link
+                octets = memory[start : start + size]
+                if status & _VLAN_VALID:  # the kernel took the tag out
+                    protocol = tag_type if status & _VLAN_TPID_VALID else _ETHER_TYPE_VLAN
+                    octets = octets[:12] + struct.pack(">HH", protocol, tag & 0xFFFF) + octets[12:]
+                    length += 4
+                batch.append((time, _ETHERNET, octets, length, None))
+            else:  # a tunnel, or the like: from the IP header on
+                skipped = network - link
+                start = position + network
+                batch.append((time, _RAW, memory[start : start + size - skipped], length - skipped, None))
+            position += step
+        return batch

@@ -1,0 +1,198 @@
+"""scapy's packet sockets: capture inside this process, on Linux, where only Python packages are installed."""
+
+import contextlib
+import ctypes
+import fcntl
+import logging
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines.bpf import program
+from zmtpsniff.capture.engines.ring import Ring
+from zmtpsniff.capture.source import CaptureError, Fault, Packet
+
+if TYPE_CHECKING:
+    from scapy.arch.linux import L2ListenSocket
+
+_SO_ATTACH_FILTER = 26
+_ETH_P_ALL = 3
+_SIOCGIFFLAGS, _IFF_UP = 0x8913, 1
+_WAIT_MS = 100
+_STATISTICS_SECONDS = 0.5
+ANY = "any"
+
+
+class ScapyEngine:
+    """Reads scapy's sockets; their packets come through a ring, since a call for each would cost too much."""
+
+    name = "scapy"
+
+    def __init__(self, options: LiveOptions) -> None:
+        """Nothing is opened before start()."""
+        self.dropped = 0
+        self.failure: str | None = None
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self._options = options
+        self._rings: dict[str, Ring] = {}
+        self._lost = 0  # packets dropped on interfaces that are gone
+        self._down: set[str] = set()
+        self._woken, self._wake = os.pipe()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Open a socket for each interface, with its filter in the kernel."""
+        if sys.platform != "linux":
+            raise EngineMissingError("scapy: captures on Linux only; install dumpcap or tcpdump")
+        try:
+            for interface in self._options.interfaces:
+                self._rings[interface] = self._open(interface)
+        except PermissionError:
+            self.close()
+            raise PrivilegeError(HOW_TO_BE_ALLOWED) from None
+        except OSError as error:
+            self.close()
+            raise CaptureError(f"{interface}: {error.strerror or error} (see zmtpsniff interfaces)") from None
+        except CaptureError:
+            self.close()
+            raise
+
+    def _open(self, interface: str) -> Ring:
+        if interface != ANY:
+            socket.if_nametoindex(interface)  # raises OSError; scapy would capture on another
+        # Asked for first, since scapy says it in other words.
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+        filter_program = program(self._options.capture_filter, self._options.snaplen)
+        opened = _listen(interface, self._options.promiscuous)
+        packet_socket = socket.socket(fileno=opened.ins.detach())  # else it goes with the object
+        try:
+            if interface == ANY:
+                packet_socket.bind(("", _ETH_P_ALL))
+            memory = ctypes.create_string_buffer(filter_program)
+            attached = struct.pack("HL", len(filter_program) // 8, ctypes.addressof(memory))
+            packet_socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
+            # What came before the filter was there is thrown away when the ring is made.
+            return Ring(packet_socket, self._options.buffer_mib)
+        except OSError:
+            packet_socket.close()
+            raise
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets as the kernel hands over blocks of them, at most 20 ms after they passed."""
+        poll = select.poll()
+        names = {ring.fileno(): name for name, ring in self._rings.items()}
+        for number in (*names, self._woken):
+            poll.register(number, select.POLLIN | select.POLLERR)
+        looked = time.monotonic()
+        try:
+            while not self._stopped and self._rings:
+                gone = []
+                for number, event in poll.poll(_WAIT_MS):
+                    name = names.get(number)
+                    if name is not None and event & ~select.POLLIN and not self._recovers(name):
+                        poll.unregister(number)
+                        gone.append(names.pop(number))
+                for ring in self._rings.values():
+                    yield from ring.blocks()
+                for name in gone:
+                    self._end(name)
+                if time.monotonic() - looked > _STATISTICS_SECONDS:
+                    looked = time.monotonic()
+                    self._look_around()
+            # The block that is being filled is handed over within its time.
+            time.sleep(0.03)
+            for ring in self._rings.values():
+                yield from ring.blocks()
+            self._count_drops()
+        finally:
+            self.close()
+
+    def _look_around(self) -> None:
+        self._count_drops()
+        for name in [name for name in self._down if _is_up(name)]:
+            self._down.remove(name)
+            self.faults.append(Fault("interface-up", f"{name} is up again"))
+
+    def _count_drops(self) -> None:
+        for ring in self._rings.values():
+            with contextlib.suppress(OSError):
+                ring.count_drops()
+        self.dropped = self._lost + sum(ring.dropped for ring in self._rings.values())
+
+    def _recovers(self, name: str) -> bool:
+        """Whether the capture on this interface goes on, after an error of its socket."""
+        error = self._rings[name].error()
+        if error is None or name == ANY:
+            return True
+        if _exists(name):
+            if name not in self._down:
+                self._down.add(name)
+                self.faults.append(Fault("interface-down", f"{name} went down; the capture goes on when it is up"))
+            return True
+        return False
+
+    def _end(self, name: str) -> None:
+        """Tell that an interface is gone; what it had brought has been given out."""
+        ring = self._rings.pop(name)
+        with contextlib.suppress(OSError):
+            ring.count_drops()
+        ring.close()
+        self._lost += ring.dropped
+        detail = f"{name} went away"
+        self.faults.append(Fault("capture-ended", detail if not self._rings else f"{detail}; the others go on"))
+        if not self._rings:
+            self.failure = detail
+
+    def stop(self) -> None:
+        """End the capture; batches() then ends with what had come."""
+        self._stopped = True
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b"\0")
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._stopped = True
+        for ring in self._rings.values():
+            ring.close()
+        self._rings = {}
+        for number in (self._woken, self._wake):
+            with contextlib.suppress(OSError):
+                os.close(number)
+        self._woken = self._wake = -1
+
+
+def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
+    # scapy warns of link types for which it has no class; we take octets only.
+    logging.getLogger("scapy").setLevel(logging.ERROR)
+    from scapy.arch.linux import L2ListenSocket
+    from scapy.config import conf
+
+    conf.bufsize = 1 << 16  # what comes before there is a ring is thrown away
+    anywhere = interface == ANY
+    name = "lo" if anywhere else interface
+    return L2ListenSocket(iface=name, promisc=promiscuous and not anywhere, nofilter=1)
+
+
+def _exists(interface: str) -> bool:
+    # Not from /sys, which shows the network namespace that it was mounted in.
+    try:
+        return bool(socket.if_nametoindex(interface))
+    except OSError:
+        return False
+
+
+def _is_up(interface: str) -> bool:
+    request = struct.pack("16sH14x", os.fsencode(interface), 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            flags: int = struct.unpack_from("=H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)[0]
+        except OSError:
+            return False
+    return bool(flags & _IFF_UP)

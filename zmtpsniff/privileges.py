@@ -1,0 +1,51 @@
+"""Giving up root: a program that sudo started goes on as who called sudo."""
+
+import ctypes
+import os
+import pwd
+import sys
+
+_PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
+
+
+class NoPrivilegeDropError(Exception):
+    """The privileges could not be given up; its text is one line that says why."""
+
+
+def invoking_user() -> pwd.struct_passwd | None:
+    """Who called sudo, doas or pkexec; None if nobody did, or root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        for name in ("SUDO_UID", "PKEXEC_UID"):
+            if os.environ.get(name):
+                user = pwd.getpwuid(int(os.environ[name]))
+                break
+        else:
+            user = pwd.getpwnam(os.environ.get("DOAS_USER", ""))
+    except (KeyError, ValueError):
+        return None
+    return user if user.pw_uid != 0 else None
+
+
+def drop_privileges() -> str | None:
+    """Become the invoking user, for good; returns the user's name, None if there is none to become.
+
+    Afterwards this process has no capability, and neither it nor a program that it starts can gain one again.
+    Raises NoPrivilegeDropError if the system refuses.
+    """
+    user = invoking_user()
+    if user is None:
+        return None
+    try:
+        os.initgroups(user.pw_name, user.pw_gid)
+        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+        # With the last user id that is root's the kernel takes all capabilities away (capabilities(7)).
+        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    except OSError as error:
+        raise NoPrivilegeDropError(f"cannot become {user.pw_name} ({error.strerror})") from error
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.geteuid() == 0 or os.getuid() == 0:
+        raise NoPrivilegeDropError(f"cannot become {user.pw_name}")
+    return user.pw_name
