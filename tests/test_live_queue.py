@@ -16,6 +16,7 @@ class Burst:
 
     def __init__(self, batches: int) -> None:
         self.dropped = 0
+        self.failure: str | None = None
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.all_out = threading.Event()
@@ -34,6 +35,9 @@ class Burst:
 
     def stop(self) -> None:
         self._stopped.set()
+
+    def close(self) -> None:
+        self.stop()
 
 
 def test_what_a_slow_reader_leaves_is_bounded_and_counted_apart() -> None:
@@ -55,3 +59,16 @@ def test_what_a_slow_reader_leaves_is_bounded_and_counted_apart() -> None:
 def test_a_duration_ends_the_capture() -> None:
     source = LiveSource(Burst(1), seconds=0.1)
     assert sum(map(len, source.batches())) == 10
+
+
+def test_a_second_stop_drops_what_waits_and_counts_it() -> None:
+    engine = Burst(50)
+    source = LiveSource(engine)
+    batches = source.batches()
+    seen = len(next(batches))
+    assert engine.all_out.wait(10)
+    source.stop()
+    source.stop()
+    seen += sum(map(len, batches))
+    assert seen + source.overrun == 500
+    assert source.overrun >= 480

@@ -1,16 +1,33 @@
 """``zmtpsniff read``."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import make_sniffer, run
 
+if TYPE_CHECKING:
+    from zmtpsniff.capture.source import Source
+
 
 @click.command(short_help="Dissect capture files.")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.option(
+    "--engine",
+    type=click.Choice(["native", "tshark"]),
+    default="native",
+    show_default=True,
+    help="What takes packets apart below TCP; tshark, slowly, knows tunnels and more formats.",
+)
+@click.option(
+    "--tshark-option",
+    "tshark_options",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
+)
 @decoding
 @output
 def read(captures: tuple[str, ...], **options: Any) -> None:
@@ -23,13 +40,28 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     zmtpsniff read capture.pcapng.gz
     zmtpsniff read -T summary monday.pcap tuesday.pcap
     zmtpsniff read -d tcp.port==5555,zmtp started-too-late.pcap
+    zmtpsniff read --engine tshark tunnel.snoop
     """
-    from zmtpsniff.capture.files import open_captures
-
     target = options["output"]
     if target is not None and any(os.path.exists(name) and _is_same(name, target) for name in captures):
         raise click.UsageError(f"-o {target}: this is one of the captures to read")
-    run(make_sniffer(open_captures(captures), options), options)
+    source = _open(captures, options["engine"], options["tshark_options"])
+    run(make_sniffer(source, options), options)
+
+
+def _open(captures: tuple[str, ...], engine: str, tshark_options: tuple[str, ...]) -> "Source":
+    if engine == "native":
+        from zmtpsniff.capture.files import open_captures
+
+        if tshark_options:
+            raise click.UsageError("--tshark-option: only with --engine tshark")
+        return open_captures(captures)
+    from zmtpsniff.capture.tshark import open_with_tshark
+
+    try:
+        return open_with_tshark(captures, tshark_options)
+    except ValueError as error:
+        raise click.UsageError(f"--tshark-option {error}") from error
 
 
 def _is_same(name: str, other: str) -> bool:

@@ -74,7 +74,7 @@ class ScapyEngine:
         packet_socket = socket.socket(fileno=opened.ins.detach())  # else it goes with the object
         try:
             if interface == ANY:
-                packet_socket.bind(("", _ETH_P_ALL))
+                _bind_to_all(packet_socket)
             memory = ctypes.create_string_buffer(filter_program)
             attached = struct.pack("HL", len(filter_program) // 8, ctypes.addressof(memory))
             packet_socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
@@ -178,6 +178,13 @@ def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
     anywhere = interface == ANY
     name = "lo" if anywhere else interface
     return L2ListenSocket(iface=name, promisc=promiscuous and not anywhere, nofilter=1)
+
+
+def _bind_to_all(packet_socket: socket.socket) -> None:
+    # Python's bind() wants the name of an interface.
+    address = struct.pack("=HHi12x", socket.AF_PACKET, socket.htons(_ETH_P_ALL), 0)
+    if ctypes.CDLL(None, use_errno=True).bind(packet_socket.fileno(), address, len(address)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _exists(interface: str) -> bool:

@@ -1,0 +1,242 @@
+"""Packets taken apart by tshark, through pyshark: what only Wireshark knows below TCP.
+
+tshark finds the innermost TCP segment of each packet, whatever it is wrapped in; reassembly and dissection stay ours.
+This module imports pyshark, so it is imported only once the engine is wanted.
+"""
+
+import asyncio
+import contextlib
+import re
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from io import FileIO
+
+import msgspec
+import pyshark.capture.capture  # type: ignore[import-untyped]
+from pyshark.tshark.tshark import TSharkNotFoundException  # type: ignore[import-untyped]
+
+from zmtpsniff.capture.engines import EngineMissingError
+from zmtpsniff.capture.files import merged
+from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.tshark_fields import FIELDS, LineReader, NoCaptureError
+
+_STOP_SECONDS = 5.0
+_CHUNK = 256 << 10  # octets read at a time, at most
+_KEPT_WORDS = 64  # lines of standard error: the first say what is wrong, a week of warnings must not fill memory
+
+# Our flows put segments in order; in tshark that would take most of its time, and memory without end.
+_NOT_ITS_WORK = (
+    "tcp.desegment_tcp_streams:FALSE",
+    "tcp.analyze_sequence_numbers:FALSE",
+    "tcp.calculate_timestamps:FALSE",
+)
+# Where the segments come from, whatever the user's own preferences say.
+_NEEDED = ("ip.defragment:TRUE", "ipv6.defragment:TRUE", "ip.tso_support:TRUE", "ipv6.tso_support:TRUE")
+_OPTION = re.compile(r"(?P<rule>[\w.]+==[^,]+,.+)|(?P<preference>[\w.-]+:.*)", re.DOTALL)
+
+
+def parse_option(text: str) -> list[str]:
+    """Turn ``NAME:VALUE``, a preference, or ``LAYER==SELECTOR,PROTOCOL``, a decode-as rule, into arguments of tshark.
+
+    Raises ValueError if it is neither.
+    """
+    match = _OPTION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r}: must be NAME:VALUE or LAYER==SELECTOR,PROTOCOL, as for tshark's -o and -d")
+    return ["-d" if match["rule"] else "-o", text]
+
+
+class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshark has no types
+    """A tshark that pyshark finds and starts.
+
+    pyshark's own packets take many times as long as tshark itself (benchmarks/tshark_engine.py), so tshark is asked
+    for the few fields that are needed, and its lines are read here. pyshark chooses the form ``ek`` and tshark allows
+    no second one; ``fields`` would be a little faster, but there several values of a field run together.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        # A loop of our own, since pyshark's would belong to the main thread.
+        super().__init__(eventloop=asyncio.new_event_loop(), use_ek=True, custom_parameters=list(arguments))
+        self.words: list[str] = []
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def _handle_process_stderr_forever(self, stderr: asyncio.StreamReader) -> None:
+        """Keep what tshark says; pyshark keeps its last line only, which may be a caret."""
+        while line := await stderr.readline():
+            if len(self.words) < _KEPT_WORDS:
+                self.words.append(line.decode(errors="replace").rstrip())
+
+    async def start(self, stdin: int) -> None:
+        """Start tshark with the file descriptor ``stdin`` as its standard input."""
+        self.process = await self._get_tshark_process(stdin=stdin)
+
+    async def read(self) -> bytes:
+        """What it has written, b"" at its end."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        return await self.process.stdout.read(_CHUNK)
+
+    async def stop(self) -> int:
+        """End it if it runs, with force if it does not obey; returns its exit status. Nothing is left of it."""
+        assert self.process is not None
+        for end in (self.process.terminate, self.process.kill):
+            if self.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    end()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self.process.wait(), _STOP_SECONDS)
+        return await self.finish()
+
+    async def finish(self) -> int:
+        """Wait for its end; returns its exit status."""
+        assert self.process is not None
+        status = await self.process.wait()
+        await asyncio.gather(*self._stderr_handling_tasks)
+        return status
+
+    def __del__(self) -> None:
+        """Do nothing; pyshark would use the loop, which is closed."""
+
+
+class Tshark:
+    """One run of tshark over one capture."""
+
+    def __init__(self, title: str, arguments: Sequence[str], stdin: int, source: Source) -> None:
+        """``arguments`` say what to read; faults go to ``source``, under the name ``title``."""
+        self._title = title
+        self._arguments = arguments
+        self._stdin = stdin
+        self._source = source
+        self._process: _Process | None = None
+
+    def batches(self, started: Callable[[], None] = lambda: None) -> Generator[list[Packet], None, None]:
+        """Yield packets as tshark writes them; ``started`` is called once it has its standard input.
+
+        Raises CaptureError if tshark ends with an error before its first packet, EngineMissingError if there is none.
+        """
+        process = _Process([*_arguments(), *self._arguments])
+        run = process.eventloop.run_until_complete
+        reader = LineReader()
+        try:
+            try:
+                with _deaf_to_interrupts():
+                    run(process.start(self._stdin))
+            except (TSharkNotFoundException, FileNotFoundError) as error:
+                raise EngineMissingError("tshark: not installed (apt install tshark)") from error
+            self._process = process
+            started()
+            while chunk := run(process.read()):
+                if packets := reader.feed(chunk):
+                    yield packets
+            status = run(process.finish())
+            self._judge(status, process.words, reader.packets)
+        except NoCaptureError:
+            raise CaptureError(f"{self._title}: not a capture file that tshark knows") from None
+        except msgspec.DecodeError as error:
+            raise CaptureError(f"{self._title}: tshark wrote what cannot be understood ({error})") from error
+        finally:
+            self._process = None
+            self._source.faults += reader.faults(self._title)
+            _close(process)
+
+    def stop(self) -> None:
+        """End tshark; may be called from any thread. batches() then ends with what it had written."""
+        process = self._process
+        if process is not None and process.process is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                process.eventloop.call_soon_threadsafe(_terminate, process.process)
+
+    def _judge(self, status: int, words: list[str], packets: int) -> None:
+        """Tell an exit status other than 0 as a fault, or as an error if there was no packet."""
+        if status == 0:
+            return
+        what = _said(words) or (f"tshark was ended by signal {-status}" if status < 0 else f"tshark failed ({status})")
+        cut = "cut short" in what
+        if not packets and not cut:
+            raise CaptureError(f"{self._title}: {what}")
+        self._source.faults.append(Fault(CUT_SHORT if cut else CORRUPT, f"{self._title}: {what}"))
+
+
+class TsharkFiles:
+    """Capture files of every format that tshark knows, as one source of packets; made by open_with_tshark()."""
+
+    def __init__(self, names: Sequence[str], options: Sequence[str]) -> None:
+        """``options`` are arguments of tshark."""
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self._runs = [
+            Tshark(_title(name), [*options, "-r", name], 0 if name == "-" else asyncio.subprocess.DEVNULL, self)
+            for name in names
+        ]
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets: of one file in its order, of several merged by time."""
+        with contextlib.ExitStack() as stack:
+            files = [run.batches() for run in self._runs]
+            for file in files:
+                stack.callback(file.close)
+            yield from files[0] if len(files) == 1 else merged(files)
+
+
+def open_with_tshark(names: Sequence[str], options: Sequence[str] = ()) -> TsharkFiles:
+    """Name capture files, ``-`` for standard input, that tshark shall read; ``options`` are for parse_option().
+
+    Raises CaptureError for a file that cannot be opened, ValueError for a wrong option. What tshark says against a
+    file is told by batches().
+    """
+    if list(names).count("-") > 1:
+        raise CaptureError("standard input: given more than once, but it can be read only once")
+    for name in names:
+        try:
+            with FileIO(0, closefd=False) if name == "-" else FileIO(name) as file:
+                if file.isatty():
+                    raise CaptureError(f"{_title(name)}: a terminal, not a capture file")
+        except OSError as error:
+            raise CaptureError(f"{_title(name)}: {error.strerror or error}") from error
+        except ValueError as error:  # a name that no file can have
+            raise CaptureError(f"{_title(name)!r}: {error}") from error
+    return TsharkFiles(names, [argument for option in options for argument in parse_option(option)])
+
+
+def _title(name: str) -> str:
+    return "standard input" if name == "-" else name
+
+
+def _arguments() -> list[str]:
+    out = [argument for preference in (*_NOT_ITS_WORK, *_NEEDED) for argument in ("-o", preference)]
+    out += ["--disable-protocol", "zmtp"]
+    return out + [argument for field in FIELDS for argument in ("-e", field)]
+
+
+def _said(words: list[str]) -> str:
+    """The line in which tshark says what is wrong."""
+    said = next((line for line in words if line.startswith("tshark: ")), "")
+    return re.sub(r'^tshark: (The file ".*?" )?', "", said).rstrip(".")
+
+
+def _terminate(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+
+
+def _close(process: _Process) -> None:
+    """End the process and its loop, whatever state they are in."""
+    loop = process.eventloop
+    if process.process is not None:
+        loop.run_until_complete(process.stop())
+    for task in asyncio.all_tasks(loop):  # a read that an interrupt broke off
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started here does not get Ctrl-C: we do, and end it once all that it has is read."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,207 @@
+"""What tshark says of each packet, in its form ``ek``, made into plain IP packets again.
+
+Each packet becomes one packet of link type RAW: an IP and a TCP header made of the fields of the innermost TCP segment
+in it, and that segment's payload. So packets keep their numbers, and everything behind sees what it always sees. A
+packet without TCP becomes an empty one.
+"""
+
+import struct
+from socket import AF_INET6, inet_aton, inet_pton
+
+import msgspec
+
+from zmtpsniff.capture.source import Fault, Packet
+
+FIELDS = (
+    "frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "frame.protocols", "frame.comment",
+    "ip.src", "ip.dst", "ipv6.src", "ipv6.dst",
+    "tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.flags", "tcp.len", "tcp.payload",
+)  # fmt: skip
+RAW = 101  # LINKTYPE_RAW: the packet begins with an IP header
+USER0 = 147  # LINKTYPE_USER0, the first of sixteen for private use
+# Wireshark's numbers of what it takes in (WTAP_ENCAP_): link types for private use; and what is no capture, but tshark
+# opens it all the same: MIME, JSON, RFC 7468, MP4 (which it also takes short texts for).
+_ENCAP_USER0 = 45
+_ENCAP_NO_CAPTURE = frozenset((134, 175, 202, 209))
+_REMEMBERED = 4096
+
+_IPV4 = struct.Struct("!BxHxxxxBBxx4s4sHHIIBBxxxxxx")
+_IPV6 = struct.Struct("!IHBB16s16sHHIIBBxxxxxx")
+_CUT = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0x50, 0)[:20]  # an IP header with nothing behind
+_MALFORMED = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0, 0)  # a TCP header of no octets
+
+
+class _Layers(msgspec.Struct, gc=False):
+    """All values of each field, in the order of the layers that they are from."""
+
+    frame_time_epoch: list[str] = []
+    frame_len: list[str] = []
+    frame_cap_len: list[str] = []
+    frame_encap_type: list[str] = []
+    frame_protocols: list[str] = []
+    frame_comment: list[str] = []
+    ip_src: list[str] = []
+    ip_dst: list[str] = []
+    ipv6_src: list[str] = []
+    ipv6_dst: list[str] = []
+    tcp_srcport: list[str] = []
+    tcp_dstport: list[str] = []
+    tcp_seq_raw: list[str] = []
+    tcp_ack_raw: list[str] = []
+    tcp_flags: list[str] = []
+    tcp_len: list[str] = []
+    tcp_payload: list[str] = []
+
+
+class _Line(msgspec.Struct, gc=False):
+    layers: _Layers | None = None  # every other line says only to which index of Elasticsearch the next belongs
+
+
+class _Stack(msgspec.Struct, gc=False):
+    """What a list of protocols says about where the segment is."""
+
+    ipv6: bool = False
+    ip: int = -1  # which of the IP layers of that version the innermost TCP segment is in, -1 without TCP
+    segments: int = 0
+    only_ip: bool = False  # nothing is known behind an IP header
+
+
+class NoCaptureError(Exception):
+    """tshark reads the file, but it is no capture of packets."""
+
+
+class LineReader:
+    """Makes packets of lines; remembers what lists of protocols and addresses mean."""
+
+    def __init__(self) -> None:
+        """Start at the beginning of a capture."""
+        self.packets = 0
+        self.left_out = 0  # segments that share their packet with another
+        self._decode = msgspec.json.Decoder(_Line).decode_lines
+        self._rest = b""
+        self._time = 0
+        self._stacks: dict[str, _Stack] = {}
+        self._addresses: dict[str, bytes] = {}
+
+    def feed(self, octets: bytes) -> list[Packet]:
+        """The packets of the lines that are whole now.
+
+        Raises NoCaptureError at the first packet of what is none, msgspec.DecodeError for what tshark does not write.
+        """
+        end = octets.rfind(b"\n") + 1
+        if not end:
+            self._rest += octets
+            return []
+        whole = self._rest + octets[:end]
+        self._rest = octets[end:]
+        try:
+            lines = self._decode(whole)
+        except msgspec.DecodeError:  # a comment in some other encoding
+            lines = self._decode(whole.decode(errors="replace").encode())
+        return [self._packet(line.layers) for line in lines if line.layers is not None]
+
+    def faults(self, title: str) -> list[Fault]:
+        """What has to be told about the packets so far; ``title`` is that of the capture."""
+        if not self.left_out:
+            return []
+        detail = f"{title}: {self.left_out} TCP segments were left out, because others share their packets"
+        return [Fault("segments-left-out", detail)]
+
+    def _packet(self, layers: _Layers) -> Packet:
+        if not self.packets and layers.frame_encap_type and int(layers.frame_encap_type[0]) in _ENCAP_NO_CAPTURE:
+            raise NoCaptureError
+        self.packets += 1
+        if layers.frame_time_epoch:  # a simple packet block has none
+            self._time = _nanoseconds(layers.frame_time_epoch[0])
+        comment = "\n".join(layers.frame_comment) or None
+        protocols = layers.frame_protocols[0] if layers.frame_protocols else ""
+        stack = self._stacks.get(protocols)
+        if stack is None:
+            if len(self._stacks) >= _REMEMBERED:
+                self._stacks.clear()
+            stack = self._stacks[protocols] = _read_stack(protocols)
+        if stack.ip >= 0:
+            data, wire = self._datagram(layers, stack)
+            return self._time, RAW, data, wire, comment
+        wire = int(layers.frame_len[0]) if layers.frame_len else 0
+        if stack.only_ip and _is_cut(layers):
+            return self._time, RAW, _CUT, wire, comment
+        if protocols.startswith("user_dlt") and layers.frame_encap_type:
+            # Not known to tshark either, unless the user says what it is.
+            return self._time, USER0 + int(layers.frame_encap_type[0]) - _ENCAP_USER0, b"", wire, comment
+        return self._time, RAW, b"", wire, comment
+
+    def _datagram(self, layers: _Layers, stack: _Stack) -> tuple[bytes, int]:
+        """An IP packet with the innermost segment, and its length on the wire."""
+        lengths = layers.tcp_len
+        sources, destinations = (layers.ipv6_src, layers.ipv6_dst) if stack.ipv6 else (layers.ip_src, layers.ip_dst)
+        if len(lengths) != stack.segments or len(destinations) <= stack.ip:
+            return (_CUT if _is_cut(layers) else _MALFORMED), 40
+        length = int(lengths[-1])
+        payload = b""
+        if length:
+            payloads = layers.tcp_payload
+            # One is missing if not one octet of it was captured, which can only be the last.
+            if len(payloads) == stack.segments - lengths.count("0"):
+                payload = bytes.fromhex(payloads[-1])
+        if stack.segments > 1:
+            self._count_neighbours(layers)
+        source, destination = self._address(sources[stack.ip]), self._address(destinations[stack.ip])
+        tcp = (
+            int(layers.tcp_srcport[-1]),
+            int(layers.tcp_dstport[-1]),
+            int(layers.tcp_seq_raw[-1]),
+            int(layers.tcp_ack_raw[-1]),
+            0x50,
+            int(layers.tcp_flags[-1], 16) & 0xFF,
+        )
+        # Longer than the field can say: 0, as network cards leave it (TSO); then the length on the wire counts.
+        if stack.ipv6:
+            total = length + 20
+            header = _IPV6.pack(0x60000000, total if total < 0x10000 else 0, 6, 64, source, destination, *tcp)
+            return header + payload, total + 40
+        total = length + 40
+        header = _IPV4.pack(0x45, total if total < 0x10000 else 0, 64, 6, source, destination, *tcp)
+        return header + payload, total
+
+    def _address(self, text: str) -> bytes:
+        address = self._addresses.get(text)
+        if address is None:
+            if len(self._addresses) >= _REMEMBERED:
+                self._addresses.clear()
+            address = inet_pton(AF_INET6, text) if ":" in text else inet_aton(text)
+            self._addresses[text] = address
+        return address
+
+    def _count_neighbours(self, layers: _Layers) -> None:
+        """Count segments that are beside the innermost, not around it: aggregated 802.11 frames have such."""
+        inner = layers.tcp_payload[-1] if int(layers.tcp_len[-1]) and layers.tcp_payload else ""
+        for length, payload in zip(layers.tcp_len[:-1], layers.tcp_payload + [""] * len(layers.tcp_len), strict=False):
+            if int(length) < int(layers.tcp_len[-1]) + 40 or inner not in payload:
+                self.left_out += 1
+
+
+def _nanoseconds(text: str) -> int:
+    """``1700000000.123456789`` without rounding."""
+    seconds, _, fraction = text.partition(".")
+    nanoseconds = int(f"{fraction:0<9.9}")
+    return int(seconds) * 1_000_000_000 + (-nanoseconds if seconds.startswith("-") else nanoseconds)
+
+
+def _is_cut(layers: _Layers) -> bool:
+    return layers.frame_cap_len != layers.frame_len
+
+
+def _read_stack(protocols: str) -> _Stack:
+    """Find the innermost TCP segment in a list of protocols, outermost first, with colons between."""
+    names = protocols.split(":")
+    segments = names.count("tcp")
+    if not segments:
+        return _Stack(only_ip=names[-1] in ("ip", "ipv6"))
+    tcp = len(names) - 1 - names[::-1].index("tcp")
+    before = names[:tcp]
+    ips = [name for name in before if name in ("ip", "ipv6")]
+    # What an ICMP error quotes has come before, or never arrived.
+    if not ips or "icmp" in before or "icmpv6" in before:
+        return _Stack()
+    return _Stack(ipv6=ips[-1] == "ipv6", ip=ips.count(ips[-1]) - 1, segments=segments)
