@@ -13,7 +13,6 @@ from measure import Run
 from tools import EK, FIELDS, JSON, SUMMARY
 from traffic import Recording
 
-BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 MEMORY_LIMIT_MIB = 100
 LINEAR_TOLERANCE = 1.15  # of the time that a file twice, four times as large may take
 
@@ -179,7 +178,7 @@ def _start_up(start: StartUp) -> Target:
 
 def markdown(measurements: Measurements) -> str:
     """Return the whole report, without a heading, so that it fits into any document."""
-    parts = [_preface(measurements), _targets_table(targets(measurements))]
+    parts = [_preface(measurements), targets_table(targets(measurements))]
     for comparison in measurements.comparisons:
         parts += [_caption(comparison), _comparison_table(comparison)]
     parts += ["**Growing files**: pushed small messages, more and more of them.", _growth_table(measurements.growth)]
@@ -195,16 +194,22 @@ def _preface(measurements: Measurements) -> str:
     dissector = "with its own ZMTP dissector" if measurements.tshark_knows_zmtp else "which has no ZMTP dissector"
     return (
         f"Measured on {measurements.when:%Y-%m-%d} with {versions}; tshark is one {dissector}. "
-        f"{platform.system()} {os.uname().release}, {platform.machine()}, {os.cpu_count()} cores.\n"
+        f"{machine()}.\n"
         f"Each command ran {measurements.repeat} times, in turn with the others (once if it took more than "
         f"{measurements.once_over:g} s), its output thrown away. Rates and ratios are those of the best time; a ratio "
         f"of 3 means three times as long as `{JSON}`."
     )
 
 
-def _targets_table(found: Sequence[Target]) -> str:
+def machine() -> str:
+    """Say on what was measured."""
+    return f"{platform.system()} {os.uname().release}, {platform.machine()}, {os.cpu_count()} cores"
+
+
+def targets_table(found: Sequence[Target]) -> str:
+    """Return the table of the targets and whether each was met."""
     verdicts = {True: "met", False: "**missed**", None: "not known"}
-    return _table(("Target", "Measured", ""), [(t.wanted, t.measured, verdicts[t.met]) for t in found], left=3)
+    return table(("Target", "Measured", ""), [(t.wanted, t.measured, verdicts[t.met]) for t in found], left=3)
 
 
 def _caption(comparison: Comparison) -> str:
@@ -220,7 +225,7 @@ def _size(recording: Recording) -> str:
 
 def _comparison_table(comparison: Comparison) -> str:
     header = ("Command", "Best", "Median", "Messages/s", "Packets/s", "Ratio", "Peak memory", "Result")
-    return _table(header, [_cells(comparison, row) for row in comparison.rows])
+    return table(header, [_cells(comparison, row) for row in comparison.rows])
 
 
 def _cells(comparison: Comparison, row: Row) -> tuple[str, ...]:
@@ -251,7 +256,7 @@ def _growth_table(growth: Sequence[Comparison]) -> str:
             cells += [f"{row.best:.2f} s", _peak(row.peak)] if row.best is not None and row.peak else ["failed", "-"]
         lines.append(tuple(cells))
     titles = [title for row in growth[0].rows for title in (f"`{row.tool.removeprefix('zmtpsniff ')}`", "Peak memory")]
-    return _table(("Messages", "File", *titles), lines, left=0)
+    return table(("Messages", "File", *titles), lines, left=0)
 
 
 def _start_up_table(start_up: Sequence[StartUp]) -> str:
@@ -261,20 +266,21 @@ def _start_up_table(start_up: Sequence[StartUp]) -> str:
             lines.append((start.what, "-", f"failed: {start.failure}"))
         else:
             lines.append((start.what, f"{min(start.seconds):.3f} s", f"{median(start.seconds):.3f} s"))
-    return _table(("What", "Best", "Median"), lines)
+    return table(("What", "Best", "Median"), lines)
 
 
-def _table(header: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1) -> str:
+def table(header: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1) -> str:
     """Return a Markdown table: so many columns to the left, figures to the right, what is said about them last."""
     rule = [":--" if column < left or title == "Result" else "--:" for column, title in enumerate(header)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines))
 
 
-def put_between_markers(document: Path, text: str) -> bool:
-    """Replace what is between the markers of a document; tell whether it has them."""
+def put_between_markers(document: Path, text: str, name: str = "benchmarks") -> bool:
+    """Replace what is between the markers of that name in a document; tell whether it has them."""
+    begin_marker, end_marker = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     content = document.read_text() if document.exists() else ""
-    before, begin, rest = content.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = content.partition(begin_marker)
+    _, end, after = rest.partition(end_marker)
     if not begin or not end:
         return False
     document.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")

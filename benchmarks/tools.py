@@ -39,6 +39,18 @@ class Tshark:
     version: str
     knows_zmtp: bool
 
+    @property
+    def selection(self) -> list[str]:
+        """The options that choose the packets to show."""
+        return ["-d", f"tcp.port=={PORT},zmtp", "-Y", "zmtp"] if self.knows_zmtp else ["-Y", "tcp.len > 0"]
+
+    @property
+    def fields(self) -> list[str]:
+        """The options that show what the records of zmtpsniff hold, too: place, time, connection, frames' octets."""
+        columns = ["zmtp.length", "zmtp.data"] if self.knows_zmtp else ["tcp.len", "tcp.payload"]
+        shown = ["frame.number", "frame.time_epoch", "tcp.stream", *columns]
+        return ["-T", "fields", *(option for column in shown for option in ("-e", column))]
+
 
 def version(command: Sequence[str]) -> str:
     """Return the version number in what ``--version`` prints, or why there is none."""
@@ -97,16 +109,8 @@ def _verify_summary(zmtpsniff: Sequence[str]) -> Callable[[Recording], str]:
 def _tshark_tools(tshark: Tshark) -> list[Tool]:
     # The capture comes by standard input, so that a tshark in a root directory of its own needs no copy of it.
     read = [*tshark.command, "-n", "-r", "-"]
-    if tshark.knows_zmtp:
-        read += ["-d", f"tcp.port=={PORT},zmtp", "-Y", "zmtp"]
-        # What the records of zmtpsniff hold, too: place, time, connection, and the frames with their octets.
-        columns = ["zmtp.length", "zmtp.data"]
-    else:
-        read += ["-Y", "tcp.len > 0"]
-        columns = ["tcp.len", "tcp.payload"]
-    fields = [*read, "-T", "fields"]
-    for column in ("frame.number", "frame.time_epoch", "tcp.stream", *columns):
-        fields += ["-e", column]
+    read += tshark.selection
+    fields = [*read, *tshark.fields]
 
     def verify(recording: Recording) -> str:
         if not tshark.knows_zmtp:

@@ -114,6 +114,25 @@ def _request(count: int) -> None:
             request.recv()
 
 
+def _throw(count: int) -> None:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.PAIR) as pair:
+        pair.connect(ENDPOINT)
+        for number in range(count):
+            pair.send(_text(number, 32))
+            pair.recv()
+
+
+def _throw_back(count: int) -> None:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.PAIR) as pair:
+        pair.bind(ENDPOINT)
+        for _ in range(count):
+            pair.send(pair.recv())
+
+
 def _connect_often(count: int) -> None:
     import zmq
 
@@ -128,6 +147,7 @@ def _connect_often(count: int) -> None:
 SCENARIOS = {
     "push": Scenario(_pull, _push, 1),
     "round-trip": Scenario(_reply, _request, 2),
+    "ping-pong": Scenario(_throw_back, _throw, 2),
     "large": Scenario(_pull, _push_large, 1),
     "connections": Scenario(_reply, _connect_often, 2),
 }
@@ -159,7 +179,7 @@ def _namespace() -> list[str]:
     return prefix if allowed and allowed.returncode == 0 else []
 
 
-def _loopback_up() -> None:
+def loopback_up() -> None:
     """Switch loopback on: a new network namespace starts with it down."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", b"lo", 0)
@@ -170,7 +190,7 @@ def _loopback_up() -> None:
 
 def record(scenario: str, count: int, path: Path) -> Recording:
     """Record a scenario; repeated when the kernel dropped packets, because a capture with holes measures the holes."""
-    _loopback_up()
+    loopback_up()
     partial = path.with_suffix(".partial")
     for _ in range(ATTEMPTS):
         captured, dropped = _record_once(SCENARIOS[scenario], count, partial)
@@ -219,7 +239,7 @@ def _play(scenario: Scenario, count: int) -> None:
     spawning = multiprocessing.get_context("spawn")  # a libzmq context does not survive a fork
     server = spawning.Process(target=scenario.server, args=(count,))
     server.start()
-    _wait_until_listening()
+    wait_until_listening()
     client = spawning.Process(target=scenario.client, args=(count,))
     client.start()
     try:
@@ -232,7 +252,7 @@ def _play(scenario: Scenario, count: int) -> None:
             peer.kill()
 
 
-def _wait_until_listening() -> None:
+def wait_until_listening() -> None:
     """Wait for the server, so that the capture does not begin with refused connections."""
     listening = f":{PORT:04X} 00000000:0000 0A"  # proc_net_tcp: local port, no peer, TCP_LISTEN
     patience = time.monotonic() + LISTENING_WAIT_S
