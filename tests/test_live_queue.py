@@ -33,6 +33,9 @@ class Burst:
         self._stopped.wait(10)
         self.dropped = 7
 
+    def count_drops(self) -> None:
+        pass
+
     def stop(self) -> None:
         self._stopped.set()
 

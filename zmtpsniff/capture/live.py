@@ -37,6 +37,7 @@ class LiveSource:
         self._octets_out = 0
         self._told = (0, 0)
         self._told_at = 0.0
+        self._asked_at = time.monotonic()
         self._told_faults = 0
         self._stops = 0
         self._thread = threading.Thread(target=self._read, name="capture", daemon=True)
@@ -106,9 +107,12 @@ class LiveSource:
         if len(faults) > self._told_faults:
             self.faults += faults[self._told_faults :]
             self._told_faults = len(faults)
+        now = time.monotonic()
+        if now - self._asked_at > _LOSS_SECONDS and not at_end:
+            self._asked_at = now
+            self._engine.count_drops()
         kernel, here = self._engine.dropped, self.overrun
         self.dropped = kernel + here
-        now = time.monotonic()
         if (kernel, here) == self._told or not (at_end or now - self._told_at > _LOSS_SECONDS):
             return
         if kernel > self._told[0]:

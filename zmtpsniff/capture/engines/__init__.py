@@ -51,6 +51,9 @@ class Engine(Protocol):
         """Yield packets as they come, until the capture ends."""
         ...
 
+    def count_drops(self) -> None:
+        """Find out how many packets were dropped by now, where that can be known before the end."""
+
     def stop(self) -> None:
         """Ask it to end; batches() then ends with what had come.
 

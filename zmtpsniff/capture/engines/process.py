@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from io import FileIO
 
@@ -16,7 +15,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
 _TIMES_BUFFER = 8
-_REPORT_SECONDS = 1.0
+_ENOUGH_SAID = 65_536  # octets of reports
 
 
 class ProcessEngine:
@@ -33,7 +32,7 @@ class ProcessEngine:
         self._options = options
         self._process: GuardedProcess | None = None
         # A pipe that nobody reads could block the program.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        self._said = tempfile.TemporaryFile("a+b")  # noqa: SIM115
         self._batches: Iterator[list[Packet]] = iter(())
         self._stopped = False
 
@@ -84,6 +83,9 @@ class ProcessEngine:
             words = self._words()
             self.failure = f"{self.name} ended" + (f": {words}" if words else "")
             self.faults.append(Fault("capture-ended", f"the capture ended early: {self.failure}"))
+
+    def count_drops(self) -> None:
+        """The program cannot be asked before its end."""
 
     def _read_drops(self) -> None:
         """Read the number of packets dropped where the program does not write it into the capture."""
@@ -156,18 +158,17 @@ class TcpdumpEngine(ProcessEngine):
             command.append("-p")
         return [*command, options.capture_filter] if options.capture_filter else command
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield packets, and ask now and then how many were dropped."""
-        asked = time.monotonic()
-        for batch in super().batches():
-            yield batch
-            now = time.monotonic()
-            if now - asked > _REPORT_SECONDS and self._process is not None:
-                asked = now
-                self._read_drops()  # of the last report
-                self._process.ask_for_report()
+    def count_drops(self) -> None:
+        """Read what it reported last, and ask it to report anew."""
+        if self._process is not None and not self._stopped:
+            self._read_drops()
+            self._process.ask_for_report()
 
     def _read_drops(self) -> None:
         self._said.seek(0)
-        numbers = re.findall(rb"(\d+) packets? dropped by kernel", self._said.read())
-        self.dropped = int(numbers[-1]) if numbers else 0
+        said = self._said.read()
+        numbers = re.findall(rb"(\d+) packets? dropped by kernel", said)
+        if numbers:
+            self.dropped = int(numbers[-1])
+        if len(said) > _ENOUGH_SAID:
+            self._said.truncate(0)
