@@ -15,6 +15,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
 _TIMES_BUFFER = 8
+_QUEUE_MIB = 64
 _ENOUGH_SAID = 65_536  # octets of reports
 
 
@@ -125,6 +126,9 @@ class DumpcapEngine(ProcessEngine):
             command += ["--update-interval", "20"]
         elif self._must_be_prompt:
             raise EngineMissingError("dumpcap: too old to give out packets promptly (4.2 does)")
+        if len(options.interfaces) > 1:
+            # It has a queue of its own then, in which by default only 1,000 packets or 1 MB wait.
+            command += ["-C", str(_QUEUE_MIB << 20)]
         command += ["-s", str(options.snaplen), "-B", str(options.buffer_mib)]
         if not options.promiscuous:
             command.append("-p")
