@@ -1,0 +1,145 @@
+"""zmtpsniff live as a program, for tests: started, read with a limit of time, ended."""
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from zmtpsniff.capture.engines import ENGINES as KNOWN_ENGINES
+
+Record = dict[str, Any]
+PROGRAM = [sys.executable, "-m", "zmtpsniff", "live"]
+ENGINES = [name for name in ("dumpcap", "tcpdump", "scapy", "tshark") if name in KNOWN_ENGINES]
+_SINGLE = {"tcpdump"}  # capture on one interface only
+_PATIENCE = 60.0  # seconds; a machine that does much else may be slow
+
+needs_privilege = pytest.mark.skipif(os.geteuid() != 0, reason="capturing needs root here")
+
+
+def engines(several_interfaces: bool = False) -> pytest.MarkDecorator:
+    """Parametrise by ``engine``: those that are installed, or that can capture on several interfaces at once."""
+    names = [name for name in ENGINES if not (several_interfaces and name in _SINGLE)]
+    return pytest.mark.parametrize("engine", [pytest.param(name, marks=_missing(name)) for name in names])
+
+
+def _missing(engine: str) -> pytest.MarkDecorator:
+    # scapy is a package that we depend on, the others are programs.
+    missing = engine != "scapy" and shutil.which(engine) is None
+    return pytest.mark.skipif(missing, reason=f"{engine} is not installed")
+
+
+class LiveProgram:
+    """A capture that goes on."""
+
+    def __init__(self, process: subprocess.Popen[bytes], reads: bool = True) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.records: list[Record] = []
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._said: list[bytes] = []
+        self._readers = [threading.Thread(target=self._read_errors, daemon=True)]
+        if reads:
+            self._readers.append(threading.Thread(target=self._read_records, daemon=True))
+        for reader in self._readers:
+            reader.start()
+
+    def _read_records(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr
+        self._said += self.process.stderr
+
+    def read_until(self, done: Callable[[list[Record]], bool], seconds: float = _PATIENCE) -> list[Record]:
+        """All records so far, once they are ``done``; it is asked after each."""
+        deadline = time.monotonic() + seconds
+        while not done(self.records):
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                kinds = [record["type"] for record in self.records]
+                raise AssertionError(f"not done after {seconds} s, with {len(kinds)} records: {kinds[-20:]}") from None
+            assert line is not None, f"ended early: {self.said()}"
+            self.records.append(json.loads(line))
+        return self.records
+
+    def read_all(self, seconds: float = _PATIENCE) -> list[Record]:
+        """All records, once the program has ended by itself or was told to."""
+        deadline = time.monotonic() + seconds
+        while (line := self._lines.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
+            self.records.append(json.loads(line))
+        return self.records
+
+    def interrupt(self) -> list[Record]:
+        """End it as Ctrl-C does; returns all records."""
+        self.process.send_signal(signal.SIGINT)
+        records = self.read_all()
+        assert self.process.wait(_PATIENCE) == 0, self.said()
+        return records
+
+    def said(self) -> str:
+        """What it has said on standard error so far; all of it once it has ended."""
+        if self.process.poll() is not None:
+            self._readers[0].join(_PATIENCE)
+        return b"".join(self._said).decode()
+
+    def children(self) -> list[int]:
+        """The processes that it started, and those that they started."""
+        return descendants(self.pid)
+
+
+@contextmanager
+def live(*options: str, prefix: Sequence[str] = (), reads: bool = True) -> Iterator[LiveProgram]:
+    """The program, once it captures; ``prefix`` is a command that runs it, such as ``ip netns exec``."""
+    command = [*prefix, *PROGRAM, "-v", "-T", "json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        program = LiveProgram(process, reads)
+        try:
+            wait_for(lambda: "capturing on" in program.said() or process.poll() is not None)
+            assert process.poll() is None, program.said()
+            yield program
+        finally:
+            # It has its time to end what it started.
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def wait_for(done: Callable[[], bool], seconds: float = _PATIENCE) -> None:
+    """Wait until it is so; fails if it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they started."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
+    found = [pid]
+    for parent in found:
+        found += [child for child in parents if parents[child] == parent]
+    return found[1:]
+
+
+def running(pids: Sequence[int]) -> list[int]:
+    """Those of the processes that have not ended."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,stat="], capture_output=True, text=True, check=True)
+    states = dict(line.split() for line in listed.stdout.splitlines())
+    return [pid for pid in pids if states.get(str(pid), "Z")[0] != "Z"]

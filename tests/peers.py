@@ -1,0 +1,243 @@
+"""Two programs that talk ZeroMQ to each other and log what their applications sent and received, as JSON Lines.
+
+    python peers.py server PLAN
+    python peers.py client PLAN
+
+PLAN is JSON: {"host": address, "exchanges": [name, ...], "curve": [public key, secret key]}. The exchanges take place
+one after the other, each on a port of its own, from FIRST_PORT on; the server binds all of them before it starts.
+A line is {"port", "what": "sent" | "received" | "subscribed" | "cancelled", "frames": [[length, SHA-256], ...]}, with
+the frames as they are on the wire.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import zmq
+from zmq.auth import CURVE_ALLOW_ANY
+from zmq.auth.thread import ThreadAuthenticator
+
+FIRST_PORT = 5600
+CONTROL_PORT = 5599  # a PAIR on which the client says that it is ready
+MARK = b"told in confidence"  # in every message over CURVE
+USERNAME, PASSWORD = b"alice", b"pass-word-of-alice"
+_PATIENCE_MS = 30_000
+MIB = 1 << 20
+
+
+def fingerprint(frames: list[bytes]) -> list[list[Any]]:
+    return [[len(frame), hashlib.sha256(frame).hexdigest()] for frame in frames]
+
+
+class Logged:
+    """A socket whose messages are logged."""
+
+    def __init__(self, socket: zmq.Socket[bytes], port: int) -> None:
+        self.socket = socket
+        self._port = port
+
+    def send(self, *frames: bytes) -> None:
+        self.log("sent", self._on_the_wire(frames))
+        self.socket.send_multipart(frames)
+
+    def recv(self) -> list[bytes]:
+        frames = self.socket.recv_multipart()
+        self.log("received", self._on_the_wire(frames))
+        return frames
+
+    def log(self, what: str, frames: list[bytes]) -> None:
+        print(json.dumps({"port": self._port, "what": what, "frames": fingerprint(frames)}))
+
+    def _on_the_wire(self, frames: Any) -> list[bytes]:
+        kind = self.socket.type
+        if kind in (zmq.REQ, zmq.REP):
+            return [b"", *frames]  # the delimiter
+        return list(frames[1:] if kind == zmq.ROUTER else frames)  # the identity is not sent
+
+
+def _push(push: Logged, _: Logged) -> None:
+    for number in range(200):
+        push.send(b"push %d" % number)
+
+
+def _pull(pull: Logged, _: Logged) -> None:
+    for _number in range(200):
+        pull.recv()
+
+
+def _request(req: Logged, _: Logged) -> None:
+    for number in range(50):
+        req.send(b"request %d" % number, *([b"part"] * (number % 3)))
+        req.recv()
+
+
+def _reply(rep: Logged, _: Logged) -> None:
+    for _number in range(50):
+        rep.send(b"reply to", *rep.recv())
+
+
+def _send_multipart(push: Logged, _: Logged) -> None:
+    push.send(b"", b"", b"")
+    push.send(bytes(range(256)), b"", b"\xff" * 255, b"\0" * 256)
+    push.send(*(b"frame %d" % number for number in range(300)))
+
+
+def _receive_multipart(pull: Logged, _: Logged) -> None:
+    for _number in range(3):
+        pull.recv()
+
+
+def _send_big(push: Logged, _: Logged) -> None:
+    push.send(b"m" * MIB)
+    push.send(b"first", b"n" * MIB, b"last")
+    push.send(b"0123456789abcdef" * (20 * MIB // 16))
+    push.send(b"small again")
+
+
+def _receive_big(pull: Logged, _: Logged) -> None:
+    for _number in range(4):
+        pull.recv()
+
+
+def _deal(dealer: Logged, _: Logged) -> None:
+    for number in range(50):
+        dealer.send(b"", b"task %d" % number)
+    for _number in range(100):
+        dealer.recv()
+
+
+def _route(router: Logged, _: Logged) -> None:
+    for _number in range(50):
+        identity, *frames = router.recv()
+        router.send(identity, b"taken", *frames)
+        router.send(identity, b"done", *frames)
+
+
+def _subscribe(sub: Logged, control: Logged) -> None:
+    for topic in (b"apples", b"pears", b"pears", b"", b"sync 1"):
+        sub.log("subscribed", [topic])
+        sub.socket.subscribe(topic)
+    _await_end(sub, control)
+    for topic in (b"apples", b""):
+        sub.log("cancelled", [topic])
+        sub.socket.unsubscribe(topic)
+    sub.log("subscribed", [b"sync 2"])
+    sub.socket.subscribe(b"sync 2")
+    _await_end(sub, control)
+
+
+def _await_end(sub: Logged, control: Logged) -> None:
+    """Receive everything up to the end, after saying that the last subscription has arrived."""
+    sub.recv()
+    control.send(b"subscribed")
+    while sub.recv()[-1] != b"end":
+        pass
+
+
+def _publish(pub: Logged, control: Logged) -> None:
+    # What was published before the last subscription came is not sent; the client's log tells what was.
+    for sync in (b"sync 1", b"sync 2"):
+        while not control.socket.poll(10):
+            pub.socket.send(sync)
+        control.recv()
+        for number in range(50):
+            for topic in (b"apples", b"pears", b"plums"):
+                pub.socket.send_multipart([topic, b"%d" % number])
+        pub.socket.send_multipart([b"pears", b"end"])
+
+
+def _send_in_confidence(push: Logged, _: Logged) -> None:
+    for number in range(20):
+        push.send(MARK, b"%d" % number)
+
+
+def _receive_in_confidence(pull: Logged, _: Logged) -> None:
+    for _number in range(20):
+        pull.recv()
+
+
+Part = Callable[[Logged, Logged], None]
+
+
+class Exchange(NamedTuple):
+    client: tuple[int, Part]
+    server: tuple[int, Part]
+    mechanism: str = "NULL"
+
+
+EXCHANGES = {
+    "push_pull": Exchange((zmq.PUSH, _push), (zmq.PULL, _pull)),
+    "req_rep": Exchange((zmq.REQ, _request), (zmq.REP, _reply)),
+    "multipart": Exchange((zmq.PUSH, _send_multipart), (zmq.PULL, _receive_multipart)),
+    "big": Exchange((zmq.PUSH, _send_big), (zmq.PULL, _receive_big)),
+    "dealer_router": Exchange((zmq.DEALER, _deal), (zmq.ROUTER, _route)),
+    "pub_sub": Exchange((zmq.SUB, _subscribe), (zmq.PUB, _publish)),
+    "plain": Exchange((zmq.REQ, _request), (zmq.REP, _reply), "PLAIN"),
+    "curve": Exchange((zmq.PUSH, _send_in_confidence), (zmq.PULL, _receive_in_confidence), "CURVE"),
+}
+
+
+def _open(context: zmq.Context[zmq.Socket[bytes]], kind: int, port: int, serves: bool, plan: Any, how: str) -> Logged:
+    socket = context.socket(kind)
+    socket.ipv6 = ":" in plan["host"]
+    socket.rcvtimeo = socket.sndtimeo = _PATIENCE_MS
+    socket.sndhwm = socket.rcvhwm = 0
+    if how == "PLAIN":
+        if serves:
+            socket.plain_server = True
+            socket.zap_domain = b"*"
+        else:
+            socket.plain_username, socket.plain_password = USERNAME, PASSWORD
+    if how == "CURVE":
+        public, secret = (key.encode() for key in plan["curve"])
+        if serves:
+            socket.curve_server = True
+            socket.curve_secretkey = secret
+        else:
+            socket.curve_serverkey = public
+            socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+    host = f"[{plan['host']}]" if socket.ipv6 else plan["host"]
+    (socket.bind if serves else socket.connect)(f"tcp://{host}:{port}")
+    return Logged(socket, port)
+
+
+def main(role: str, plan: Any) -> None:
+    serves = role == "server"
+    context = zmq.Context()
+    authenticator = ThreadAuthenticator(context)
+    authenticator.start()
+    authenticator.configure_plain(domain="*", passwords={USERNAME.decode(): PASSWORD.decode()})
+    authenticator.configure_curve(domain="*", location=CURVE_ALLOW_ANY)
+    try:
+        talk(context, serves, plan)
+    finally:
+        authenticator.stop()
+        # After an error nothing waits for what could not be sent; without one nothing is left.
+        context.destroy(linger=0)
+
+
+def talk(context: zmq.Context[zmq.Socket[bytes]], serves: bool, plan: Any) -> None:
+    control = _open(context, zmq.PAIR, CONTROL_PORT, serves, plan, "NULL")
+    parts = []
+    for port, name in enumerate(plan["exchanges"], FIRST_PORT):
+        exchange = EXCHANGES[name]
+        kind, part = exchange.server if serves else exchange.client
+        parts.append((_open(context, kind, port, serves, plan, exchange.mechanism), part))
+    for socket, part in parts:
+        part(socket, control)
+    # Neither leaves before the other has everything.
+    if serves:
+        control.send(b"done")
+        control.recv()
+    else:
+        control.recv()
+        control.send(b"done")
+    for socket, _ in parts:
+        socket.socket.close()
+    control.socket.close(linger=_PATIENCE_MS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
