@@ -4,6 +4,8 @@ import shutil
 import time
 from typing import IO, TYPE_CHECKING
 
+from zmtpsniff.render.wording import number
+
 if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.sniffer import Sniffer
@@ -65,8 +67,8 @@ class StatusLine:
             self._rate = (self._messages - self._rate_messages) / elapsed
             self._rate_since, self._rate_messages = now, self._messages
         text = (
-            f"{self._sniffer.packets:,} packets · {len(self._open):,} ZMTP connections · {self._messages:,} messages, "
-            f"{self._rate:,.0f}/s · {self._sniffer.dropped:,} dropped"
+            f"{number(self._sniffer.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
+            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._sniffer.dropped:,} dropped"
         )
         width = shutil.get_terminal_size().columns - 1
         self._stream.write(f"{_ERASE}{text[:width]}")

@@ -177,6 +177,7 @@ def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
     from scapy.arch.linux import L2ListenSocket
     from scapy.config import conf
 
+    conf.ifaces.reload()  # one may have come since
     conf.bufsize = 1 << 16  # what comes before there is a ring is thrown away
     anywhere = interface == ANY
     name = "lo" if anywhere else interface
