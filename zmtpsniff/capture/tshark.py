@@ -109,6 +109,7 @@ class Tshark:
         self._stdin = stdin
         self._source = source
         self._process: _Process | None = None
+        self._stopped = False
 
     def batches(self, started: Callable[[], None] = lambda: None) -> Generator[list[Packet], None, None]:
         """Yield packets as tshark writes them; ``started`` is called once it has its standard input.
@@ -126,6 +127,8 @@ class Tshark:
                 raise EngineMissingError("tshark: not installed (apt install tshark)") from error
             self._process = process
             started()
+            if self._stopped:  # before there was anything to stop
+                self.stop()
             while chunk := run(process.read()):
                 if packets := reader.feed(chunk):
                     yield packets
@@ -142,6 +145,7 @@ class Tshark:
 
     def stop(self) -> None:
         """End tshark; may be called from any thread. batches() then ends with what it had written."""
+        self._stopped = True
         process = self._process
         if process is not None and process.process is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed already
@@ -149,7 +153,7 @@ class Tshark:
 
     def _judge(self, status: int, words: list[str], packets: int) -> None:
         """Tell an exit status other than 0 as a fault, or as an error if there was no packet."""
-        if status == 0:
+        if status == 0 or self._stopped:
             return
         what = _said(words) or (f"tshark was ended by signal {-status}" if status < 0 else f"tshark failed ({status})")
         cut = "cut short" in what

@@ -1,0 +1,102 @@
+"""tshark, through pyshark, over what dumpcap captures; or capturing itself where dumpcap cannot."""
+
+import array
+import fcntl
+import re
+import select
+import subprocess
+import termios
+from collections.abc import Generator
+from io import FileIO
+from typing import TYPE_CHECKING
+
+from zmtpsniff.capture.engines import EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines.process import DumpcapEngine
+from zmtpsniff.capture.source import Packet
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.tshark import Tshark
+
+_FORGET = 500_000  # packets after which tshark starts anew, since it remembers something of each
+
+
+class TsharkEngine(DumpcapEngine):
+    """dumpcap captures, and has the privileges; tshark takes its packets apart, and has those that we have then.
+
+    For interfaces that only tshark knows (extcap programs, remote ones) it captures itself, without our privileges.
+    """
+
+    name = "tshark"
+
+    def __init__(self, options: LiveOptions) -> None:
+        """Nothing runs before start()."""
+        super().__init__(options)
+        self._tshark: Tshark | None = None
+
+    def start(self) -> None:
+        """Start dumpcap; it has begun to capture once there is something in its pipe."""
+        try:
+            pipe = self.start_program()  # it looks for tshark, by the name of this engine
+        except FileNotFoundError:
+            raise EngineMissingError("dumpcap: not installed (apt install tshark)") from None
+        if _has_begun(pipe):
+            self._batches = self._dissected(pipe)
+            return
+        self.close()
+        refusal = self._refusal()
+        if isinstance(refusal, PrivilegeError) or not self._are_all_known():
+            raise refusal
+        self._process = None
+        self._stopped = False
+        self._batches = self._captured()
+
+    def _are_all_known(self) -> bool:
+        """Does tshark know all the interfaces, though dumpcap does not?"""
+        done = subprocess.run(["tshark", "-D"], capture_output=True, text=True, errors="replace", check=False)
+        known = set(re.findall(r"^\d+\. (\S+)", done.stdout, re.MULTILINE))
+        return all(name in known or "://" in name for name in self._options.interfaces)
+
+    def _dissected(self, pipe: FileIO) -> Generator[list[Packet], None, None]:
+        from zmtpsniff.capture.tshark import Tshark
+
+        # -r, not -i, which would keep all packets in a temporary file.
+        arguments = ["-r", "-", "-M", str(_FORGET)]
+        self._tshark = Tshark(self._title(), arguments, pipe.fileno(), self)
+        # If tshark alone has the pipe, dumpcap notices when tshark is gone.
+        yield from self._tshark.batches(started=pipe.close)
+
+    def _captured(self) -> Generator[list[Packet], None, None]:
+        from zmtpsniff.capture.tshark import Tshark
+
+        arguments = ["-M", str(_FORGET), *self._command()[self._command().index("-s") :]]
+        self._tshark = Tshark(self._title(), arguments, subprocess.DEVNULL, self)
+        yield from self._tshark.batches()
+
+    def _title(self) -> str:
+        return ", ".join(self._options.interfaces)
+
+    def _read_drops(self) -> None:
+        """Read what dumpcap says at its end; tshark does not hand on what it writes into the capture."""
+        self._said.seek(0)
+        counts = re.findall(rb"received/dropped on interface .*: \d+/(\d+)", self._said.read())
+        self.dropped = sum(map(int, counts))
+
+    def stop(self) -> None:
+        """Ask for the end: tshark ends when dumpcap does and all is read, or when it captures itself, at once."""
+        super().stop()
+        if self._process is None and self._tshark is not None:
+            self._tshark.stop()
+
+    def close(self) -> None:
+        """End both; nothing is left of them once batches() has ended."""
+        super().close()
+        if self._tshark is not None:
+            self._tshark.stop()
+
+
+def _has_begun(pipe: FileIO) -> bool:
+    """Wait until something is in the pipe, without taking it out; False if it is closed instead."""
+    select.select([pipe], [], [])
+    waiting = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    return waiting[0] > 0
