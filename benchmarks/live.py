@@ -1,0 +1,151 @@
+"""Measure ``zmtpsniff live`` with each engine beside tshark and tcpdump, under load, and write the table.
+
+    sudo python benchmarks/live.py [--tshark COMMAND] [--engine NAME]... [--seconds N]
+
+What is measured, and what it needs, is described in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import live_report
+import loads
+import network
+import observe
+import observers
+import report
+import tools
+import traffic
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parent / "README.md"
+RESULTS = HERE / "LIVE.md"
+WORK = HERE / "work"
+ENGINES = ("dumpcap", "scapy", "tshark", "tcpdump")
+
+RATES = (50_000, 100_000)  # packets a second
+FLOOD_RATE = 500_000  # messages a second
+ROUND_TRIPS = 5_000  # of the connection that is replayed many times
+FULL_SECONDS = 20.0
+DRIP_INTERVAL_S, DRIP_SECONDS = 0.01, 5.0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    beside = shlex.quote(str(Path(sys.executable).with_name("zmtpsniff")))
+    parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
+    parser.add_argument("--tshark", default="tshark", metavar="COMMAND", help='e.g. "chroot /opt/trixie tshark"')
+    parser.add_argument(
+        "--engine",
+        action="append",
+        metavar="NAME",
+        help=f"an engine of zmtpsniff; repeatable, the ratios refer to the first (default: {', '.join(ENGINES)})",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=FULL_SECONDS, metavar="N", help="of each load (default: 20; less: no file)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=20.0, metavar="N", help="seconds to catch up after a load (default: 20)"
+    )
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each, the best counts (default: 1)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Measure, write; the exit status says whether all could be run, not whether the targets were met."""
+    options = _arguments()
+    try:
+        network.enter()
+        recording = traffic.ensure("ping-pong", ROUND_TRIPS, WORK)
+    except (network.NoNetworkError, traffic.CannotRecordError) as reason:
+        print(f"live.py: {reason}", file=sys.stderr)
+        return 1
+    zmtpsniff, engines = shlex.split(options.zmtpsniff), options.engine or ENGINES
+    tshark = tools.find_tshark(shlex.split(options.tshark))
+    chosen = [
+        *(observers.of_engine(zmtpsniff, engine) for engine in engines),
+        observers.of_tshark(tshark),
+        observers.of_tcpdump(),
+    ]
+
+    def compare(load: loads.Load, *, terminal: bool = False) -> live_report.Comparison:
+        return _compare(load, chosen, options.repeat, options.patience, terminal=terminal)
+
+    replays = [_replay(recording, rate, options.seconds) for rate in RATES]
+    under_load = [compare(load) for load in [*replays, loads.flood(FLOOD_RATE, options.seconds)]]
+    drip = loads.drip(DRIP_INTERVAL_S, min(options.seconds, DRIP_SECONDS))
+    measurements = live_report.Measurements(
+        versions={
+            "zmtpsniff": tools.version(zmtpsniff),
+            "Python": sys.version.partition(" ")[0],
+            "dumpcap": tools.version(["dumpcap"]),
+            "tshark": tshark.version,
+            "tcpdump": tools.version(["tcpdump"]),
+            "tcpreplay": tools.version(["tcpreplay"]),
+        },
+        tshark_knows_zmtp=tshark.knows_zmtp,
+        repeat=options.repeat,
+        seconds=options.seconds,
+        patience=options.patience,
+        loads=under_load,
+        fast=under_load[len(RATES) - 1],
+        pipe=compare(drip),
+        terminal=compare(drip, terminal=True),
+        engines=engines,
+    )
+    return _publish(measurements, worth_keeping=options.seconds >= FULL_SECONDS)
+
+
+def _replay(recording: traffic.Recording, rate: int, seconds: float) -> loads.Load:
+    longer, connections = loads.lengthen(recording, round(rate * seconds))
+    return loads.replay(longer, connections, rate)
+
+
+def _compare(
+    load: loads.Load, chosen: Sequence[observe.Observer], repeat: int, patience: float, *, terminal: bool
+) -> live_report.Comparison:
+    """Run the commands in turn, so that a machine that is busy for a while is so for all of them."""
+    rows = [live_report.Row(observer) for observer in chosen]
+    for _ in range(repeat):
+        for row in rows:
+            if row.failure:
+                continue
+            _say(f"{load.title}{' (terminal)' if terminal else ''}: {row.observer.name}")
+            try:
+                row.runs.append(observe.observe(row.observer, load, patience, terminal=terminal))
+            except observe.Failure as reason:
+                row.failure = str(reason)
+                _say(f"  {reason}")
+    return live_report.Comparison(load, rows)
+
+
+def _publish(measurements: live_report.Measurements, *, worth_keeping: bool) -> int:
+    """Print the report, and write it where it is kept if its figures are worth keeping."""
+    text = live_report.markdown(measurements)
+    print(text)
+    failures = measurements.failures()
+    if not worth_keeping:
+        _say("a short run: nothing written")
+    else:
+        RESULTS.write_text(f"# Live benchmark results\n\nWritten by `benchmarks/live.py`.\n\n{text}")
+        _say(f"written: {RESULTS.name}")
+        if failures:
+            _say("README.md left as it is, because not all could be run")
+        elif report.put_between_markers(README, text, "live benchmarks"):
+            _say("written: README.md")
+    for failure in failures:
+        print(f"live.py: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
