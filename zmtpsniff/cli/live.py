@@ -10,7 +10,7 @@ import click
 from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import decoding, output
-from zmtpsniff.cli.run import make_sniffer, run
+from zmtpsniff.cli.run import load, make_sniffer, run
 from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 
 
@@ -63,11 +63,12 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
         options["buffer_mib"],
         not options["not_promiscuous"],
     )
+    load(options["format"])
     engine = make_engine(options["engine"], captured)
+    source = LiveSource(engine, seconds=seconds)
+    sniffer = make_sniffer(source, options, time.time_ns)
     try:
-        # Nothing that came from the network has been looked at so far.
-        user = drop_privileges()
-        source = LiveSource(engine, seconds=seconds)
+        user = drop_privileges()  # nothing that came from the network has been looked at so far
     except NoPrivilegeDropError as error:
         engine.close()
         raise CaptureError(str(error)) from None
@@ -78,7 +79,6 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda *_: source.stop())
-    sniffer = make_sniffer(source, options, time.time_ns)
     visible = sys.stderr.isatty() if options["status"] is None else options["status"]
     status = StatusLine(sys.stderr, sniffer, visible)
     try:

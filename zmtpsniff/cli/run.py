@@ -1,6 +1,7 @@
 """From options to a Sniffer, and from its events to what is written."""
 
 import gc
+import io
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.render import Format
     from zmtpsniff.sniffer import Sniffer
     from zmtpsniff.status import StatusLine
 
@@ -40,6 +42,12 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
         options["count"],
         clock,
     )
+
+
+def load(output: "Format") -> None:
+    """Import everything that run() needs: once privileges are given up, where it is kept may be out of reach."""
+    nowhere = io.TextIOWrapper(io.BytesIO())
+    make_renderer(output, nowhere, color="always").write([])
 
 
 def run(sniffer: "Sniffer", options: dict[str, Any], status: "StatusLine | None" = None) -> None:

@@ -1,0 +1,65 @@
+"""Privileges are given up to who called sudo, before anything from the network is looked at."""
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_program import engines, live, running, wait_for
+from test_live import messages, request_and_reply
+
+NOBODY = pwd.getpwnam("nobody")
+SUDO = ["env", f"SUDO_UID={NOBODY.pw_uid}", f"SUDO_GID={NOBODY.pw_gid}", "SUDO_USER=nobody"]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to give up")
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+@engines()
+def test_started_with_sudo_it_goes_on_as_the_invoking_user(engine: str) -> None:
+    with live("-i", "lo", "-f", "tcp", "--engine", engine, prefix=SUDO) as program:
+        assert "as nobody" in program.said()
+        status = status_of(program.pid)
+        assert {*status["Uid"].split(), *status["Gid"].split()} == {str(NOBODY.pw_uid), str(NOBODY.pw_gid)}
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert int(status[kind], 16) == 0, kind
+        assert status["NoNewPrivs"] == "1"
+        children = program.children()
+        port, sent = request_and_reply(5)
+        program.read_until(lambda records: messages(records, port) == sent)
+        program.interrupt()
+    wait_for(lambda: running(children) == [])
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that anybody may write to."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        yield Path(folder)
+
+
+def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
+    written = open_folder / "records.json"
+    with live("-i", "lo", "-f", "tcp", "-o", str(written), prefix=SUDO) as program:
+        request_and_reply(1)
+        program.process.send_signal(signal.SIGINT)
+        assert program.process.wait(30) == 0, program.said()
+    assert written.stat().st_uid == NOBODY.pw_uid
+    assert written.stat().st_gid == NOBODY.pw_gid
+
+
+@pytest.mark.parametrize("environment", [{"SUDO_UID": "0"}, {"SUDO_UID": "what"}, {"SUDO_UID": "3999999999"}, {}])
+def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
+    code = "import os; from zmtpsniff.privileges import drop_privileges; print(drop_privileges(), os.geteuid())"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["None", "0"]
