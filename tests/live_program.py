@@ -131,7 +131,7 @@ def wait_for(done: Callable[[], bool], seconds: float = _PATIENCE) -> None:
 def descendants(pid: int) -> list[int]:
     """The processes that a process started, and those that they started."""
     listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
+    parents = {int(child): int(parent) for child, parent in map(str.split, listed.stdout.splitlines())}
     found = [pid]
     for parent in found:
         found += [child for child in parents if parents[child] == parent]
