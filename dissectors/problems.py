@@ -51,6 +51,10 @@ PROBLEMS: dict[str, Kind] = {
         "Fragmented IP datagrams were given up: fragments are missing, contradict each other or are too many.",
         "Octets of the streams may be missing; `capture-gap` says where.",
     ),
+    "segments-left-out": _warning(
+        "Packets that hold several TCP segments beside each other were read by tshark; only the last of each was kept.",
+        "Aggregated 802.11 frames have such: capture behind the access point, or without aggregation.",
+    ),
     "link-type-unknown": _warning(
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
         "Capture on another interface (`tcpdump -i any` works everywhere).",
