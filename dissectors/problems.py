@@ -81,6 +81,10 @@ PROBLEMS: dict[str, Kind] = {
         "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection, and once for the capture "
         "if packets end before their TCP header does.",
     ),
+    "saving-ended": _error(
+        "The packets could not be saved on (`-w`): the disk is full, or the file cannot be written.",
+        "What was saved before can be read; the dissection went on. Make room, or bound the files with `-b`.",
+    ),
     "overlap-differs": _warning(
         "A retransmitted segment holds other octets than the first copy.",
         "The first copy was used. Somebody may be forging packets, or a middlebox rewrites them.",

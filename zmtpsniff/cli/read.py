@@ -7,6 +7,7 @@ import click
 
 from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import make_sniffer, run
+from zmtpsniff.cli.saving import saved, saving
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     metavar="NAME:VALUE",
     help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
 )
+@saving
 @decoding
 @output
 def read(captures: tuple[str, ...], **options: Any) -> None:
@@ -41,12 +43,15 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     zmtpsniff read -T summary monday.pcap tuesday.pcap
     zmtpsniff read -d tcp.port==5555,zmtp started-too-late.pcap
     zmtpsniff read --engine tshark tunnel.snoop
+    zmtpsniff read -w all.pcapng monday.pcap tuesday.pcap
     """
     target = options["output"]
     if target is not None and any(os.path.exists(name) and _is_same(name, target) for name in captures):
         raise click.UsageError(f"-o {target}: this is one of the captures to read")
+    if options["save"] is not None and options["engine"] != "native":
+        raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     source = _open(captures, options["engine"], options["tshark_options"])
-    run(make_sniffer(source, options), options)
+    run(make_sniffer(saved(source, options, captures), options), options)
 
 
 def _open(captures: tuple[str, ...], engine: str, tshark_options: tuple[str, ...]) -> "Source":

@@ -1,0 +1,277 @@
+"""Saving packets to a pcapng file, or to a ring of them, while they go on to be dissected."""
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+
+from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, Origin, Section, whole_blocks
+from zmtpsniff.capture.ring import Ring, ring_name
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+
+ENDED = "saving-ended"  # the problem code
+STANDARD_OUTPUT = "-"
+
+_NO_LIMIT = 1 << 80
+
+
+class Saver:
+    """Writes the packets it is given, as they come.
+
+    What write() has returned from can be read from the file at once. A disk that is full or a file that cannot be
+    written on ends the saving, never the dissection: the file keeps its whole blocks, and ``faults`` tells it once.
+    One thread at a time may use it; another may look at ``faults``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        origin: Origin,
+        ring: Ring | None = None,
+        *,
+        inputs: Sequence[str] = (),
+        comments: list[str] | None = None,
+        count: int | None = None,
+    ) -> None:
+        """Open the (first) file and write its beginning; raises CaptureError if that cannot be done.
+
+        ``path`` may be ``-`` for standard output. ``inputs`` are files that must not be overwritten. ``comments`` are
+        those on the capture as a whole; the list may grow while packets come. Only the first ``count`` packets are
+        saved, None for all.
+        """
+        self.faults: list[Fault] = []
+        self._path = path
+        self._ring = ring
+        self._inputs = inputs
+        self._comments = [] if comments is None else comments
+        self._left = _NO_LIMIT if count is None else count
+        self._section = Section(origin)
+        self._fd = -1
+        self._name = ""  # of the file that is open
+        self._names: list[str] = []  # of the files kept
+        self._number = 0
+        self._regular = False
+        self._size = 0  # octets of the file that is open
+        self._in_file = 0  # packets in it
+        self._first_ns = 0  # time of its first packet
+        self._last_ns = 0
+        self._comments_written = 0  # in this file
+        self._dropped: int | None = None
+        self._dropped_before = 0  # told in earlier files
+        self._packets_before = 0  # saved in them
+        if path == STANDARD_OUTPUT and ring is not None:
+            raise CaptureError("standard output: cannot be several files (-b needs -w with the name of a file)")
+        if not path:
+            raise CaptureError("-w: the name of a file is missing")
+        if path.endswith("/") or os.path.isdir(path):  # a ring would make names of it
+            raise CaptureError(f"{path}: a directory, not a file to save packets to")
+        try:
+            self._open()
+        except OSError as error:
+            self._let_go()
+            raise CaptureError(f"{self._title()}: {error.strerror or error}") from error
+
+    @property
+    def packets(self) -> int:
+        """How many have been saved whole, also in files that the ring has removed."""
+        return self._packets_before + self._in_file
+
+    def write(self, batch: Sequence[Packet], dropped: int | None = None) -> None:
+        """Save the packets; ``dropped`` is how many were lost so far before they reached us, None if not known."""
+        if self._fd < 0:
+            return
+        if dropped is not None:
+            self._dropped = dropped
+        if len(batch) > self._left:
+            batch = batch[: self._left]
+        try:
+            self._begin_again_if_better()
+            if self._ring is None:
+                self._save(batch)
+            else:
+                self._save_in_ring(batch, self._ring)
+        except (OSError, CaptureError) as error:
+            self._end(error)
+        self._left -= len(batch)
+
+    def close(self, dropped: int | None = None) -> None:
+        """End the file, with a block of statistics if the number of lost packets is known; twice does no harm."""
+        if self._fd < 0:
+            return
+        if dropped is not None:
+            self._dropped = dropped
+        try:
+            self._finish()
+        except OSError as error:
+            self._end(error)
+
+    def _save(self, batch: Sequence[Packet]) -> None:
+        if batch:
+            self._put(self._section.packets(batch))
+            self._in_file += len(batch)
+            self._last_ns = batch[-1][0]
+
+    def _save_in_ring(self, batch: Sequence[Packet], ring: Ring) -> None:
+        begin = 0
+        while begin < len(batch):
+            stop = self._fitting(batch, begin, ring)
+            self._save(batch[begin:stop])
+            begin = stop
+            if begin < len(batch):
+                self._finish()
+                self._open()
+
+    def _fitting(self, batch: Sequence[Packet], begin: int, ring: Ring) -> int:
+        """Where in the batch the file that is open is full; an empty one takes at least one packet."""
+        stop = len(batch)
+        if ring.packets is not None:
+            stop = min(stop, begin + ring.packets - self._in_file)
+        if not self._in_file:
+            self._first_ns = batch[begin][0]
+        duration = _NO_LIMIT if ring.duration_ns is None else ring.duration_ns
+        room = _NO_LIMIT
+        if ring.octets is not None:
+            ending = len(self._section.statistics(0, 0, self._late_comments()))
+            room = ring.octets - self._size - max(ending, STATISTICS_SIZE)
+        place = begin
+        for size in self._section.sizes(batch[begin:stop]):
+            age = batch[place][0] - self._first_ns
+            if age < 0:  # the clock was set back
+                self._first_ns += age
+            room -= size
+            if (age >= duration or room < 0) and (self._in_file or place > begin):
+                return place
+            place += 1
+        return stop
+
+    def _put(self, data: bytes) -> None:
+        """Write blocks; if that fails only the whole ones stay."""
+        start = self._size
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+            self._size += len(data)
+        except BaseException:  # an interrupt, too, must not leave half a block
+            written = len(data) - len(rest)
+            if self._regular:
+                written = os.lseek(self._fd, 0, os.SEEK_CUR) - start
+            whole, packets = whole_blocks(data, written)
+            self._in_file += packets
+            self._size = start + whole
+            if self._regular:
+                os.ftruncate(self._fd, self._size)
+                os.lseek(self._fd, self._size, os.SEEK_SET)
+            raise
+
+    def _open(self) -> None:
+        """Open the next file and write its header. Raises OSError, CaptureError for a file that must stay."""
+        self._size = self._in_file = 0
+        if self._path == STANDARD_OUTPUT:
+            if os.isatty(1):
+                raise CaptureError("standard output: a terminal; save packets to a file or into a pipe")
+            self._fd = os.dup(1)
+        else:
+            name = self._path
+            if self._ring is not None:
+                self._number += 1
+                name = ring_name(self._path, self._number, time.time())
+                while self._ring.files is not None and len(self._names) >= self._ring.files:
+                    _remove(self._names.pop(0))
+            if any(_same(name, other) for other in self._inputs):
+                raise CaptureError(f"{name}: not overwritten, since it is one of the captures to read")
+            self._name = name
+            # Packets may hold secrets: like dumpcap's, the file is for its owner only.
+            self._fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
+            self._names.append(name)
+        self._put(self._header())
+
+    def _header(self) -> bytes:
+        self._comments_written = len(self._comments)
+        return self._section.header(self._comments[: self._comments_written])
+
+    def _late_comments(self) -> list[str]:
+        return self._comments[self._comments_written :]
+
+    def _begin_again_if_better(self) -> None:
+        """Write the header anew while nothing follows it, if there are comments that belong into it."""
+        if not self._in_file and self._regular and self._late_comments():
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            self._size = 0
+            self._put(self._header())
+
+    def _finish(self) -> None:
+        """End the file that is open with its statistics. Raises OSError."""
+        self._begin_again_if_better()
+        dropped = None if self._dropped is None else self._dropped - self._dropped_before
+        ending = self._section.statistics(self._last_ns, dropped, self._late_comments())
+        if ending:
+            self._put(ending)
+        self._dropped_before = self._dropped or 0
+        self._packets_before, self._in_file = self.packets, 0
+        descriptor, self._fd = self._fd, -1
+        os.close(descriptor)
+
+    def _end(self, error: Exception) -> None:
+        """End the saving, and tell why."""
+        reason = f"{self._title()}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        self._let_go()
+        self.faults.append(Fault(ENDED, f"{reason}; saving ended after {self.packets} packets, the rest is not saved"))
+
+    def _let_go(self) -> None:
+        """Close what is open, however it went; a file without even a header is no capture and goes."""
+        if self._fd < 0:
+            return
+        descriptor, self._fd = self._fd, -1
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+        if self._regular and not self._size:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name)
+
+    def _title(self) -> str:
+        return "standard output" if self._path == STANDARD_OUTPUT else self._name or self._path
+
+
+class Saved:
+    """A Source that saves the packets of another as it gives them out."""
+
+    def __init__(self, source: Source, saver: Saver) -> None:
+        """``saver`` should have the comments of ``source``; it is closed at the end of batches()."""
+        self.dropped = source.dropped
+        self.faults = source.faults
+        self.comments = source.comments
+        self._source = source
+        self._saver = saver
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets, each list once it is saved; raises what the source raises."""
+        try:
+            for batch in self._source.batches():
+                self._saver.write(batch, self._source.dropped or None)
+                self._take_over()
+                yield batch
+        finally:
+            self._saver.close(self._source.dropped or None)
+            self._take_over()
+
+    def _take_over(self) -> None:
+        self.dropped = self._source.dropped
+        self.faults += self._saver.faults
+        self._saver.faults.clear()
+
+
+def _remove(name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # somebody was quicker
+        os.unlink(name)
+
+
+def _same(name: str, other: str) -> bool:
+    """Whether the two are one file; ``other`` may be ``-`` for standard input."""
+    try:
+        return os.path.samestat(os.stat(name), os.fstat(0) if other == STANDARD_OUTPUT else os.stat(other))
+    except OSError:
+        return False

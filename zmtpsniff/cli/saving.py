@@ -1,0 +1,71 @@
+"""The options ``-w`` and ``-b``, which save packets, and the Saver they ask for."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zmtpsniff import __version__
+from zmtpsniff.cli.options import options
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.saving import Saver
+    from zmtpsniff.capture.source import Source
+
+saving = options(
+    click.option(
+        "-w", "save", metavar="FILE",
+        help='Save the packets, too, as pcapng; "-" is standard output, if the records go to a file (-o).',
+    ),
+    click.option(
+        "-b", "ring", multiple=True, metavar="KIND:N",
+        help="Several files in place of one: go on with another after filesize:N kB, duration:N seconds or packets:N; "
+        "files:N keeps only the newest N. They are FILE_00001_20261121173000 and so on. Repeatable.",
+    ),
+)  # fmt: skip
+
+
+def make_saver(
+    options: dict[str, Any],
+    *,
+    inputs: Sequence[str] = (),
+    comments: list[str] | None = None,
+    interface: str = "",
+    capture_filter: str = "",
+    snaplen: int = 0,
+) -> "Saver | None":
+    """Open what ``-w`` names and return what writes to it, or None if it is not given.
+
+    ``inputs`` are files that are read and must stay; ``comments`` those on the capture, a list that may grow;
+    ``interface`` is its name if there is exactly one. Raises click.UsageError if the options contradict each other,
+    CaptureError if the file cannot be written.
+    """
+    from zmtpsniff.capture.pcapng_writer import Origin
+    from zmtpsniff.capture.ring import parse_ring
+    from zmtpsniff.capture.saving import STANDARD_OUTPUT, Saver
+
+    path, target = options["save"], options["output"]
+    try:
+        ring = parse_ring(options["ring"])
+    except ValueError as error:
+        raise click.UsageError(f"-b {error}") from None
+    if path is None:
+        if ring is not None:
+            raise click.UsageError("-b: needs -w FILE, the files that it is about")
+        return None
+    if path == STANDARD_OUTPUT:
+        if target in (None, STANDARD_OUTPUT):
+            raise click.UsageError("-w -: the records go to standard output, too; give them a file with -o")
+    elif target is not None and os.path.realpath(path) == os.path.realpath(target):
+        raise click.UsageError(f"-w {path}: the records go to this file (-o)")
+    origin = Origin(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
+    return Saver(path, origin, ring, inputs=inputs, comments=comments, count=options["count"])
+
+
+def saved(source: "Source", options: dict[str, Any], inputs: Sequence[str]) -> "Source":
+    """The source, which also saves its packets if ``-w`` is given; raises as make_saver() does."""
+    from zmtpsniff.capture.saving import Saved
+
+    saver = make_saver(options, inputs=inputs, comments=source.comments)
+    return source if saver is None else Saved(source, saver)
