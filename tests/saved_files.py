@@ -1,0 +1,66 @@
+"""Packets that are saved and read back, for the tests of saving."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from zmtpsniff.capture.files import Captures, open_captures
+from zmtpsniff.capture.pcapng_writer import Origin
+from zmtpsniff.capture.ring import Ring
+from zmtpsniff.capture.saving import Saver
+from zmtpsniff.capture.source import Packet
+
+ETHERNET, LOOPBACK, RAW, SLL = 1, 0, 101, 113
+SECOND = 1_000_000_000
+NOW = 1_795_282_200 * SECOND
+PROGRAM = [sys.executable, "-m", "zmtpsniff"]
+PATIENCE = 60.0  # seconds; a machine that does much else may be slow
+ORIGIN = Origin("zmtpsniff test")
+
+
+def packet(number: int, size: int = 60, time_ns: int | None = None, link: int = ETHERNET) -> Packet:
+    octets = number.to_bytes(4, "big") + bytes(size - 4)
+    return NOW + number * 1_000_000 if time_ns is None else time_ns, link, octets, size, None
+
+
+def read(*names: Path | str) -> tuple[list[Packet], Captures]:
+    """The packets of files one after the other, and the source of the last."""
+    packets: list[Packet] = []
+    for name in names:
+        source = open_captures([str(name)])
+        assert isinstance(source, Captures)
+        for batch in source.batches():
+            packets += batch
+    return packets, source
+
+
+def save(path: Path, batches: list[list[Packet]], ring: Ring | None = None, origin: Origin = ORIGIN) -> list[Path]:
+    """Save the packets; returns the files that are there, in the order of their names."""
+    saver = Saver(str(path), origin, ring)
+    for batch in batches:
+        saver.write(batch)
+    saver.close()
+    assert saver.faults == []
+    assert saver.packets == sum(map(len, batches))
+    return ring_files(path)
+
+
+def ring_files(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.stem}*"))
+
+
+def program(*arguments: Path | str, **options: object) -> "subprocess.CompletedProcess[str]":
+    command = [*PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def records(output: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def many(path: Path, count: int, size: int = 500) -> list[Packet]:
+    """Make a capture of so many packets."""
+    packets = [packet(number, size) for number in range(count)]
+    save(path, [packets])
+    return packets
