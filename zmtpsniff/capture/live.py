@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 from zmtpsniff.capture.engines import Engine
+from zmtpsniff.capture.saving import Saver
 from zmtpsniff.capture.source import Fault, Packet
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock
@@ -22,7 +23,12 @@ class LiveSource:
     """
 
     def __init__(self, engine: Engine, queue_octets: int = 256 << 20, seconds: float | None = None) -> None:
-        """Read a started engine, for so many seconds or until stop()."""
+        """Read a started engine, for so many seconds or until stop().
+
+        What ``saver`` is set to, before the packets are asked for, saves all of them, also those that are dropped
+        here.
+        """
+        self.saver: Saver | None = None
         self.comments: list[str] = []  # those of the engines are no news
         self.faults: list[Fault] = []
         self.dropped = 0  # packets, in the kernel and here
@@ -39,6 +45,7 @@ class LiveSource:
         self._told_at = 0.0
         self._asked_at = time.monotonic()
         self._told_faults = 0
+        self._told_saving = False
         self._stops = 0
         self._thread = threading.Thread(target=self._read, name="capture", daemon=True)
 
@@ -48,8 +55,11 @@ class LiveSource:
         return self._engine.failure
 
     def _read(self) -> None:
+        saver = self.saver
         try:
             for batch in self._engine.batches():
+                if saver is not None:
+                    saver.write(batch, self._engine.dropped)
                 size = _size(batch)
                 if self._octets_in - self._octets_out + size > self._limit:
                     self.overrun += len(batch)
@@ -59,6 +69,8 @@ class LiveSource:
         except Exception as error:  # to be raised where it is seen
             self.error = error
         finally:
+            if saver is not None:
+                saver.close(self._engine.dropped)
             self._queue.put(None)
 
     def batches(self) -> Iterator[list[Packet]]:
@@ -107,6 +119,9 @@ class LiveSource:
         if len(faults) > self._told_faults:
             self.faults += faults[self._told_faults :]
             self._told_faults = len(faults)
+        if self.saver is not None and self.saver.faults and not self._told_saving:
+            self._told_saving = True
+            self.faults += self.saver.faults
         now = time.monotonic()
         if now - self._asked_at > _LOSS_SECONDS and not at_end:
             self._asked_at = now

@@ -11,6 +11,7 @@ from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import load, make_sniffer, run
+from zmtpsniff.cli.saving import make_saver, saving
 from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 
 
@@ -39,6 +40,7 @@ from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
     help="What captures: auto takes the first that works here and says so with -v.",
 )
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@saving
 @decoding
 @output
 def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
@@ -48,6 +50,7 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     zmtpsniff live -i lo
     zmtpsniff live -i any -f 'tcp port 5555' -T json | jq -c .frames
     zmtpsniff live -i eth0 -a duration:60 -T summary
+    zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     """
     from zmtpsniff.capture.engines import LiveOptions, make_engine
     from zmtpsniff.capture.live import LiveSource
@@ -56,6 +59,8 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     if not interfaces:
         raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
     seconds = _duration(options["autostop"])
+    if options["save"] is not None and options["engine"] == "tshark":
+        raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets")
     captured = LiveOptions(
         interfaces,
         options["capture_filter"],
@@ -66,12 +71,21 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     load(options["format"])
     engine = make_engine(options["engine"], captured)
     source = LiveSource(engine, seconds=seconds)
-    sniffer = make_sniffer(source, options, time.time_ns)
     try:
         user = drop_privileges()  # nothing that came from the network has been looked at so far
+        source.saver = make_saver(
+            options,
+            interface=interfaces[0] if len(interfaces) == 1 else "",
+            capture_filter=captured.capture_filter,
+            snaplen=captured.snaplen,
+        )
     except NoPrivilegeDropError as error:
-        engine.close()
+        source.close()
         raise CaptureError(str(error)) from None
+    except (CaptureError, click.UsageError):
+        source.close()
+        raise
+    sniffer = make_sniffer(source, options, time.time_ns)
     if options["verbosity"]:
         as_user = f" as {user}" if user else ""
         click.echo(f"zmtpsniff: capturing on {', '.join(interfaces)} with {engine.name}{as_user}", err=True)
@@ -88,6 +102,8 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
         status.erase()
     if source.failure is not None:
         raise CaptureError(source.failure)
+    if source.saver is not None and source.saver.faults:
+        raise CaptureError(source.saver.faults[0].detail)
 
 
 def _duration(autostop: str | None) -> float | None:

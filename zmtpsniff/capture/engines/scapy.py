@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, PrivilegeError
 from zmtpsniff.capture.engines.bpf import program
-from zmtpsniff.capture.engines.ring import Ring
+from zmtpsniff.capture.engines.packet_ring import Ring
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 if TYPE_CHECKING:
