@@ -13,6 +13,8 @@ import pytest
 from live_program import engines, live, running, wait_for
 from test_live import messages, request_and_reply
 
+from zmtpsniff.capture.files import open_captures
+
 NOBODY = pwd.getpwnam("nobody")
 SUDO = ["env", f"SUDO_UID={NOBODY.pw_uid}", f"SUDO_GID={NOBODY.pw_gid}", "SUDO_USER=nobody"]
 
@@ -49,13 +51,15 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
-    written = open_folder / "records.json"
-    with live("-i", "lo", "-f", "tcp", "-o", str(written), prefix=SUDO) as program:
+    written = [open_folder / "records.json", open_folder / "packets.pcapng"]
+    options = ["-o", str(written[0]), "-w", str(written[1])]
+    with live("-i", "lo", "-f", "tcp", *options, prefix=SUDO) as program:
         request_and_reply(1)
         program.process.send_signal(signal.SIGINT)
         assert program.process.wait(30) == 0, program.said()
-    assert written.stat().st_uid == NOBODY.pw_uid
-    assert written.stat().st_gid == NOBODY.pw_gid
+    for file in written:
+        assert (file.stat().st_uid, file.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
+    assert {packet[1] for batch in open_captures([str(written[1])]).batches() for packet in batch} == {1}
 
 
 @pytest.mark.parametrize("environment", [{"SUDO_UID": "0"}, {"SUDO_UID": "what"}, {"SUDO_UID": "3999999999"}, {}])
