@@ -1,5 +1,6 @@
 """The command line: its commands, and the only place that ends the program."""
 
+import signal
 import sys
 
 import click
@@ -50,6 +51,9 @@ def main() -> None:
         status = 0
     except KeyboardInterrupt:
         status = _INTERRUPTED
+    # Everything is out: while the interpreter ends, a second Ctrl-C would kill it and change the status.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(status)
 
 
