@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ def enter() -> None:
     Nothing else is on that network, and the kernel takes all of it away when the last process in it ends. Returns
     inside of it; raises NoNetworkError where the system does not allow it.
     """
+    # A shell lets what runs in the background ignore interrupts, all that it starts would, too, and never end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get(_INSIDE):
         _set_up()
         return

@@ -38,7 +38,7 @@ SAMPLE_S = 3.0
 WINDOW = 0.1  # part of the whole time that the figures after the first minute, and those at the end, are medians of
 STOP_S = 20.0
 SETTLE_S = 2.0
-MEMORY_TOLERANCE, MEMORY_TOLERANCE_MIB = 0.05, 4.0
+MEMORY_TOLERANCE, MEMORY_TOLERANCE_MIB = 0.05, 2.0
 DESCRIPTOR_TOLERANCE = THREAD_TOLERANCE = 1
 MIB = 1024  # KiB
 

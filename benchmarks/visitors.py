@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 import zmq
 
-VISIT_S = 0.02  # from the beginning of one visit to that of the next, if it takes no longer
+VISIT_S = 0.01  # from the beginning of one visit to that of the next, if it takes no longer
 PATIENCE_MS = 10_000
 KEPT = 30  # half-open, and idle connections at a time; the oldest gives way
 MESSAGES = 5
