@@ -15,20 +15,18 @@ from typing import Any
 
 import pytest
 
-from zmtpsniff.capture.engines import ENGINES as KNOWN_ENGINES
-
 Record = dict[str, Any]
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "live"]
-ENGINES = [name for name in ("dumpcap", "tcpdump", "scapy", "tshark") if name in KNOWN_ENGINES]
+ENGINES = ("dumpcap", "tcpdump", "scapy", "tshark")
 _SINGLE = {"tcpdump"}  # capture on one interface only
 _PATIENCE = 60.0  # seconds; a machine that does much else may be slow
 
 needs_privilege = pytest.mark.skipif(os.geteuid() != 0, reason="capturing needs root here")
 
 
-def engines(several_interfaces: bool = False) -> pytest.MarkDecorator:
-    """Parametrise by ``engine``: those that are installed, or that can capture on several interfaces at once."""
-    names = [name for name in ENGINES if not (several_interfaces and name in _SINGLE)]
+def engines(several_interfaces: bool = False, only: Sequence[str] = ENGINES) -> pytest.MarkDecorator:
+    """Parametrise by ``engine``: all of them, those that can capture on several interfaces at once, or some."""
+    names = [name for name in only if not (several_interfaces and name in _SINGLE)]
     return pytest.mark.parametrize("engine", [pytest.param(name, marks=_missing(name)) for name in names])
 
 
@@ -47,11 +45,14 @@ class LiveProgram:
         self.records: list[Record] = []
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._said: list[bytes] = []
-        self._readers = [threading.Thread(target=self._read_errors, daemon=True)]
+        self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._error_reader.start()
         if reads:
-            self._readers.append(threading.Thread(target=self._read_records, daemon=True))
-        for reader in self._readers:
-            reader.start()
+            self.start_reading()
+
+    def start_reading(self) -> None:
+        """Read the records from now on; until then they fill the pipe."""
+        threading.Thread(target=self._read_records, daemon=True).start()
 
     def _read_records(self) -> None:
         assert self.process.stdout
@@ -93,7 +94,7 @@ class LiveProgram:
     def said(self) -> str:
         """What it has said on standard error so far; all of it once it has ended."""
         if self.process.poll() is not None:
-            self._readers[0].join(_PATIENCE)
+            self._error_reader.join(_PATIENCE)
         return b"".join(self._said).decode()
 
     def children(self) -> list[int]:

@@ -158,6 +158,16 @@ def _receive_in_confidence(pull: Logged, _: Logged) -> None:
         pull.recv()
 
 
+def _push_many(push: Logged, _: Logged) -> None:
+    for number in range(20_000):
+        push.send(b"push %d" % number)
+
+
+def _pull_many(pull: Logged, _: Logged) -> None:
+    for _number in range(20_000):
+        pull.recv()
+
+
 Part = Callable[[Logged, Logged], None]
 
 
@@ -176,6 +186,7 @@ EXCHANGES = {
     "pub_sub": Exchange((zmq.SUB, _subscribe), (zmq.PUB, _publish)),
     "plain": Exchange((zmq.REQ, _request), (zmq.REP, _reply), "PLAIN"),
     "curve": Exchange((zmq.PUSH, _send_in_confidence), (zmq.PULL, _receive_in_confidence), "CURVE"),
+    "flood": Exchange((zmq.PUSH, _push_many), (zmq.PULL, _pull_many)),
 }
 
 

@@ -1,120 +1,20 @@
 """Live capture of pyzmq programs in network namespaces of their own: all they said, in order, once."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-import peers
 import pytest
-import zmq
-from live_program import Record, engines, live
+from conversation import EVERYTHING, FEW, check, check_end, check_secrets, closed, converse
+from live_program import LiveProgram, engines, live
 from namespaces import Side, joined_namespaces, needs_namespaces
 
 pytestmark = needs_namespaces
-PEERS = [sys.executable, str(Path(peers.__file__))]
-EVERYTHING = tuple(peers.EXCHANGES)
-FEW = ("push_pull", "req_rep", "pub_sub")
-Logs = dict[str, list[dict[str, Any]]]  # what the server and the client logged
 
 
 @pytest.fixture
 def sides() -> Iterator[tuple[Side, Side]]:
     with joined_namespaces() as both:
         yield both
-
-
-def converse(server: Side, client: Side, host: str, exchanges: Sequence[str]) -> Logs:
-    """Run both programs to their end; returns what they logged."""
-    curve = [key.decode() for key in zmq.curve_keypair()]
-    plan = json.dumps({"host": host, "exchanges": exchanges, "curve": curve})
-    running = [
-        subprocess.Popen(side.command(*PEERS, role, plan), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for role, side in (("server", server), ("client", client))
-    ]
-    try:
-        # Both are read at the same time: one whose log fills its pipe waits, and the other one waits for it.
-        with ThreadPoolExecutor() as readers:
-            said = list(readers.map(lambda process: process.communicate(timeout=60), running))
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    for process, (_, errors) in zip(running, said, strict=True):
-        assert process.returncode == 0, errors.decode()
-    server_said, client_said = (list(map(json.loads, lines.splitlines())) for lines, _ in said)
-    return {"server": server_said, "client": client_said}
-
-
-def logged(logs: Logs, role: str, port: int, *what: str) -> list[list[list[Any]]]:
-    return [line["frames"] for line in logs[role] if line["port"] == port and line["what"] in what]
-
-
-def octets(shown: dict[str, Any]) -> bytes:
-    assert "truncated" not in shown
-    return shown["text"].encode() if "text" in shown else bytes.fromhex(shown["hex"])
-
-
-def closed(count: int, host: str) -> Any:
-    """Whether so many connections with a host are over."""
-    return lambda records: sum(is_with(record, host) for record in records if record["type"] == "connection") == count
-
-
-def is_with(record: Record, host: str) -> bool:
-    ends = (
-        [record["client"]["address"], record["server"]["address"]]
-        if record["type"] == "connection"
-        else [record.get("src", ""), record.get("dst", "")]
-    )
-    return any(end.startswith((f"{host}:", f"[{host}]:")) for end in ends)
-
-
-def check(records: list[Record], logs: Logs, host: str, exchanges: Sequence[str]) -> None:
-    """All that the programs logged is in the records, in order and once, and nothing else is."""
-    records = [record for record in records if is_with(record, host)]
-    for port, name in [(peers.CONTROL_PORT, "control"), *enumerate(exchanges, peers.FIRST_PORT)]:
-        mechanism = peers.EXCHANGES[name].mechanism if name in peers.EXCHANGES else "NULL"
-        ours = [record for record in records if record.get("server", {}).get("address", "").endswith(f":{port}")]
-        (connection,) = ours
-        assert (connection["handshake"], connection["end"]) == ("complete", "fin"), name
-        assert connection["mechanism"] == mechanism
-        flow = [record for record in records if record["flow"] == connection["flow"]]
-        assert wrong(flow) == [], name
-        for sender, receiver in (("client", "server"), ("server", "client")):
-            sent = [record for record in flow if record.get("src") == connection[sender]["address"]]
-            seen = [peers.fingerprint(list(map(octets, r["frames"]))) for r in sent if r["type"] == "message"]
-            if mechanism == "CURVE":
-                assert seen == []
-                boxes = [record for record in sent if record["type"] == "command" and record["name"] == "MESSAGE"]
-                said = logged(logs, sender, port, "sent")
-                assert len(boxes) == sum(map(len, said)), f"{name}, {sender}"
-                continue
-            assert seen == logged(logs, receiver, port, "received"), f"{name}, {sender}"
-            assert seen == logged(logs, sender, port, "sent") or name == "pub_sub"
-            changed = [[r["action"], octets(r["topic"])] for r in sent if r["type"] == "subscription"]
-            said = logged(logs, sender, port, "subscribed", "cancelled")
-            assert len(changed) == len(said)
-            assert [peers.fingerprint([topic]) for _, topic in changed] == said
-
-
-def wrong(records: list[Record]) -> list[Record]:
-    return [record for record in records if record["type"] == "problem" and record["severity"] != "note"]
-
-
-def check_secrets(output: str) -> None:
-    for secret in (peers.MARK, peers.PASSWORD):
-        assert secret.decode() not in output
-        assert secret.hex() not in output
-
-
-def check_end(records: list[Record]) -> None:
-    assert [record["type"] for record in records].count("capture") == 1
-    assert records[-1]["type"] == "capture"
-    assert records[-1]["dropped"] == 0
-    assert wrong(records) == []
 
 
 CAPTURING = ("--max-bytes", "0", "-B", "64", "-f", "tcp")
@@ -151,7 +51,7 @@ def test_two_interfaces_at_once(engine: str, sides: tuple[Side, Side]) -> None:
         check_both(program, here, there)
 
 
-def check_both(program: Any, here: Side, there: Side) -> None:
+def check_both(program: LiveProgram, here: Side, there: Side) -> None:
     """What is said to another host and what is said on this one."""
     outside = converse(there, here, there.ipv4, FEW)
     inside = converse(here, here, "::1", EVERYTHING)
