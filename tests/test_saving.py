@@ -61,7 +61,7 @@ def capinfos_counts(*paths: Path) -> list[int]:
 
 
 @given(packets=packets_st, size=st.integers(1, 30), comments=st.lists(comments_st, max_size=2))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_packets_are_read_back_alike(packets: list[Packet], size: int, comments: list[str], tmp_path: Path) -> None:
     path = tmp_path / "any.pcapng"
     saver = Saver(str(path), ORIGIN, comments=comments)
@@ -137,6 +137,7 @@ def test_comments_that_come_late_are_kept(tmp_path: Path) -> None:
     saver = Saver(str(path), ORIGIN, comments=comments)
     comments.append("with the first packet")
     saver.write([packet(0)])
+    assert read(path)[1].comments == ["before", "with the first packet"]  # whatever happens to us now
     comments.append("after it")
     saver.write([packet(1)])
     saver.close(3)
@@ -144,6 +145,16 @@ def test_comments_that_come_late_are_kept(tmp_path: Path) -> None:
     assert packets == [packet(0), packet(1)]
     assert source.comments == ["before", "with the first packet", "after it"]
     assert source.dropped == 3
+
+
+def test_losses_of_the_source_are_saved(tmp_path: Path) -> None:
+    first = Saver(str(tmp_path / "first"), ORIGIN)
+    first.write([packet(0)])
+    first.close(5)
+    saved = Saved(open_captures([str(tmp_path / "first")]), Saver(str(tmp_path / "second"), ORIGIN))
+    assert [packet for batch in saved.batches() for packet in batch] == [packet(0)]
+    assert saved.dropped == 5
+    assert read(tmp_path / "second")[1].dropped == 5
 
 
 def test_capture_without_packets_is_a_capture(tmp_path: Path) -> None:
@@ -180,7 +191,11 @@ def test_ring_by_size_holds_all_in_files_that_are_full_and_not_larger(tmp_path: 
     packets = [packet(n, draw.randrange(40, 900), link=draw.choice([ETHERNET, SLL])) for n in range(400)]
     packets[50] = (*packets[50][:4], "x" * 700)
     batches = [packets[begin : begin + 37] for begin in range(0, 400, 37)]
-    files = save(tmp_path / "ring.pcapng", batches, Ring(octets=5000))
+    saver = Saver(str(tmp_path / "ring.pcapng"), ORIGIN, Ring(octets=5000))
+    for batch in batches:
+        saver.write(batch, 0)
+    saver.close(0)
+    files = ring_files(tmp_path / "ring.pcapng")
     assert len(files) > 30
     assert all(re.fullmatch(r"ring_\d{5}_\d{14}\.pcapng", file.name) for file in files)
     assert [int(file.name[5:10]) for file in files] == list(range(1, len(files) + 1))
@@ -250,7 +265,7 @@ def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
         st.none() | st.integers(1, 4),
     ),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 def test_any_ring_holds_the_last_packets(
     shapes: list[list[tuple[int, int, int]]], ring: Ring, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
