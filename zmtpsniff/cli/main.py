@@ -58,5 +58,8 @@ def main() -> None:
 
 
 def _fail(reason: str) -> int:
-    click.echo(f"zmtpsniff: {' '.join(reason.split())}", err=True)
+    from zmtpsniff.render.text import escape
+
+    # It may name a file or an interface, whose name may hold anything.
+    click.echo(f"zmtpsniff: {escape(' '.join(reason.split()))}", err=True)
     return 2

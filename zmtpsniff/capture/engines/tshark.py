@@ -10,13 +10,14 @@ from collections.abc import Generator
 from io import FileIO
 from typing import TYPE_CHECKING
 
-from zmtpsniff.capture.engines import EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines import EngineMissingError, LiveOptions
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import Packet
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.tshark import Tshark
 
+_UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
 _FORGET = 500_000  # packets after which tshark starts anew, since it remembers something of each
 
 
@@ -44,7 +45,7 @@ class TsharkEngine(DumpcapEngine):
             return
         self.close()
         refusal = self._refusal()
-        if isinstance(refusal, PrivilegeError) or not self._are_all_known():
+        if not _UNKNOWN.search(str(refusal)) or not self._are_all_known():
             raise refusal
         self._process = None
         self._stopped = False
