@@ -73,6 +73,11 @@ class Saver:
             raise CaptureError(f"{self._title()}: {error.strerror or error}") from error
 
     @property
+    def is_standard_output(self) -> bool:
+        """Whether it writes to no file of its own."""
+        return self._path == STANDARD_OUTPUT
+
+    @property
     def packets(self) -> int:
         """How many have been saved whole, also in files that the ring has removed."""
         return self._packets_before + self._in_file
@@ -246,6 +251,7 @@ class Saved:
         self.comments = source.comments
         self._source = source
         self._saver = saver
+        self._told = False
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets, each list once it is saved; raises what the source raises."""
@@ -260,8 +266,9 @@ class Saved:
 
     def _take_over(self) -> None:
         self.dropped = self._source.dropped
-        self.faults += self._saver.faults
-        self._saver.faults.clear()
+        if self._saver.faults and not self._told:  # there is no second
+            self._told = True
+            self.faults += self._saver.faults
 
 
 def _remove(name: str) -> None:

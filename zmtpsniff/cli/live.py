@@ -11,7 +11,7 @@ from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import load, make_sniffer, run
-from zmtpsniff.cli.saving import make_saver, saving
+from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
 from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 
 
@@ -71,6 +71,7 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     load(options["format"])
     engine = make_engine(options["engine"], captured)
     source = LiveSource(engine, seconds=seconds)
+    sniffer = make_sniffer(source, options, time.time_ns)
     try:
         user = drop_privileges()  # nothing that came from the network has been looked at so far
         source.saver = make_saver(
@@ -85,7 +86,6 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     except (CaptureError, click.UsageError):
         source.close()
         raise
-    sniffer = make_sniffer(source, options, time.time_ns)
     if options["verbosity"]:
         as_user = f" as {user}" if user else ""
         click.echo(f"zmtpsniff: capturing on {', '.join(interfaces)} with {engine.name}{as_user}", err=True)
@@ -102,8 +102,7 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
         status.erase()
     if source.failure is not None:
         raise CaptureError(source.failure)
-    if source.saver is not None and source.saver.faults:
-        raise CaptureError(source.saver.faults[0].detail)
+    fail_if_unsaved(source.saver)
 
 
 def _duration(autostop: str | None) -> float | None:

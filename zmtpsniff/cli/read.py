@@ -7,7 +7,7 @@ import click
 
 from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import make_sniffer, run
-from zmtpsniff.cli.saving import saved, saving
+from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
@@ -51,7 +51,13 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     if options["save"] is not None and options["engine"] != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     source = _open(captures, options["engine"], options["tshark_options"])
-    run(make_sniffer(saved(source, options, captures), options), options)
+    saver = make_saver(options, inputs=captures, comments=source.comments)
+    if saver is not None:
+        from zmtpsniff.capture.saving import Saved
+
+        source = Saved(source, saver)
+    run(make_sniffer(source, options), options)
+    fail_if_unsaved(saver)
 
 
 def _open(captures: tuple[str, ...], engine: str, tshark_options: tuple[str, ...]) -> "Source":

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zmtpsniff import __version__
+from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import options
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.saving import Saver
-    from zmtpsniff.capture.source import Source
 
 saving = options(
     click.option(
@@ -63,9 +63,7 @@ def make_saver(
     return Saver(path, origin, ring, inputs=inputs, comments=comments, count=options["count"])
 
 
-def saved(source: "Source", options: dict[str, Any], inputs: Sequence[str]) -> "Source":
-    """The source, which also saves its packets if ``-w`` is given; raises as make_saver() does."""
-    from zmtpsniff.capture.saving import Saved
-
-    saver = make_saver(options, inputs=inputs, comments=source.comments)
-    return source if saver is None else Saved(source, saver)
+def fail_if_unsaved(saver: "Saver | None") -> None:
+    """Raise CaptureError if saving ended early, once all else is done; a reader that has gone is no failure."""
+    if saver is not None and saver.faults and not saver.is_standard_output:
+        raise CaptureError(saver.faults[0].detail)
