@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
 from typing import NamedTuple, get_args
 
 from zmtpsniff.capture.engines import EngineName
@@ -57,7 +56,7 @@ def list_interfaces(engines: tuple[str, ...], everything: bool = False) -> list[
     found = sorted(known, key=lambda each: not each.up)
     if _ON_LINUX:
         found.insert(0, Interface(ANY, [], description="all interfaces", engines=engines))
-    return found + _listed_by(engines, {each.name for each in found}) if everything else found
+    return found + _listed_by_programs(engines, {each.name for each in found}) if everything else found
 
 
 def allowed_engines() -> tuple[str, ...]:
@@ -160,13 +159,18 @@ def _scoped(address: str, name: str) -> str:
     return f"{address}%{name}" if address.lower().startswith("fe80:") and "%" not in address else address
 
 
-def _listed_by(engines: Iterable[str], known: set[str]) -> list[Interface]:
+def _listed_by_programs(allowed: tuple[str, ...], known: set[str]) -> list[Interface]:
     """What the capture programs list and the kernel does not."""
     found: dict[str, Interface] = {}
-    for engine, words in _ask({name: [name, "-D"] for name in engines if name != "scapy"}).items():
+    programs = [name for name in get_args(EngineName) if name in ("dumpcap", "tcpdump", "tshark")]
+    for engine, words in _ask({name: [name, "-D"] for name in programs}).items():
         for match in map(_LISTED.fullmatch, (words or "").splitlines()):
             if match and match[1] not in known:
                 before = found.get(match[1], Interface(match[1], []))
                 description = before.description or match[2] or ""
                 found[match[1]] = before._replace(description=description, engines=(*before.engines, engine))
-    return list(found.values())
+    return [
+        # What tshark alone lists is captured by programs of its own (extcap), which need no right from us.
+        each if each.engines == ("tshark",) else each._replace(engines=tuple(e for e in each.engines if e in allowed))
+        for each in found.values()
+    ]

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from zmtpsniff.render import Color
 
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
-HOW_TO_BE_ALLOWED = (
-    "nothing here may capture for you: run it with sudo, or install dumpcap and join its group "
-    "(apt install tshark; dpkg-reconfigure wireshark-common; adduser YOU wireshark; log in again)"
-)
 
 
 @click.command(short_help="List what can be captured on.")
@@ -44,6 +40,7 @@ def interfaces(output_format: str, everything: bool, color: "Color") -> None:
     zmtpsniff interfaces
     zmtpsniff interfaces -T json | jq -r 'select(.up) | .name'
     """
+    from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED
     from zmtpsniff.capture.interfaces import allowed_engines, list_interfaces
     from zmtpsniff.output import open_output
 
@@ -90,7 +87,9 @@ def _table(
     titles += ["Description"] if any(each.description for each in found) else []
     titles += ["Engines"] if with_engines else []
     for title in titles:
-        table.add_column(title, justify="right" if title == "MTU" else "left", overflow="fold")
+        # An address that is broken in two cannot be copied; a description gives way.
+        keeps = title not in ("Description", "Engines")
+        table.add_column(title, justify="right" if title == "MTU" else "left", overflow="fold", no_wrap=keeps)
     for each in found:
         cells = _cells(each)
         table.add_row(*(cells[title] for title in titles), style=None if each.up is not False else "dim")
