@@ -44,6 +44,10 @@ def drop_privileges() -> str | None:
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     except OSError as error:
         raise NoPrivilegeDropError(f"cannot become {user.pw_name} ({error.strerror})") from error
+    # What is started from now on must not look for its files in root's home.
+    os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
+    for name in [name for name in os.environ if name.startswith("XDG_")]:
+        del os.environ[name]
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.geteuid() == 0 or os.getuid() == 0:

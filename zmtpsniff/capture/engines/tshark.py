@@ -8,14 +8,11 @@ import subprocess
 import termios
 from collections.abc import Generator
 from io import FileIO
-from typing import TYPE_CHECKING
 
 from zmtpsniff.capture.engines import EngineMissingError, LiveOptions
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import Packet
-
-if TYPE_CHECKING:
-    from zmtpsniff.capture.tshark import Tshark
+from zmtpsniff.capture.tshark import Tshark  # now: once privileges are given up it may be out of reach
 
 _UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
 _FORGET = 500_000  # packets after which tshark starts anew, since it remembers something of each
@@ -58,8 +55,6 @@ class TsharkEngine(DumpcapEngine):
         return all(name in known or "://" in name for name in self._options.interfaces)
 
     def _dissected(self, pipe: FileIO) -> Generator[list[Packet], None, None]:
-        from zmtpsniff.capture.tshark import Tshark
-
         # -r, not -i, which would keep all packets in a temporary file.
         arguments = ["-r", "-", "-M", str(_FORGET)]
         self._tshark = Tshark(self._title(), arguments, pipe.fileno(), self)
@@ -67,8 +62,6 @@ class TsharkEngine(DumpcapEngine):
         yield from self._tshark.batches(started=pipe.close)
 
     def _captured(self) -> Generator[list[Packet], None, None]:
-        from zmtpsniff.capture.tshark import Tshark
-
         arguments = ["-M", str(_FORGET), *self._command()[self._command().index("-s") :]]
         self._tshark = Tshark(self._title(), arguments, subprocess.DEVNULL, self)
         yield from self._tshark.batches()
