@@ -117,9 +117,11 @@ def test_an_interface_with_such_a_name_can_be_captured_on(sides: tuple[Side, Sid
     here.ip("link", "set", here.interface, "down")
     here.ip("link", "set", here.interface, "name", name)
     here.ip("link", "set", name, "up")
-    command = here.command(sys.executable, "-m", "zmtpsniff", "live", "-i", name, "-a", "duration:0.2", "-T", "json")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    command = here.command(sys.executable, "-m", "zmtpsniff", "live", "-v", "-i", name)
+    done = subprocess.run([*command, "-a", "duration:0.2"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(r"zmtpsniff: capturing on z\x1b[31mq with ")
+    assert not CONTROL_OR_UNSEEN.search((done.stdout + done.stderr).replace("\n", ""))
 
 
 @needs_privilege

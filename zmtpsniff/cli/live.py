@@ -54,6 +54,7 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     """
     from zmtpsniff.capture.engines import LiveOptions, make_engine
     from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.render.text import escape
     from zmtpsniff.status import StatusLine
 
     if not interfaces:
@@ -88,7 +89,7 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
         raise
     if options["verbosity"]:
         as_user = f" as {user}" if user else ""
-        click.echo(f"zmtpsniff: capturing on {', '.join(interfaces)} with {engine.name}{as_user}", err=True)
+        click.echo(f"zmtpsniff: capturing on {escape(', '.join(interfaces))} with {engine.name}{as_user}", err=True)
     # A signal ends the capture, not the program: what has come is given out, and the totals.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
