@@ -133,6 +133,7 @@ def observe(observer: Observer, load: Load, patience: float, *, terminal: bool =
     """Run the command while the load is sent; wait ``patience`` seconds for the rest, then end it. Raises Failure."""
     with tempfile.TemporaryFile() as said:
         ours, theirs = _terminal() if terminal else os.pipe()
+        left: list[Path] = []
         try:
             with _running(observer.command(load.interface), theirs, said.fileno()) as child:
                 os.close(theirs)
@@ -147,14 +148,19 @@ def observe(observer: Observer, load: Load, patience: float, *, terminal: bool =
                 except LoadFailedError as reason:
                     raise Failure(str(reason)) from reason
                 end = time.monotonic()
+                left += _temporary_files(child.pid)
                 late = _wait_until_quiet(reader, end, patience)
                 cpu_seconds = _cpu_seconds(child.pid) - before
+                if child.poll() is not None:
+                    raise Failure(f"ended under the load, {_why(said.fileno(), child.poll())}")
                 _end(child)
                 reader.join(STOP_S)
         finally:
             os.close(ours)
             if theirs >= 0:
                 os.close(theirs)
+            for path in left:
+                path.unlink(missing_ok=True)
         told = observer.drops(reader.told, _text(said.fileno()))
     return Observation(sent, reader.seen, told, cpu_seconds, late, reader.latencies)
 
@@ -180,29 +186,27 @@ def _running(command: Sequence[str], stdout: int, stderr: int) -> Iterator[subpr
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """Interrupt the command as Ctrl-C does; end it and all it has started by force if it does not obey."""
-    family = tree(child.pid)
     for number in (signal.SIGINT, signal.SIGTERM):
         if child.poll() is None:
             child.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(STOP_S)
     if child.poll() is None:
-        family = tree(child.pid)
-        _remove_temporary_files(family)
-        for pid in family:
+        for pid in tree(child.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     child.wait()
 
 
-def _remove_temporary_files(family: Sequence[int]) -> None:
-    """Remove what tshark and dumpcap hand packets over in, which they remove themselves unless they are killed."""
-    for pid in family:
-        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(descriptor)
-                if re.search(r"/wireshark_[^/]*\.pcapng$", target):
-                    Path(f"/proc/{pid}/root{target}").unlink()
+def _temporary_files(root: int) -> list[Path]:
+    """Return the files in which dumpcap hands packets to tshark; they stay if tshark is killed, or fails."""
+    found = []
+    for descriptor in [path for pid in tree(root) for path in Path(f"/proc/{pid}/fd").glob("*")]:
+        with contextlib.suppress(OSError):
+            target = os.readlink(descriptor)
+            if re.search(r"/wireshark_[^/]*\.pcapng$", target):
+                found.append(Path(target))
+    return found
 
 
 def _wait_until_quiet(reader: Reader, end: float, patience: float) -> float | None:
