@@ -135,7 +135,8 @@ class LineReader:
         """An IP packet with the innermost segment, and its length on the wire."""
         lengths = layers.tcp_len
         sources, destinations = (layers.ipv6_src, layers.ipv6_dst) if stack.ipv6 else (layers.ip_src, layers.ip_dst)
-        if len(lengths) != stack.segments or len(destinations) <= stack.ip:
+        # tshark gives up a header that cannot be right before its flags.
+        if not len(lengths) == len(layers.tcp_flags) == stack.segments or len(destinations) <= stack.ip:
             return (_CUT if _is_cut(layers) else _MALFORMED), 40
         length = int(lengths[-1])
         payload = b""
