@@ -113,14 +113,17 @@ def _compare(
     rows = [live_report.Row(observer) for observer in chosen]
     for _ in range(repeat):
         for row in rows:
-            if row.failure:
-                continue
-            _say(f"{load.title}{' (terminal)' if terminal else ''}: {row.observer.name}")
-            try:
-                row.runs.append(observe.observe(row.observer, load, patience, terminal=terminal))
-            except observe.Failure as reason:
-                row.failure = str(reason)
-                _say(f"  {reason}")
+            # One failure is told, and has another try: tshark has been seen to crash.
+            for _ in range(2):
+                if row.failure and len(row.failures) > 1:
+                    break
+                _say(f"{load.title}{' (terminal)' if terminal else ''}: {row.observer.name}")
+                try:
+                    row.runs.append(observe.observe(row.observer, load, patience, terminal=terminal))
+                    break
+                except observe.Failure as reason:
+                    row.failures.append(str(reason))
+                    _say(f"  {reason}")
     return live_report.Comparison(load, rows)
 
 

@@ -20,12 +20,17 @@ class Row:
 
     observer: Observer
     runs: list[Observation] = field(default_factory=list)
-    failure: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def failure(self) -> str:
+        """Why there is no run at all."""
+        return "" if self.runs or not self.failures else self.failures[-1]
 
     @property
     def best(self) -> Observation | None:
         """The run that missed least, and of those the one that cost least."""
-        if self.failure or not self.runs:
+        if not self.runs:
             return None
         return min(self.runs, key=lambda run: (self.missed(run) or 0, run.cpu_seconds))
 
@@ -188,6 +193,11 @@ def _cells(row: Row, first: Observation | None) -> tuple[str, ...]:
 
 
 def _seen(row: Row, run: Observation) -> str:
+    failed = f"; in another run: {row.failures[-1]}" if row.failures else ""
+    return _share(row, run) + failed
+
+
+def _share(row: Row, run: Observation) -> str:
     expected = row.observer.expected(run.sent)
     if not expected:
         return f"{run.seen:,} {row.observer.unit}"
