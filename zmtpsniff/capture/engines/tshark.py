@@ -6,12 +6,12 @@ import re
 import select
 import subprocess
 import termios
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from io import FileIO
 
 from zmtpsniff.capture.engines import EngineMissingError, LiveOptions
 from zmtpsniff.capture.engines.process import DumpcapEngine
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.source import CaptureError, Packet
 from zmtpsniff.capture.tshark import Tshark  # now: once privileges are given up it may be out of reach
 
 _UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
@@ -30,6 +30,7 @@ class TsharkEngine(DumpcapEngine):
         """Nothing runs before start()."""
         super().__init__(options)
         self._tshark: Tshark | None = None
+        self._last_words = ""
 
     def start(self) -> None:
         """Start dumpcap; it has begun to capture once there is something in its pipe."""
@@ -55,19 +56,27 @@ class TsharkEngine(DumpcapEngine):
         return all(name in known or "://" in name for name in self._options.interfaces)
 
     def _dissected(self, pipe: FileIO) -> Generator[list[Packet], None, None]:
-        # -r, not -i, which would keep all packets in a temporary file.
-        arguments = ["-r", "-", "-M", str(_FORGET)]
-        self._tshark = Tshark(self._title(), arguments, pipe.fileno(), self)
-        # If tshark alone has the pipe, dumpcap notices when tshark is gone.
-        yield from self._tshark.batches(started=pipe.close)
+        # -r, not -i, which would keep all packets in a temporary file. If tshark alone has the pipe, dumpcap notices
+        # when tshark is gone.
+        yield from self._run(["-r", "-"], pipe.fileno(), pipe.close)
 
     def _captured(self) -> Generator[list[Packet], None, None]:
-        arguments = ["-M", str(_FORGET), *self._command()[self._command().index("-s") :]]
-        self._tshark = Tshark(self._title(), arguments, subprocess.DEVNULL, self)
-        yield from self._tshark.batches()
+        command = self._command()
+        yield from self._run(command[command.index("-s") :], subprocess.DEVNULL)
 
-    def _title(self) -> str:
-        return ", ".join(self._options.interfaces)
+    def _run(
+        self, arguments: list[str], stdin: int, started: Callable[[], None] = lambda: None
+    ) -> Generator[list[Packet], None, None]:
+        arguments = ["-M", str(_FORGET), *arguments]
+        title = ", ".join(self._options.interfaces)
+        self._tshark = Tshark(title, arguments, stdin, self, must_end_well=True)
+        try:
+            yield from self._tshark.batches(started)
+        except CaptureError as error:  # what has come so far is good; it is told as the end of any engine
+            self._last_words = str(error)
+
+    def _words(self) -> str:
+        return self._last_words or super()._words()
 
     def _read_drops(self) -> None:
         """Read what dumpcap says at its end; tshark does not hand on what it writes into the capture."""
