@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 from conversation import EVERYTHING, FEW, check, check_end, check_secrets, closed, converse
@@ -17,14 +18,18 @@ def sides() -> Iterator[tuple[Side, Side]]:
         yield both
 
 
-CAPTURING = ("--max-bytes", "0", "-B", "64", "-f", "tcp")
+def capturing(engine: str, side: Side, *interfaces: str) -> AbstractContextManager[LiveProgram]:
+    """A capture that shows whole messages, with room for a burst of 20 MiB, which loopback counts twice."""
+    # tcpdump takes eight times as much, and seconds to get it.
+    buffer = ("-B", "16" if engine == "tcpdump" else "64")
+    chosen = [word for interface in interfaces for word in ("-i", interface)]
+    return live("--engine", engine, *chosen, "--max-bytes", "0", *buffer, "-f", "tcp", prefix=side.command())
 
 
 @engines()
 def test_all_exchanges_on_one_interface(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
-    options = ("--engine", engine, "-i", here.interface, *CAPTURING)
-    with live(*options, prefix=here.command()) as program:
+    with capturing(engine, here, here.interface) as program:
         logs = converse(here, there, here.ipv4, EVERYTHING)
         program.read_until(closed(len(EVERYTHING) + 1, here.ipv4))
         more = converse(there, here, there.ipv6, FEW)
@@ -39,15 +44,14 @@ def test_all_exchanges_on_one_interface(engine: str, sides: tuple[Side, Side]) -
 @engines()
 def test_any_interface_sees_the_network_and_loopback(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
-    with live("--engine", engine, "-i", "any", *CAPTURING, prefix=here.command()) as program:
+    with capturing(engine, here, "any") as program:
         check_both(program, here, there)
 
 
 @engines(several_interfaces=True)
 def test_two_interfaces_at_once(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
-    options = ("--engine", engine, "-i", here.interface, "-i", "lo", *CAPTURING)
-    with live(*options, prefix=here.command()) as program:
+    with capturing(engine, here, here.interface, "lo") as program:
         check_both(program, here, there)
 
 
@@ -67,7 +71,7 @@ def check_both(program: LiveProgram, here: Side, there: Side) -> None:
 @engines()
 def test_all_exchanges_on_loopback(engine: str, sides: tuple[Side, Side]) -> None:
     here, _ = sides
-    with live("--engine", engine, "-i", "lo", *CAPTURING, prefix=here.command()) as program:
+    with capturing(engine, here, "lo") as program:
         logs = converse(here, here, "127.0.0.1", EVERYTHING)
         program.read_until(closed(len(EVERYTHING) + 1, "127.0.0.1"))
         records = program.interrupt()
