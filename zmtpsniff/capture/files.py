@@ -88,13 +88,14 @@ def open_captures(names: Sequence[str]) -> Source:
     return captures
 
 
-def open_stream(title: str, file: FileIO, source: Source) -> Iterator[list[Packet]]:
+def open_stream(title: str, file: FileIO, source: Source, chunk_size: int = CHUNK) -> Iterator[list[Packet]]:
     """The packets of a capture that is written while it is read, as soon as they are there.
 
+    ``chunk_size`` is how many octets to read at a time at most.
     Comments, losses and faults go to ``source``. Returns once the beginning has come; raises CaptureError if that is
     no capture.
     """
-    return _recognise(title, _chunks(file, CHUNK), source)
+    return _recognise(title, _chunks(file, chunk_size), source)
 
 
 def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import subprocess
+import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ done
 kill -TERM "$1"
 """
 _STOP_SECONDS = 5.0
-_PIPE_OCTETS = 1 << 20  # the most that users are given by default
+PIPE_OCTETS = 1 << 20  # the most that users are given by default
 
 
 class GuardedProcess:
@@ -32,11 +33,11 @@ class GuardedProcess:
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True, bufsize=0
         )
-        if self._process.stdout is not None:
-            # Who reads the pipe waits up to 5 ms for its turn among our threads. With 64 KiB dumpcap has to wait, too,
-            # and the kernel drops at 100,000 packets a second. Where this is not allowed, it works as before.
+        if self._process.stdout is not None and sys.platform == "linux":
+            # Who reads the pipe waits for its turn among our threads, up to 5 ms each time; the program should not
+            # have to wait, too. Where this is not allowed, it works as before.
             with contextlib.suppress(OSError):
-                fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_OCTETS)
+                fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, PIPE_OCTETS)
         try:
             self._guard = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid)],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from io import FileIO
 
 from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, PrivilegeError
-from zmtpsniff.capture.engines.guard import GuardedProcess
+from zmtpsniff.capture.engines.guard import PIPE_OCTETS, GuardedProcess
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
@@ -44,7 +44,8 @@ class ProcessEngine:
         """Start the program; it has begun to capture once it has written the beginning of a file."""
         pipe = self.start_program()
         try:
-            self._batches = open_stream(", ".join(self._options.interfaces), pipe, self)
+            # All that the pipe holds: each time that this thread reads it waits for its turn, up to 5 ms.
+            self._batches = open_stream(", ".join(self._options.interfaces), pipe, self, PIPE_OCTETS)
         except CaptureError:
             self.close()
             raise self._refusal() from None
