@@ -29,7 +29,7 @@ from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
     "-s", "snaplen", type=click.IntRange(64, 262_144), default=262_144, metavar="N", help="Octets of each packet."
 )
 @click.option(
-    "-B", "buffer_mib", type=click.IntRange(1), default=16, show_default=True, metavar="MIB", help="Kernel buffer."
+    "-B", "buffer_mib", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="Kernel buffer."
 )
 @click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode.")
 @click.option(

@@ -19,7 +19,7 @@ class LiveOptions(NamedTuple):
     interfaces: Sequence[str]
     capture_filter: str = ""  # in the language of libpcap (BPF)
     snaplen: int = 262_144  # octets
-    buffer_mib: int = 16  # of the kernel, for each interface
+    buffer_mib: int = 64  # of the kernel, for each interface
     promiscuous: bool = True
 
 

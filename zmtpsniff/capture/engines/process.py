@@ -14,7 +14,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
-_TIMES_BUFFER = 8
+_TIMES_BUFFER = 2
 _QUEUE_MIB = 64
 _ENOUGH_SAID = 65_536  # octets of reports
 

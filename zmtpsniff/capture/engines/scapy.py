@@ -52,6 +52,7 @@ class ScapyEngine:
         if sys.platform != "linux":
             raise EngineMissingError("scapy: captures on Linux only; install dumpcap or tcpdump")
         try:
+            _load_scapy()
             for interface in self._options.interfaces:
                 self._rings[interface] = self._open(interface)
         except PermissionError:
@@ -171,9 +172,16 @@ class ScapyEngine:
         self._woken = self._wake = -1
 
 
-def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
+def _load_scapy() -> None:
     # scapy warns of link types for which it has no class; we take octets only.
     logging.getLogger("scapy").setLevel(logging.ERROR)
+    try:
+        import scapy.arch.linux  # noqa: F401
+    except (ImportError, UnicodeDecodeError) as error:  # the latter from the name of some interface
+        raise EngineMissingError(f"scapy: cannot be loaded ({error}); install dumpcap or tcpdump") from None
+
+
+def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
     from scapy.arch.linux import L2ListenSocket
     from scapy.config import conf
 
