@@ -73,6 +73,20 @@ class Greeting(WireEvent, tag="greeting"):
     identity: Octets | None = None
 
 
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """The frames in front of what a request or reply says (28/REQREP): identities, and an empty one as delimiter."""
+
+    identities: int
+    delimiter: bool
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Another message of the same capture."""
+
+    flow: int
+    packet: int
+
+
 class Command(WireEvent, tag="command"):
     """A command frame of ZMTP 3.x, or a CURVE MESSAGE; which fields it has depends on its name."""
 
@@ -92,6 +106,8 @@ class Command(WireEvent, tag="command"):
     token: Octets | None = None  # GSSAPI INITIATE
     data: Octets | None = None  # what an unknown or malformed command holds after its name
     incomplete: bool = False  # octets of it are missing from the capture
+    latency_ns: int | None = None  # PONG: since the PING that it answers
+    request: int | None = None  # number of the packet with that
 
 
 class Subscription(WireEvent, tag="subscription"):
@@ -109,6 +125,12 @@ class Message(WireEvent, tag="message"):
     frames: list[Octets]
     socket_type: str | None = None  # of the sender
     incomplete: bool = False  # frames or octets are, or may be, missing from the capture
+    # What other messages tell of it; these are set later, by those who see all of them.
+    envelope: Envelope | None = None
+    matched: Octets | None = None  # the subscription that it matches
+    latency_ns: int | None = None  # since the request that it answers
+    request: int | None = None  # number of the packet with that
+    forwards: Place | None = None  # the request that this one forwards, through a proxy
 
 
 class Problem(Event, tag="problem"):
@@ -171,6 +193,22 @@ class Connection(Event, tag="connection"):
     subscriptions: list[Octets] = []  # topics still subscribed to
 
 
+class Share(msgspec.Struct, gc=False):
+    """What one worker got of a pusher's messages."""
+
+    address: str
+    messages: int
+    share: float  # of all of them, 0 to 1
+
+
+class Work(Event, tag="work"):
+    """How a PUSH socket shared its messages among its workers (30/PIPELINE), at the end of the capture."""
+
+    address: str  # of the socket that pushes, which its workers connect to
+    messages: int
+    workers: list[Share]
+
+
 class Capture(Event, tag="capture"):
     """The totals of a run, its last record."""
 
@@ -183,4 +221,4 @@ class Capture(Event, tag="capture"):
     duration_ns: int
 
 
-AnyEvent = Greeting | Command | Subscription | Message | Problem | Comment | Connection | Capture
+AnyEvent = Greeting | Command | Subscription | Message | Problem | Comment | Connection | Work | Capture

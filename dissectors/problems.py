@@ -217,4 +217,70 @@ PROBLEMS: dict[str, Kind] = {
     "not-encrypted": _error(
         "A frame in clear on a connection whose mechanism encrypts all of them.", "The peer is broken."
     ),
+    # --- what messages mean to each other
+    "request-unanswered": _warning(
+        "A request got no reply: within `--timeout`, or before its connection was closed. A note if the capture just "
+        "ends before it.",
+        "The service is slow, stuck, or dropped the request.",
+    ),
+    "request-before-reply": _warning(
+        "A REQ socket sends a second request before the reply to its first came (28/REQREP).",
+        "The peer is not a REQ socket in all but name, or its reply was lost.",
+    ),
+    "reply-without-request": _warning(
+        "A reply came to which there was no request.",
+        "A REQ socket drops it. The replier sent two replies to one request, or an envelope went wrong.",
+    ),
+    "no-delimiter": _warning(
+        "A message to or from a REQ or REP socket has no empty frame after its envelope (28/REQREP).",
+        "REQ and REP drop it silently: a DEALER or ROUTER that talks to them must send the empty frame itself.",
+    ),
+    "unmatched-message": _warning(
+        "A message matches no subscription of the peer that gets it; a note if that peer never subscribed.",
+        "An XPUB socket with a manual or inverted mind, or a publisher that does not filter.",
+    ),
+    "subscribed-twice": _note(
+        "A topic is subscribed to that is subscribed to already.", "Harmless: some subscribers repeat themselves."
+    ),
+    "cancel-without-subscribe": _warning(
+        "A subscription is cancelled that does not exist.", "The subscriber's idea of its subscriptions is wrong."
+    ),
+    "slow-joiner": _note(
+        "The publisher had sent messages before this subscriber's first subscription came.",
+        "The subscriber has missed them. If it must not, let it ask for the state first (the guide's chapter 5).",
+    ),
+    "multipart-not-allowed": _warning(
+        "A message of several frames between sockets whose messages have one (41/CLISRV and others).",
+        "The peer is broken.",
+    ),
+    "group-not-joined": _warning(
+        "A RADIO socket sends to a group that its peer has not joined (48/RADISH).", "The DISH socket drops it."
+    ),
+    "ping-unanswered": _warning(
+        "A PING got no PONG; a note if the peer said other things since, or had not much time.",
+        "The peer is stuck, or does not know heartbeats.",
+    ),
+    "pong-without-ping": _warning("A PONG answers no PING.", "The peer is broken."),
+    "heartbeat-late": _warning(
+        "A peer was silent for longer than the time to live that its last PING announced.",
+        "Its other side may have given it up in between: it is overloaded, or its heartbeat interval too long.",
+    ),
+    "identity-in-use": _warning(
+        "Two peers of a ROUTER have the same identity at the same time.",
+        "libzmq refuses the second: give each a routing id of its own.",
+    ),
+    "pair-in-use": _warning(
+        "A PAIR socket that has a peer gets a second one (31/EXPAIR).", "libzmq refuses it: PAIR is for two."
+    ),
+    "reconnect-storm": _warning(
+        "Peers connect to each other again and again, and each connection ends without a message.",
+        "A handshake that fails, or something between them that cuts connections.",
+    ),
+    "connection-refused": _note(
+        "A TCP connection was refused at an address where ZeroMQ answered at another time.",
+        "The service was not up (yet); libzmq tries again.",
+    ),
+    "older-peer": _note(
+        "A service has peers of different versions of ZMTP.", "Some of them use an older libzmq and do less."
+    ),
 }

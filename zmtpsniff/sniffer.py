@@ -11,6 +11,7 @@ from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.patterns import Patterns
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
@@ -26,8 +27,11 @@ class Sniffer:
         decode_as: Sequence[DecodeAs] = (),
         count: int | None = None,
         clock: Callable[[], int] | None = None,
+        patterns: Patterns | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
+
+        ``patterns`` adds to the events what they mean to each other; None to leave that out.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -38,6 +42,7 @@ class Sniffer:
         self._count = count
         self._clock = clock
         self._settled_ns = 0
+        self._patterns = patterns
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits)
@@ -76,7 +81,7 @@ class Sniffer:
         self._report_source()
         for code, detail in self._headers.skipped():
             self._report(code, detail)
-        events = self._give()
+        events = self._give(at_end=True)
         events.append(
             Capture(
                 packets=self._packets,
@@ -107,6 +112,8 @@ class Sniffer:
         if now_ns - self._settled_ns > _SETTLE_NS:
             self._settled_ns = now_ns
             self._flows.settle(now_ns)
+            if self._patterns is not None:
+                self._patterns.settle(now_ns)
 
     def _take(self, packets: list[Packet]) -> None:
         if not packets:
@@ -148,11 +155,15 @@ class Sniffer:
             self._report(fault.code, fault.detail)
         self._faults = len(self._source.faults)
 
-    def _give(self) -> list[AnyEvent]:
+    def _give(self, at_end: bool = False) -> list[AnyEvent]:
         """The events since the last call, counted."""
         self._report_source()
         events = self._events[:]
         self._events.clear()  # the connections hold this list
+        if self._patterns is not None:
+            events = self._patterns.take(events)
+            if at_end:
+                events += self._patterns.finish()
         kinds = Counter(map(type, events))
         self._messages += kinds[Message]
         self._problems += kinds[Problem]

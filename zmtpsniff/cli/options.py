@@ -42,6 +42,14 @@ decoding = options(
         help="Take a port for ZMTP whatever its octets say: tcp.port==5555,zmtp (zmtp1, zmtp2, zmtp3 for a version, "
         "5555-5560 for several ports). Repeatable.",
     ),
+    click.option(
+        "--patterns/--no-patterns", default=True,
+        help="Say what messages mean to each other: replies, subscriptions that match, what is missing.",
+    ),
+    click.option(
+        "--timeout", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
+        help="Report a request that waits for its reply for longer.",
+    ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
         "--max-flows", type=click.IntRange(1), default=50_000, show_default=True, metavar="N",

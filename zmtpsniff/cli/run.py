@@ -23,6 +23,7 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
     """A Sniffer over the source, with what the options of `decoding` and `output` say."""
     from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
+    from zmtpsniff.patterns import Patterns
     from zmtpsniff.sniffer import Sniffer
 
     body_octets = options["max_bytes"]
@@ -41,6 +42,7 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
         options["rules"],
         options["count"],
         clock,
+        Patterns(options["timeout"]) if options["patterns"] else None,
     )
 
 

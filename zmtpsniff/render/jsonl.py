@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets
+from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
 
 DEFAULT_MAX_BYTES = 65_536
@@ -112,6 +112,8 @@ class JsonlRenderer:
                 else:
                     shown.append(fragment(frame))
             tail = incomplete if event.incomplete else whole
+            if event.latency_ns is not None or event.envelope is not None or event.matched is not None:
+                tail = f"{tail[:-2]}{self._relations(event)}}}\n"
             parts.append(f"{head}{shown[0] if len(shown) == 1 else ','.join(shown)}{tail}")
         return "".join(parts)
 
@@ -123,6 +125,17 @@ class JsonlRenderer:
                 return f'{{"length":{length},"hex":"{octets.hex()}"}}'
             return f'{{"length":{length},"text":{quoted(text)}}}'
         return _encode(octets_object(octets, self._max_bytes)).decode()
+
+    def _relations(self, event: Message) -> str:
+        """What a message means to others, as the fields that come last."""
+        fields = "" if event.envelope is None else _of_envelope(event.envelope)
+        if event.matched is not None:
+            fields += f',"matched":{self._fragment(event.matched)}'
+        if event.latency_ns is not None:
+            fields += f',"latency_ns":{event.latency_ns},"request":{event.request}'
+        if event.forwards is not None:
+            fields += f',"forwards":{{"flow":{event.forwards.flow},"packet":{event.forwards.packet}}}'
+        return fields
 
     def _line(self, event: AnyEvent) -> str:
         """The line of any event."""
@@ -165,6 +178,11 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[
     middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
     tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
     return middle, f"{tail}}}\n", f'{tail},"incomplete":true}}\n'
+
+
+@lru_cache(256)
+def _of_envelope(envelope: Envelope) -> str:
+    return f',"envelope":{_encode(envelope).decode()}'
 
 
 def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from dissectors.events import (
     Peer,
     Problem,
     Subscription,
+    Work,
 )
 from zmtpsniff.render.clock import Clock, duration
 from zmtpsniff.render.text import encodable, escape, quote
@@ -26,6 +27,7 @@ from zmtpsniff.render.wording import (
     greeting_words,
     length_on_wire,
     peer_words,
+    relation_words,
     subscription_words,
 )
 
@@ -121,10 +123,18 @@ class SummaryRenderer:
                 shown.append(f"{_MORE} {_plain(count - most, 'more frame')}")
             if event.incomplete:
                 shown.append("(incomplete)")
+            if event.latency_ns is not None or event.matched is not None or event.forwards is not None:
+                shown += self._relations(event)
             octets = "1 octet" if total == 1 else f"{total} octets"
             words = "1 frame" if count == 1 else f"{count} frames"
             parts.append(f"{head}{words} {octets} {' '.join(shown)}\n")
         return "".join(parts)
+
+    def _relations(self, event: Message) -> list[str]:
+        words = relation_words(event)
+        if event.matched is not None:
+            words.append(f"matches {quote(event.matched, self._max_bytes, _MORE)}")
+        return [f"({', '.join(words)})"]
 
     def _new_date(self) -> str:
         """The line that tells the date of what follows; none at the beginning, as in tcpdump."""
@@ -137,7 +147,7 @@ class SummaryRenderer:
             f"{escape(event.src)} > {escape(event.dst)}"
         )
 
-    def _line(self, event: Greeting | Command | Subscription | Problem | Comment | Connection | Capture) -> str:
+    def _line(self, event: Greeting | Command | Subscription | Problem | Comment | Connection | Work | Capture) -> str:
         match event:
             case Greeting():
                 words = greeting_words(event)
@@ -161,6 +171,8 @@ class SummaryRenderer:
                 line = f'{place}comment "{escape(event.text)}"'
             case Connection():
                 line = self._connection(event)
+            case Work():
+                line = self._work(event)
             case Capture():
                 line = (
                     f"capture {_plain(event.packets, 'packet')}, {event.dropped} dropped, "
@@ -176,7 +188,16 @@ class SummaryRenderer:
             words.append(f"{name.replace(' ', '-')}={shown}")
         if event.incomplete:
             words.append("(incomplete)")
+        if relations := relation_words(event):
+            words.append(f"({', '.join(relations)})")
         return " ".join(words)
+
+    def _work(self, event: Work) -> str:
+        shown = event.workers[: self._most]
+        shares = [f"{escape(share.address)} {share.share:.1%} {_plain(share.messages, 'message')}" for share in shown]
+        if left := len(event.workers) - len(shown):
+            shares.append(f"{_MORE} {left} more")
+        return f"work of {escape(event.address)}: {_plain(event.messages, 'message')}, {', '.join(shares)}"
 
     def _problem(self, event: Problem) -> str:
         words = [] if event.time_ns is None else [self._clock.time(event.time_ns)]

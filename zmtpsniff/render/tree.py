@@ -16,6 +16,7 @@ from dissectors.events import (
     Peer,
     Problem,
     Subscription,
+    Work,
 )
 from zmtpsniff.render import Color
 from zmtpsniff.render.body import body_lines
@@ -31,6 +32,7 @@ from zmtpsniff.render.wording import (
     message_words,
     number,
     protocol,
+    relation_words,
     socket_type_of,
     subscription_words,
 )
@@ -106,6 +108,7 @@ class TreeRenderer:
         match event:
             case Message():
                 lines.append(self._first(event, message_words(event), lines, event.incomplete))
+                lines[-1] += self._relations(event)
                 self._add_frames(event, lines)
             case Subscription():
                 words = subscription_words(event, self._max_bytes, self._more)
@@ -126,6 +129,8 @@ class TreeRenderer:
                 lines += [_INDENT + escape(line) for line in event.text.split("\n")]
             case Connection():
                 self._add_connection(event, lines)
+            case Work():
+                self._add_work(event, lines)
             case Capture():
                 lines.append(self._capture(event))
 
@@ -161,6 +166,14 @@ class TreeRenderer:
             title += self._paint(self._palette.warning, ", incomplete")
         return self._start(event, lines) + title
 
+    def _relations(self, event: Message | Command) -> str:
+        """What a message or command means to others, behind its first line."""
+        words = relation_words(event)
+        shown = "  " + self._paint(self._palette.note, ", ".join(words)) if words else ""
+        if isinstance(event, Message) and event.matched is not None:
+            shown += f"  {self._paint(self._palette.label, 'matches')} {self._octets(event.matched)}"
+        return shown
+
     def _direction(self, src: str, dst: str) -> str:
         """Sender and receiver in the colour of the side that sends.
 
@@ -194,7 +207,7 @@ class TreeRenderer:
             lines += [f"{_INDENT}{self._paint(label, f'{name:{width}}')}  {value}" for name, value in shown]
 
     def _add_command(self, event: Command, lines: list[str]) -> None:
-        lines.append(self._first(event, command_words(event), lines, event.incomplete))
+        lines.append(self._first(event, command_words(event), lines, event.incomplete) + self._relations(event))
         fields = command_fields(event)
         if not self._verbosity:
             # What the first line says already, and what nearly every peer sends and nobody has set.
@@ -243,6 +256,8 @@ class TreeRenderer:
             body = body_lines(data or b"", length, palette, self._signs, self._verbosity)
             if index == delimiter:
                 body[0] = paint(palette.note, "(empty) delimiter")
+            elif event.envelope is not None and index < event.envelope.identities:
+                body[0] += paint(palette.note, "  identity")
             if len(frames) == 1:
                 lines += [_INDENT + line for line in body]
                 continue
@@ -256,7 +271,9 @@ class TreeRenderer:
 
     @staticmethod
     def _delimiter(event: Message) -> int | None:
-        """Which frame ends the envelope: the first empty one that another follows."""
+        """Which frame ends the envelope; where that was not looked for, the first empty one that another follows."""
+        if event.envelope is not None:
+            return event.envelope.identities
         if event.socket_type not in _WITH_ENVELOPE:
             return None
         for index, frame in enumerate(event.frames[:-1]):
@@ -304,6 +321,20 @@ class TreeRenderer:
             left = len(topics) - len(shown)
             more = f"  {self._more.format(f'{left:,}')}" if left else ""
             lines.append(f"{_INDENT}{paint(palette.label, 'subscriptions')}  {values}{more}")
+
+    def _add_work(self, event: Work, lines: list[str]) -> None:
+        """Add the workers of a PUSH socket with their shares."""
+        paint, palette = self._paint, self._palette
+        title = f"work of {escape(event.address)}"
+        workers, messages = number(len(event.workers), "worker"), number(event.messages, "message")
+        lines.append(f"{paint(palette.title, title)}  {workers}, {messages}")
+        shown = event.workers if self._verbosity or not self._max_bytes else event.workers[:_TOPICS]
+        lines += [
+            f"{_INDENT}{share.share:6.1%}  {escape(share.address)}  {number(share.messages, 'message')}"
+            for share in shown
+        ]
+        if left := len(event.workers) - len(shown):
+            lines.append(f"{_INDENT}{self._more.format(f'{left:,}')}")
 
     def _side(self, peer: Peer, messages: int, octets: int) -> tuple[str, ...]:
         """The cells that describe one side of a connection, without colours because they are to be aligned."""

@@ -1,12 +1,15 @@
 """The words that the formats for people have in common."""
 
 from dissectors.events import Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import at_hand, escape, quote
 
 # The ends of a connection as the wire shows them, in words.
 ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still open"}
 
 _FIRST_OWN_FIELD = Command.__struct_fields__.index("name") + 1
+
+_TOLD_APART = frozenset({"incomplete", "latency_ns", "request"})
 
 
 def number(count: int, noun: str) -> str:
@@ -48,12 +51,22 @@ def message_words(event: Message) -> str:
     return f"{kind}, {number(len(event.frames), 'frame')}, {number(octets, 'octet')}"
 
 
+def relation_words(event: Message | Command) -> list[str]:
+    """What a message means to others, beside the subscription that it matches."""
+    words = []
+    if event.latency_ns is not None:
+        words.append(f"{duration(event.latency_ns)} after #{event.request}")
+    if isinstance(event, Message) and event.forwards is not None:
+        words.append(f"forwards #{event.forwards.packet} of flow {event.forwards.flow}")
+    return words
+
+
 def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
     """The fields that a command has, by the names people know them by: octets, and text that is ready to be shown."""
     fields: list[tuple[str, str | Octets]] = []
     for name in Command.__struct_fields__[_FIRST_OWN_FIELD:]:
         value = getattr(event, name)
-        if value is None or name == "incomplete":
+        if value is None or name in _TOLD_APART:
             continue
         if name == "properties":
             fields += [(escape(key), octets) for key, octets in value.items()]

@@ -1,0 +1,100 @@
+"""What all patterns need to know of one connection while it lasts."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Subscription
+from dissectors.problems import PROBLEMS
+
+
+class Sent(Protocol):
+    """What a problem needs to know of the event that it is about."""
+
+    @property
+    def time_ns(self) -> int: ...  # noqa: D102
+    @property
+    def packet(self) -> int: ...  # noqa: D102
+    @property
+    def flow(self) -> int: ...  # noqa: D102
+    @property
+    def src(self) -> str: ...  # noqa: D102
+    @property
+    def dst(self) -> str: ...  # noqa: D102
+
+
+class Findings:
+    """Problems found by looking at an event, which then follow it."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.events: list[AnyEvent] = []
+
+    def report(self, code: str, event: Sent, detail: str, severity: str | None = None) -> None:
+        """Report a problem of the sender of ``event``, as severe as its code is unless told otherwise."""
+        self.events.append(
+            Problem(
+                severity or PROBLEMS[code].severity,  # type: ignore[arg-type]
+                code,
+                detail,
+                event.time_ns,
+                event.packet,
+                event.flow,
+                event.src,
+                event.dst,
+            )
+        )
+
+    def report_of_none(self, code: str, detail: str) -> None:
+        """Report a problem that belongs to no single connection."""
+        self.events.append(Problem(PROBLEMS[code].severity, code, detail))
+
+    def take(self) -> list[AnyEvent]:
+        """The problems found since the last time."""
+        events, self.events = self.events, []
+        return events
+
+
+class Rules:
+    """What one pattern wants to know of a connection; by default nothing."""
+
+    message: Callable[[Message], None] | None = None  # called with each message
+
+    def subscription(self, event: Subscription) -> None:
+        """Take note of a subscription."""
+
+    def command(self, event: Command) -> None:
+        """Take note of a command."""
+
+    def pass_time(self, now_ns: int) -> None:
+        """It is ``now_ns``: report what should have happened by now."""
+
+    def finish(self, event: Connection, now_ns: int) -> None:
+        """The connection is over, or the capture, whose last packet came at ``now_ns``."""
+
+
+class Conversation:
+    """One connection: who takes part, and whether all of it can be seen."""
+
+    __slots__ = (
+        "blind",
+        "early",
+        "early_octets",
+        "flow",
+        "identities",
+        "pings",
+        "rules",
+        "start_ns",
+        "types",
+        "versions",
+    )
+
+    def __init__(self, flow: int) -> None:
+        """Begin with the first greeting."""
+        self.flow = flow
+        self.types: dict[str, str] = {}  # address to socket type
+        self.identities: dict[str, bytes] = {}
+        self.early: list[Message | Subscription] = []  # what came before both sides had said what they are
+        self.early_octets = 0
+        self.blind = False  # octets are missing, so what is not seen may have been there
+        self.pings: Rules | None = None
+        self.rules = Rules()
