@@ -26,7 +26,8 @@ _STOP_SECONDS = 5.0
 _CHUNK = 256 << 10  # octets read at a time, at most
 _KEPT_WORDS = 64  # lines of standard error: the first say what is wrong, a week of warnings must not fill memory
 
-# Our flows put segments in order; in tshark that would take most of its time, and memory without end.
+# Our flows put segments in order; in tshark that would take most of its time, which grows with the square of a long
+# connection, and memory without end.
 _NOT_ITS_WORK = (
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.analyze_sequence_numbers:FALSE",
@@ -51,7 +52,7 @@ def parse_option(text: str) -> list[str]:
 class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshark has no types
     """A tshark that pyshark finds and starts.
 
-    pyshark's own packets take many times as long as tshark itself (benchmarks/tshark_engine.py), so tshark is asked
+    pyshark's own packets take several times as long as tshark itself (benchmarks/tshark_engine.py), so it is asked
     for the few fields that are needed, and its lines are read here. pyshark chooses the form ``ek`` and tshark allows
     no second one; ``fields`` would be a little faster, but there several values of a field run together.
     """
