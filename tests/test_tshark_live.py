@@ -22,14 +22,14 @@ needs_tshark = pytest.mark.skipif(
 pytestmark = [needs_tshark, needs_privilege]
 
 
-@pytest.fixture
-def tunnel() -> Iterator[tuple[Side, Side]]:
-    """Two namespaces with a VXLAN between them, over the network between them."""
+@pytest.fixture(params=["4789", "9472"])
+def tunnel(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, str]]:
+    """Two namespaces with a VXLAN between them, over the network between them; its port, VXLAN's own and another."""
     with joined_namespaces() as sides:
         ends = []
         for side, other in (sides, sides[::-1]):
             end = side._replace(ipv4=side.ipv4.replace("10.77", "10.78"))
-            wrapped = ["type", "vxlan", "id", "7", "remote", other.ipv4, "dstport", "4789", "dev", side.interface]
+            wrapped = ["type", "vxlan", "id", "7", "remote", other.ipv4, "dstport", request.param, "dev", side.interface]
             added = subprocess.run(
                 ["ip", "-n", side.namespace, "link", "add", "vx0", *wrapped],
                 capture_output=True,
@@ -41,14 +41,15 @@ def tunnel() -> Iterator[tuple[Side, Side]]:
             side.ip("address", "add", f"{end.ipv4}/24", "dev", "vx0")
             side.ip("link", "set", "vx0", "up")
             ends.append(end)
-        yield ends[0], ends[1]
+        yield ends[0], ends[1], request.param
 
 
 @needs_namespaces
-def test_inside_a_vxlan(tunnel: tuple[Side, Side]) -> None:
-    here, there = tunnel
+def test_inside_a_vxlan(tunnel: tuple[Side, Side, str]) -> None:
+    here, there, port = tunnel
     # On the interface that the tunnel goes over, where other engines see UDP.
-    options = ("--engine", "tshark", "-i", here.interface, "--max-bytes", "0", "-f", "udp port 4789")
+    options = ("--engine", "tshark", "-i", here.interface, "--max-bytes", "0", "-f", f"udp port {port}")
+    options += ("--tshark-option", f"udp.port=={port},vxlan")
     with live(*options, prefix=here.command()) as program:
         logs = converse(here, there, here.ipv4, FEW)
         program.read_until(closed(len(FEW) + 1, here.ipv4))

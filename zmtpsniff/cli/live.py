@@ -9,7 +9,7 @@ import click
 
 from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import decoding, output
+from zmtpsniff.cli.options import decoding, output, tshark_options
 from zmtpsniff.cli.run import load, make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
 from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
@@ -40,6 +40,7 @@ from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
     help="What captures: auto takes the first that works here and says so with -v.",
 )
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@tshark_options
 @saving
 @decoding
 @output
@@ -68,6 +69,7 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
         options["snaplen"],
         options["buffer_mib"],
         not options["not_promiscuous"],
+        _tshark_arguments(options["engine"], options["tshark_options"]),
     )
     load(options["format"])
     engine = make_engine(options["engine"], captured)
@@ -104,6 +106,20 @@ def live(interfaces: tuple[str, ...], **options: Any) -> None:  # fmt: skip
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)
+
+
+def _tshark_arguments(engine: str, values: tuple[str, ...]) -> list[str]:
+    """The arguments of tshark that ``--tshark-option`` stands for."""
+    if not values:
+        return []
+    if engine != "tshark":
+        raise click.UsageError("--tshark-option: only with --engine tshark")
+    from zmtpsniff.capture.tshark import parse_option
+
+    try:
+        return [argument for value in values for argument in parse_option(value)]
+    except ValueError as error:
+        raise click.UsageError(f"--tshark-option {error}") from error
 
 
 def _duration(autostop: str | None) -> float | None:

@@ -35,6 +35,13 @@ def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _C
     return add
 
 
+tshark_options = options(
+    click.option(
+        "--tshark-option", "tshark_options", multiple=True, metavar="NAME:VALUE",
+        help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
+    ),
+)  # fmt: skip
+
 decoding = options(
     click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(

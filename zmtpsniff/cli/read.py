@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.options import decoding, output
+from zmtpsniff.cli.options import decoding, output, tshark_options
 from zmtpsniff.cli.run import make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What takes packets apart below TCP; tshark, slowly, knows tunnels and more formats.",
 )
-@click.option(
-    "--tshark-option",
-    "tshark_options",
-    multiple=True,
-    metavar="NAME:VALUE",
-    help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
-)
+@tshark_options
 @saving
 @decoding
 @output
@@ -60,17 +54,17 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     fail_if_unsaved(saver)
 
 
-def _open(captures: tuple[str, ...], engine: str, tshark_options: tuple[str, ...]) -> "Source":
+def _open(captures: tuple[str, ...], engine: str, preferences: tuple[str, ...]) -> "Source":
     if engine == "native":
         from zmtpsniff.capture.files import open_captures
 
-        if tshark_options:
+        if preferences:
             raise click.UsageError("--tshark-option: only with --engine tshark")
         return open_captures(captures)
     from zmtpsniff.capture.tshark import open_with_tshark
 
     try:
-        return open_with_tshark(captures, tshark_options)
+        return open_with_tshark(captures, preferences)
     except ValueError as error:
         raise click.UsageError(f"--tshark-option {error}") from error
 

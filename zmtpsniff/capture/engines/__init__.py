@@ -21,6 +21,7 @@ class LiveOptions(NamedTuple):
     snaplen: int = 262_144  # octets
     buffer_mib: int = 64  # of the kernel, for each interface
     promiscuous: bool = True
+    tshark_options: Sequence[str] = ()  # arguments of tshark, as parse_option() makes them
 
 
 class EngineMissingError(CaptureError):

@@ -67,7 +67,7 @@ class TsharkEngine(DumpcapEngine):
     def _run(
         self, arguments: list[str], stdin: int, started: Callable[[], None] = lambda: None
     ) -> Generator[list[Packet], None, None]:
-        arguments = ["-M", str(_FORGET), *arguments]
+        arguments = ["-M", str(_FORGET), *self._options.tshark_options, *arguments]
         title = ", ".join(self._options.interfaces)
         self._tshark = Tshark(title, arguments, stdin, self, must_end_well=True)
         try:
