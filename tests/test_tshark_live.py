@@ -29,7 +29,8 @@ def tunnel(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, str]]:
         ends = []
         for side, other in (sides, sides[::-1]):
             end = side._replace(ipv4=side.ipv4.replace("10.77", "10.78"))
-            wrapped = ["type", "vxlan", "id", "7", "remote", other.ipv4, "dstport", request.param, "dev", side.interface]
+            port = ["dstport", request.param]
+            wrapped = ["type", "vxlan", "id", "7", "remote", other.ipv4, *port, "dev", side.interface]
             added = subprocess.run(
                 ["ip", "-n", side.namespace, "link", "add", "vx0", *wrapped],
                 capture_output=True,
