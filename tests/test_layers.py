@@ -19,6 +19,7 @@ ALLOWED = {
     "zmtpsniff/reassembly.py": {"zmtpsniff.flows", "zmtpsniff.segment"},
     "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},
     "zmtpsniff/privileges.py": set(),
+    "zmtpsniff/stats": {"zmtpsniff.stats", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
     "zmtpsniff/render": {"zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),

@@ -11,6 +11,7 @@ from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
+from zmtpsniff.cli.stats import stats
 from zmtpsniff.output import OutputError, discard_standard_output
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
@@ -28,7 +29,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, interfaces, schema):
+for _command in (read, live, stats, interfaces, schema):
     cli.add_command(_command)
 
 

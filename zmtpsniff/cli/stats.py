@@ -1,0 +1,97 @@
+"""``zmtpsniff stats``."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zmtpsniff.cli.options import decoding
+from zmtpsniff.cli.run import make_sniffer
+
+if TYPE_CHECKING:
+    from zmtpsniff.stats import Statistics
+
+# As zmtpsniff.stats.sorting has them, which is not imported at start-up; a test compares.
+SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
+
+
+@click.command(short_help="Say who talks to whom, how much, how fast.")
+@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Rows of each table.")
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default="messages",
+    show_default=True,
+    metavar="FIELD",
+    help=f"What comes first: {', '.join(SORTS)}. Tables without it stay sorted by messages.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.001),
+    metavar="SECONDS",
+    help="Intervals of the time line; by default what suits the capture.",
+)
+@decoding
+@click.option(
+    "-T",
+    "format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="table: for people; json: JSON Lines.",
+)
+@click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
+@click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)  # fmt: skip
+def stats(captures: tuple[str, ...], **options: Any) -> None:
+    """Say who talks to whom, how much, how fast: connections, sockets, topics, latency, problems.
+
+    \b
+    zmtpsniff stats capture.pcap
+    zmtpsniff stats --top 5 --sort p99 capture.pcap
+    zmtpsniff stats --interval 60 -T json day.pcapng | jq 'select(.type == "stats-timeline")'
+    """
+    target = options["output"]
+    if (
+        target is not None
+        and os.path.exists(target)
+        and any(os.path.samefile(name, target) for name in captures if os.path.exists(name))
+    ):
+        raise click.UsageError(f"-o {target}: this is one of the captures to read")
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.stats import Statistics
+    from zmtpsniff.stats.statistics import ROWS
+
+    interval = options["interval"]
+    statistics = Statistics(
+        None if interval is None else round(interval * 1e9), options["sort"], max(ROWS, options["top"])
+    )
+    sniffer = make_sniffer(open_captures(captures), {**options, "max_bytes": None})
+    try:
+        for events in sniffer.events():
+            statistics.take(events)
+    except KeyboardInterrupt:
+        statistics.take(sniffer.finish())
+        _write(statistics, options)
+        raise
+    _write(statistics, options)
+
+
+def _write(statistics: "Statistics", options: dict[str, Any]) -> None:
+    from zmtpsniff.output import open_output
+    from zmtpsniff.stats.report import report
+
+    records = report(statistics, options["top"], options["sort"])
+    with open_output(options["output"], binary=options["format"] == "json") as stream:
+        if options["format"] == "json":
+            from zmtpsniff.render.jsonl import JsonlRenderer
+
+            JsonlRenderer(stream).write(records)  # type: ignore[arg-type]
+        else:
+            from zmtpsniff.stats.draw import draw
+
+            draw(records, stream, options["utc"], options["color"])

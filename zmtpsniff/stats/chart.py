@@ -1,0 +1,51 @@
+"""Charts of characters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What charts are drawn with: parts of a character's cell that is filled from the left, and from below."""
+
+    across: str = "▏▎▍▌▋▊▉█"
+    up: str = "▁▂▃▄▅▆▇█"
+    axis: str = "┤"
+    corner: str = "└"
+    line: str = "─"
+
+
+_ASCII = Blocks("#", ".:#", "|", "+", "-")
+
+
+def make_blocks(encoding: str | None) -> Blocks:
+    """The characters for a stream of that encoding: ASCII where it has no others."""
+    blocks = Blocks()
+    try:
+        (blocks.across + blocks.up + blocks.axis + blocks.corner + blocks.line).encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return _ASCII
+    return blocks
+
+
+def bar(value: float, largest: float, width: int, blocks: Blocks) -> str:
+    """A bar from left to right, ``width`` characters long for the largest value; what is not 0 can be seen."""
+    if value <= 0 or largest <= 0:
+        return ""
+    parts = len(blocks.across)
+    filled = max(1, round(value / largest * width * parts))
+    whole, rest = divmod(filled, parts)
+    return blocks.across[-1] * whole + (blocks.across[rest - 1] if rest else "")
+
+
+def columns(values: Sequence[float], height: int, blocks: Blocks) -> list[str]:
+    """Columns side by side, a character wide each, as lines from top to bottom; what is not 0 can be seen."""
+    largest = max(values, default=0)
+    parts = len(blocks.up)
+    lines = [""] * height
+    for value in values:
+        filled = max(1, round(value / largest * height * parts)) if value > 0 else 0
+        for line in range(height):
+            part = min(max(filled - (height - 1 - line) * parts, 0), parts)
+            lines[line] += blocks.up[part - 1] if part else " "
+    return lines

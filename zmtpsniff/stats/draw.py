@@ -1,0 +1,305 @@
+"""Tables and charts of statistics, for people."""
+
+import os
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TextIO
+
+from zmtpsniff.render import Color
+from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.palette import Signs, make_signs
+from zmtpsniff.render.text import encodable, escape, quote
+from zmtpsniff.render.wording import ENDS, number, protocol
+from zmtpsniff.stats.chart import Blocks, bar, columns, make_blocks
+from zmtpsniff.stats.records import (
+    AnyRecord,
+    ConnectionRow,
+    CutRow,
+    LatencyRow,
+    ProblemRow,
+    SocketRow,
+    TimelineRow,
+    TopicRow,
+    TotalRow,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dissectors.events import Peer
+
+_NS = 1_000_000_000
+_NO_TERMINAL = 100  # columns where no terminal says how many there are
+_BAR = 40
+_HEIGHT = 6
+_TOPIC_OCTETS = 48
+_IDENTITY_OCTETS = 24
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
+
+def draw(
+    records: Sequence[AnyRecord],
+    stream: TextIO,
+    utc: bool = False,
+    color: Color = "auto",
+    width: int | None = None,
+) -> None:
+    """Write all records as tables and charts to a stream, as wide as its terminal or ``width`` columns."""
+    from rich.console import Console
+
+    plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
+    console = Console(
+        file=stream,
+        force_terminal=True if color == "always" else None,
+        color_system=None if plain else "standard" if color == "always" else "auto",
+        width=width or (None if stream.isatty() else _NO_TERMINAL),
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    with console.capture() as drawn:
+        _Drawing(console, utc, make_signs(stream.encoding), make_blocks(stream.encoding)).all(records)
+    text = "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
+    change = encodable(stream.encoding)
+    stream.write(change(text) if change else text)
+
+
+class _Drawing:
+    """Draws section by section."""
+
+    def __init__(self, console: "Console", utc: bool, signs: Signs, blocks: Blocks) -> None:
+        self._console = console
+        self._clock = Clock(utc)
+        self._signs = signs
+        self._blocks = blocks
+
+    def all(self, records: Sequence[AnyRecord]) -> None:
+        """Draw the total, then what there is in the order of the records."""
+        cuts = {record.of: record.at_least for record in records if isinstance(record, CutRow)}
+        for record in records:
+            if isinstance(record, TotalRow):
+                self._total(record)
+        draws: dict[type, Any] = {
+            ConnectionRow: self._connections,
+            SocketRow: self._sockets,
+            TopicRow: self._topics,
+            LatencyRow: self._latencies,
+            TimelineRow: self._timeline,
+            ProblemRow: self._problems,
+        }
+        for kind, rows in groupby((record for record in records if type(record) in draws), type):
+            self._console.print()
+            draws[kind](list(rows))
+            tag = kind.__struct_config__.tag  # type: ignore[attr-defined]
+            if tag in cuts:
+                self._print(f"{self._signs.more} and at least {cuts[tag]:,} more (--top)", "dim")
+
+    def _print(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, style), soft_wrap=False)
+
+    def _table(self, *titles: str) -> "Table":
+        """A table; titles of columns with numbers begin with ``>``."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for title in titles:
+            right = title.startswith(">")
+            # A number or an address that is broken in two cannot be read; other text gives way.
+            table.add_column(title.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=right)
+        return table
+
+    def _total(self, row: TotalRow) -> None:
+        self._print(
+            f"{number(row.packets, 'packet')} in {duration(row.duration_ns)}, "
+            f"{number(row.flows, 'flow')}, {row.zmtp_flows:,} of them ZMTP"
+            if row.packets
+            else "No packets"
+        )
+        if row.dropped:
+            self._print(f"{number(row.dropped, 'packet')} dropped", "bold yellow")
+        if row.zmtp_flows:
+            self._print(
+                f"{number(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}, "
+                f"{number(row.octets, 'octet')}, {number(row.problems, 'problem')}"
+            )
+
+    # ------------------------------------------------------------------ tables
+
+    def _connections(self, rows: list[ConnectionRow]) -> None:
+        """Two lines a connection: its client, its server."""
+        table = self._table(">Flow", "Connection", "Socket", "Protocol", ">Messages", ">Octets", ">Rate", ">Lasted")
+        for row in rows:
+            agreed = [] if row.version is None else [protocol(row.version)]
+            agreed += [] if row.mechanism is None else [escape(row.mechanism)]
+            bad = row.handshake not in (None, "complete", "not-seen")
+            second = [] if row.handshake in (None, "complete") else [row.handshake.replace("-", " ")]
+            table.add_row(
+                str(row.flow),
+                _lines(escape(row.client.address), escape(row.server.address), styles=("cyan", "magenta")),
+                _lines(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
+                _lines(" ".join(agreed), " ".join(second), styles=("", "bold yellow" if bad else "")),
+                _lines(_short(row.messages.client), _short(row.messages.server)),
+                _lines(_short(row.octets.client), _short(row.octets.server)),
+                _lines(_rate(row.messages_per_s), _rate(row.octets_per_s, "B")),
+                _lines(duration(row.duration_ns), ENDS[row.end]),
+            )
+        self._console.print(table)
+
+    def _sockets(self, rows: list[SocketRow]) -> None:
+        table = self._table("Socket bound at", "Type", ">Peers", ">Open", "Their types", "Protocol", ">In", ">Out")
+        for row in rows:
+            table.add_row(
+                _lines(escape(row.address), styles=("magenta",)),
+                _kinds(row.socket_types),
+                _short(row.connections),
+                _short(row.open),
+                _kinds(row.peer_socket_types),
+                _lines(*(protocol(name) for name in row.versions), ", ".join(map(escape, row.mechanisms))),
+                _lines(_short(row.messages_in), _rate(row.octets_in, "B", "")),
+                _lines(_short(row.messages_out), _rate(row.octets_out, "B", "")),
+            )
+        self._console.print(table)
+
+    def _topics(self, rows: list[TopicRow]) -> None:
+        table = self._table("Topic", ">Messages", ">Octets", ">Subscribers", ">At most")
+        for row in rows:
+            everything = " (everything)" if row.topic == b"" else ""
+            table.add_row(
+                _lines(quote(row.topic, _TOPIC_OCTETS, self._signs.more) + everything, styles=("green",)),
+                _short(row.messages) + (f" (+{_short(row.missing)})" if row.missing else ""),
+                _short(row.octets),
+                _short(row.subscribers),
+                _short(row.subscribers_most),
+            )
+        self._console.print(table)
+
+    def _problems(self, rows: list[ProblemRow]) -> None:
+        table = self._table("Problem", ">Count", ">First #", "What")
+        for row in rows:
+            style = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}[row.severity]
+            table.add_row(
+                _lines(f"{row.severity} {row.code}", styles=(style,)),
+                _short(row.count),
+                "" if row.packet is None else str(row.packet),
+                _lines(escape(row.detail)),
+            )
+        self._console.print(table)
+
+    # ------------------------------------------------------------------ latency
+
+    def _latencies(self, rows: list[LatencyRow]) -> None:
+        titles = {"request-reply": "Replies of", "heartbeat": "PONGs of peers of"}
+        for pattern, group in groupby(rows, lambda row: row.pattern):
+            these = list(group)
+            if these[0] is not rows[0]:
+                self._console.print()
+            table = self._table(titles[pattern], ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
+            for row in these:
+                times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
+                name = (
+                    _lines("all", styles=("bold",))
+                    if row.service is None
+                    else _lines(escape(row.service), styles=("magenta",))
+                )
+                table.add_row(name, _short(row.count), *map(duration, times))
+            self._console.print(table)
+            self._histogram(these[0])
+
+    def _histogram(self, row: LatencyRow) -> None:
+        largest = max(each.count for each in row.histogram)
+        labels = [_limit(each.up_to_ns) for each in row.histogram]
+        margin = max(map(len, labels))
+        width = min(_BAR, self._console.width - margin - 14)
+        self._console.print()
+        for label, each in zip(labels, row.histogram, strict=True):
+            drawn = bar(each.count, largest, width, self._blocks)
+            self._print(f"{'up to':>5} {label:>{margin}} {drawn:{width}} {_short(each.count):>7}")
+
+    # ------------------------------------------------------------------ time line
+
+    def _timeline(self, rows: list[TimelineRow]) -> None:
+        interval_ns, start_ns = rows[0].interval_ns, rows[0].start_ns
+        intervals = (rows[-1].start_ns - start_ns) // interval_ns + 1
+        margin = 9
+        joined = -(-intervals // (self._console.width - margin - 1))  # neighbours that share a column
+        counts = [0] * -(-intervals // joined)
+        for row in rows:
+            counts[(row.start_ns - start_ns) // interval_ns // joined] += row.messages
+        seconds = interval_ns * joined / _NS
+        most = _rate(max(counts) / seconds)
+        self._print(f"Messages a second, {_span(interval_ns * joined)} a column", "bold")
+        for line, text in enumerate(columns(counts, _HEIGHT, self._blocks)):
+            self._print(f"{most if not line else '':>{margin - 1}}{self._blocks.axis}{text}")
+        self._print(f"{'0':>{margin - 1}}{self._blocks.corner}{self._blocks.line * len(counts)}")
+        first = self._clock.time(start_ns)
+        date = self._clock.date
+        last = self._clock.time(rows[-1].start_ns + interval_ns)
+        self._print(f"{'':{margin}}{first} to {last} on {date}", "dim")
+
+
+def _lines(*lines: str, styles: Sequence[str] = ()) -> "Text":
+    """The lines of a cell, safe already, each with its style; empty ones at the end are left out."""
+    from rich.text import Text
+
+    text = Text()
+    for place, line in enumerate(lines):
+        text.append("\n" if place and line else "")
+        text.append(line, styles[place] if place < len(styles) else "")
+    return text
+
+
+def _socket(peer: "Peer", more: str) -> str:
+    words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    if peer.identity:
+        words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
+    return " ".join(words) or "?"
+
+
+def _kinds(counts: dict[str, int]) -> "Text":
+    """Names with how often they occurred, if there are several."""
+    if len(counts) < 2:
+        return _lines(*map(escape, counts))
+    return _lines(*(f"{escape(name)} {count:,}" for name, count in counts.items()))
+
+
+def _scaled(count: float) -> tuple[str, str]:
+    """A number of three digits and the prefix of its unit."""
+    place = 0
+    while count >= 999.5 and place < len(_PREFIXES) - 1:
+        count /= 1000
+        place += 1
+    return f"{count:.3g}", _PREFIXES[place]
+
+
+def _short(count: float) -> str:
+    """A number in seven characters at most, such as ``12,345``, ``1.23 M``."""
+    return f"{count:,.0f}" if count < 100_000 else " ".join(_scaled(count))
+
+
+def _rate(count: float | None, unit: str = "", per: str = "/s") -> str:
+    """A number with its prefix and unit, such as ``12.3/s``, ``1.2 kB/s``."""
+    if count is None:
+        return ""
+    digits, prefix = _scaled(count)
+    return f"{digits}{' ' if unit or prefix else ''}{prefix}{unit}{per}"
+
+
+def _per_second(count: int, length_ns: int) -> str:
+    return f" ({_rate(count * _NS / length_ns)})" if length_ns > 0 and count else ""
+
+
+def _span(length_ns: int) -> str:
+    """An interval without digits that say nothing, such as ``10 ms``, ``1 s``."""
+    return f"{length_ns / 1e6:g} ms" if length_ns < _NS else f"{length_ns / 1e9:g} s"
+
+
+def _limit(length_ns: int) -> str:
+    """The limit of a bar, such as ``500 us``, ``2 ms``."""
+    for size, unit in ((_NS, "s"), (1_000_000, "ms"), (1000, "us")):
+        if length_ns >= size:
+            return f"{length_ns / size:g} {unit}"
+    return f"{length_ns} ns"

@@ -1,0 +1,130 @@
+"""The records of ``zmtpsniff stats -T json``, which its tables are drawn from, too.
+
+Times are Unix times, times and durations in nanoseconds; octets of connections are those of their TCP streams.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from dissectors.events import End, Handshake, Octets, Peer, Severity, Sides, Transport
+
+
+class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
+    """Base of all records of statistics."""
+
+
+class ConnectionRow(Record, tag="stats-connection"):
+    """One connection."""
+
+    flow: int
+    transport: Transport
+    client: Peer
+    server: Peer
+    messages: Sides  # sent by each side; with a filter those that passed
+    octets: Sides
+    start_ns: int
+    duration_ns: int
+    end: End
+    version: str | None = None
+    mechanism: str | None = None
+    handshake: Handshake | None = None
+    subscriptions: int = 0  # still active at the end
+    messages_per_s: float | None = None  # of both sides; left out if the connection took no time
+    octets_per_s: float | None = None
+
+
+class SocketRow(Record, tag="stats-socket"):
+    """One bound address with all connections to it."""
+
+    address: str
+    connections: int
+    open: int  # of these, still open at the end
+    messages_in: int
+    messages_out: int
+    octets_in: int
+    octets_out: int
+    start_ns: int
+    duration_ns: int
+    socket_types: dict[str, int] = {}  # its own, by the number of connections that say so
+    peer_socket_types: dict[str, int] = {}
+    versions: dict[str, int] = {}  # negotiated
+    mechanisms: dict[str, int] = {}
+    missing: int = 0  # messages that may be missing above, at most
+
+
+class TopicRow(Record, tag="stats-topic"):
+    """One topic of publishers, or group of radios; a message to three subscribers is three messages."""
+
+    topic: Octets
+    messages: int
+    octets: int  # of the messages' frames
+    subscribers: int  # at the end
+    subscribers_most: int  # at a time
+    missing: int = 0  # messages that may be missing above, at most
+
+
+class Bar(msgspec.Struct, gc=False):
+    """One bar of a histogram: values over ``over_ns`` up to ``up_to_ns``."""
+
+    over_ns: int
+    up_to_ns: int
+    count: int
+
+
+class LatencyRow(Record, tag="stats-latency"):
+    """How long replies to requests, or PONGs to PINGs, took."""
+
+    pattern: Literal["request-reply", "heartbeat"]
+    count: int
+    min_ns: int
+    p50_ns: int  # percentiles are 1 % off at most
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+    histogram: list[Bar]
+    service: str | None = None  # the bound address; left out for all together
+
+
+class TimelineRow(Record, tag="stats-timeline"):
+    """The messages of one interval of time; one without messages has no row."""
+
+    start_ns: int
+    interval_ns: int
+    messages: int
+    messages_per_s: float
+
+
+class ProblemRow(Record, tag="stats-problem"):
+    """The problems of one code."""
+
+    severity: Severity
+    code: str
+    count: int
+    detail: str  # of the first one, as the rest
+    packet: int | None = None
+    flow: int | None = None
+    time_ns: int | None = None
+
+
+class CutRow(Record, tag="stats-cut"):
+    """There are more rows of one kind than are told."""
+
+    of: str  # their type
+    at_least: int  # how many more
+
+
+class TotalRow(Record, tag="stats-total"):
+    """All together, the last row."""
+
+    packets: int
+    dropped: int
+    flows: int
+    zmtp_flows: int
+    messages: int  # with a filter those that passed, as the problems
+    octets: int  # of all ZMTP connections
+    problems: int
+    duration_ns: int
+
+
+AnyRecord = ConnectionRow | SocketRow | TopicRow | LatencyRow | TimelineRow | ProblemRow | CutRow | TotalRow
