@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 
+from zmtpsniff.capture.engines import Piece, piece_of
 from zmtpsniff.capture.live import LiveSource
 from zmtpsniff.capture.source import Fault, Packet
 
@@ -26,15 +27,18 @@ class Burst:
     def start(self) -> None:
         pass
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def pieces(self) -> Iterator[Piece]:
         for _ in range(self._batches):
-            yield [PACKET] * 10
+            yield piece_of([PACKET] * 10)
         self.all_out.set()
         self._stopped.wait(10)
         self.dropped = 7
 
     def count_drops(self) -> None:
         pass
+
+    def packets(self, payloads: Iterator[list[Packet]]) -> Iterator[list[Packet]]:
+        return payloads
 
     def stop(self) -> None:
         self._stopped.set()

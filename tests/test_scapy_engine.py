@@ -48,7 +48,8 @@ def packets_of(name: str) -> list[Packet]:
 def captured(engine: ScapyEngine, seconds: float = 0.3) -> list[Packet]:
     """What the engine has after so long."""
     threading.Timer(seconds, engine.stop).start()
-    return [packet for batch in engine.batches() for packet in batch]
+    payloads = (piece.payload for piece in engine.pieces())
+    return [packet for batch in engine.packets(payloads) for packet in batch]
 
 
 @pytest.mark.parametrize("interfaces", ["its own", "any"])

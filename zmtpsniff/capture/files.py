@@ -88,14 +88,12 @@ def open_captures(names: Sequence[str]) -> Source:
     return captures
 
 
-def open_stream(title: str, file: FileIO, source: Source, chunk_size: int = CHUNK) -> Iterator[list[Packet]]:
-    """The packets of a capture that is written while it is read, as soon as they are there.
+def open_stream(title: str, chunks: Iterator[bytes], source: Source) -> Iterator[list[Packet]]:
+    """The packets of a capture that is written while it is read: a list for each chunk that ends where one does.
 
-    ``chunk_size`` is how many octets to read at a time at most.
-    Comments, losses and faults go to ``source``. Returns once the beginning has come; raises CaptureError if that is
-    no capture.
+    Comments, losses and faults go to ``source``. Raises CaptureError if the beginning is of no capture.
     """
-    return _recognise(title, _chunks(file, chunk_size), source)
+    return _recognise(title, chunks, source)
 
 
 def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:

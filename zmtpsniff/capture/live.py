@@ -4,13 +4,13 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
-from zmtpsniff.capture.engines import Engine
+from zmtpsniff.capture.engines import Engine, Piece, piece_of
 from zmtpsniff.capture.saving import Saver
 from zmtpsniff.capture.source import Fault, Packet
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock
-_PACKET_COST = 200  # octets that a waiting packet takes beside its own
 _LOSS_SECONDS = 1.0  # between two reports that packets were dropped
 _STOP_SECONDS = 1.0  # that an engine has for ending by itself
 
@@ -37,7 +37,9 @@ class LiveSource:
         self._engine = engine
         self._limit = queue_octets
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._queue: queue.SimpleQueue[list[Packet] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
+        self._coming: Piece | None = None  # out of the queue, but not taken apart yet
+        self._is_over = False  # nothing more is in the queue, nor will be
         # Counted apart, because each is written by one thread only.
         self._octets_in = 0
         self._octets_out = 0
@@ -55,42 +57,46 @@ class LiveSource:
         return self._engine.failure
 
     def _read(self) -> None:
-        saver = self.saver
+        """Read the engine: in a thread of its own, and doing little, because only one thread runs at a time."""
         try:
-            for batch in self._engine.batches():
-                if saver is not None:
-                    saver.write(batch, self._engine.dropped)
-                size = _size(batch)
-                if self._octets_in - self._octets_out + size > self._limit:
-                    self.overrun += len(batch)
+            for piece in self._saved() if self.saver is not None else self._engine.pieces():
+                if self._octets_in - self._octets_out + piece.octets > self._limit and not piece.needed:
+                    self.overrun += piece.packets
                 else:
-                    self._octets_in += size
-                    self._queue.put(batch)
+                    self._octets_in += piece.octets
+                    self._queue.put(piece)
         except Exception as error:  # to be raised where it is seen
             self.error = error
         finally:
-            if saver is not None:
-                saver.close(self._engine.dropped)
             self._queue.put(None)
+
+    def _saved(self) -> Iterator[Piece]:
+        """The packets as pieces once they are saved, for which they must be taken apart here."""
+        assert self.saver is not None
+        payloads = (piece.payload for piece in self._engine.pieces())
+        try:
+            for batch in self._engine.packets(payloads):
+                self.saver.write(batch, self._engine.dropped)
+                yield piece_of(batch)
+        finally:
+            self.saver.close(self._engine.dropped)
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield packets as they come, and empty lists while none do."""
         self._thread.start()
+        payloads = self._payloads()
+        packets = payloads if self.saver is not None else self._engine.packets(payloads)
         try:
             while True:
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     self._deadline = None
                     self._engine.stop()
-                try:
-                    batch = self._queue.get(timeout=_TICK_SECONDS)
-                except queue.Empty:
-                    batch = []
-                if batch is None:
-                    break
-                self._octets_out += _size(batch)
-                if self._stops > 1:
-                    self.overrun += len(batch)
-                    batch = []
+                batch: list[Packet] = []
+                if self._wait():
+                    taken = next(packets, None)
+                    if taken is None:
+                        break
+                    batch = taken
                 self._tell_faults()
                 yield batch
         finally:
@@ -98,6 +104,31 @@ class LiveSource:
             self._tell_faults(at_end=True)
         if self.error is not None:
             raise self.error
+
+    def _wait(self) -> bool:
+        """Wait a moment for something to come; whether it has, or the end has."""
+        if self._coming is None and not self._is_over:
+            try:
+                self._coming = self._queue.get(timeout=_TICK_SECONDS)
+            except queue.Empty:
+                return False
+            self._is_over = self._coming is None
+        return True
+
+    def _payloads(self) -> Iterator[Any]:
+        """What waits, piece by piece, until the end has come."""
+        while True:
+            if self._coming is None and not self._is_over:  # there was no packet in the piece before
+                self._coming = self._queue.get()
+                self._is_over = self._coming is None
+            piece, self._coming = self._coming, None
+            if piece is None:
+                return
+            self._octets_out += piece.octets
+            if self._stops > 1 and not piece.needed:
+                self.overrun += piece.packets
+            else:
+                yield piece.payload
 
     def stop(self) -> None:
         """End the capture; what has come is still given out, unless this is the second time: then it is dropped."""
@@ -138,8 +169,3 @@ class LiveSource:
             self.faults.append(Fault("packets-dropped", detail))
         self._told = (kernel, here)
         self._told_at = now
-
-
-def _size(batch: list[Packet]) -> int:
-    """The memory that waiting packets take, in octets."""
-    return sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch)

@@ -1,7 +1,7 @@
 """Engines: what captures packets from interfaces while they pass."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
@@ -24,6 +24,23 @@ class LiveOptions(NamedTuple):
     tshark_options: Sequence[str] = ()  # arguments of tshark, as parse_option() makes them
 
 
+class Piece(NamedTuple):
+    """What an engine has captured, not taken apart yet, so that it takes little time and memory while it waits."""
+
+    octets: int  # of memory
+    packets: int
+    payload: Any  # for packets() of the same engine
+    needed: bool = False  # may not be left out
+
+
+_PACKET_COST = 200  # octets that a packet takes beside its own
+
+
+def piece_of(batch: list[Packet]) -> Piece:
+    """Packets that are taken apart already as a piece."""
+    return Piece(sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch), len(batch), batch)
+
+
 class EngineMissingError(CaptureError):
     """What this engine needs is not installed; another engine may work."""
 
@@ -33,7 +50,10 @@ class PrivilegeError(CaptureError):
 
 
 class Engine(Protocol):
-    """Captures packets until it is stopped or the interface goes away. A Source, read in a thread of its own."""
+    """Captures packets until it is stopped or the interface goes away.
+
+    pieces() is read in a thread of its own, packets() by whoever dissects them.
+    """
 
     name: str
     dropped: int  # packets by the kernel, as far as is known yet
@@ -48,15 +68,22 @@ class Engine(Protocol):
         one line.
         """
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield packets as they come, until the capture ends."""
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what is captured as it comes, until the capture ends."""
+        ...
+
+    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
+        """Take the payloads of pieces apart: a list for each, none for one without packets.
+
+        It asks for the next payload only when it is asked for more itself.
+        """
         ...
 
     def count_drops(self) -> None:
         """Find out how many packets were dropped by now, where that can be known before the end."""
 
     def stop(self) -> None:
-        """Ask it to end; batches() then ends with what had come.
+        """Ask it to end; pieces() then ends with what had come.
 
         Does not wait. May be called from another thread, from a signal handler, and twice.
         """

@@ -19,7 +19,7 @@ _BLOCK_OCTETS = 512 << 10  # holds the longest packet: 262,144 octets and its he
 _FRAME_OCTETS = 2048  # of no meaning in this version, but it must divide the block
 _RETIRE_MS = 20  # a block that is not full is handed over after so long
 
-_BLOCK = struct.Struct("=III")  # tpacket_hdr_v1: status, packets, offset of the first
+_BLOCK = struct.Struct("=IIII")  # tpacket_hdr_v1: status, packets, offset of the first, octets of the block
 _HEADER = struct.Struct("=IIIIIIHHIIH")  # tpacket3_hdr up to the VLAN's protocol
 _ADDRESS = struct.Struct("=HHiHB")  # sockaddr_ll behind it, up to the packet's type
 _ADDRESS_OFFSET = 48
@@ -63,40 +63,42 @@ class Ring:
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
         self.dropped += int(struct.unpack("=III", statistics)[1])
 
-    def blocks(self) -> Iterator[list[Packet]]:
-        """Yield the packets that are there, a block's at a time."""
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield copies of the blocks that are there: the number of packets in each, and their octets with headers."""
         memory = self._memory
         # At most once around, so that nobody else waits for ever.
         for _ in range(self._blocks):
             start = self._next * _BLOCK_OCTETS
-            status, count, first = _BLOCK.unpack_from(memory, start + 8)
+            status, count, first, length = _BLOCK.unpack_from(memory, start + 8)
             if not status & _OWNED_BY_US:
                 return
-            batch = self._packets(start + first, count)
+            block = memory[start + first : start + length]
             memory[start + 8 : start + 12] = b"\0\0\0\0"  # the kernel's again
             self._next = (self._next + 1) % self._blocks
-            if batch:
-                yield batch
+            if count:
+                yield count, block
 
-    def _packets(self, position: int, count: int) -> list[Packet]:
-        memory = self._memory
-        header, address = _HEADER.unpack_from, _ADDRESS.unpack_from
-        batch: list[Packet] = []
-        for _ in range(count):
-            step, seconds, nanoseconds, size, length, status, link, network, _, tag, tag_type = header(memory, position)
-            hardware = address(memory, position + _ADDRESS_OFFSET)[3]
-            time = seconds * 1_000_000_000 + nanoseconds
-            if hardware in _LIKE_ETHERNET:
-                start = position + link
-                octets = memory[start : start + size]
-                if status & _VLAN_VALID:  # the kernel took the tag out
-                    protocol = tag_type if status & _VLAN_TPID_VALID else _ETHER_TYPE_VLAN
-                    octets = octets[:12] + struct.pack(">HH", protocol, tag & 0xFFFF) + octets[12:]
-                    length += 4
-                batch.append((time, _ETHERNET, octets, length, None))
-            else:  # a tunnel, or the like: from the IP header on
-                skipped = network - link
-                start = position + network
-                batch.append((time, _RAW, memory[start : start + size - skipped], length - skipped, None))
-            position += step
-        return batch
+
+def packets_of(count: int, block: bytes) -> list[Packet]:
+    """Take a block apart."""
+    header, address = _HEADER.unpack_from, _ADDRESS.unpack_from
+    position = 0
+    batch: list[Packet] = []
+    for _ in range(count):
+        step, seconds, nanoseconds, size, length, status, link, network, _, tag, tag_type = header(block, position)
+        hardware = address(block, position + _ADDRESS_OFFSET)[3]
+        time = seconds * 1_000_000_000 + nanoseconds
+        if hardware in _LIKE_ETHERNET:
+            start = position + link
+            octets = block[start : start + size]
+            if status & _VLAN_VALID:  # the kernel took the tag out
+                protocol = tag_type if status & _VLAN_TPID_VALID else _ETHER_TYPE_VLAN
+                octets = octets[:12] + struct.pack(">HH", protocol, tag & 0xFFFF) + octets[12:]
+                length += 4
+            batch.append((time, _ETHERNET, octets, length, None))
+        else:  # a tunnel, or the like: from the IP header on
+            skipped = network - link
+            start = position + network
+            batch.append((time, _RAW, block[start : start + size - skipped], length - skipped, None))
+        position += step
+    return batch

@@ -6,9 +6,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from io import FileIO
+from typing import Any
 
-from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.guard import PIPE_OCTETS, GuardedProcess
+from zmtpsniff.capture.engines.records import Cutter
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
@@ -34,7 +36,9 @@ class ProcessEngine:
         self._process: GuardedProcess | None = None
         # A pipe that nobody reads could block the program.
         self._said = tempfile.TemporaryFile("a+b")  # noqa: SIM115
-        self._batches: Iterator[list[Packet]] = iter(())
+        self._beginning = b""
+        self._pipe: FileIO | None = None
+        self._cutter: Cutter
         self._stopped = False
 
     def _command(self) -> list[str]:
@@ -43,12 +47,13 @@ class ProcessEngine:
     def start(self) -> None:
         """Start the program; it has begun to capture once it has written the beginning of a file."""
         pipe = self.start_program()
+        self._beginning = pipe.read(PIPE_OCTETS) or b""
         try:
-            # All that the pipe holds: each time that this thread reads it waits for its turn, up to 5 ms.
-            self._batches = open_stream(", ".join(self._options.interfaces), pipe, self, PIPE_OCTETS)
-        except CaptureError:
+            self._cutter = Cutter(self._beginning)
+        except ValueError:
             self.close()
             raise self._refusal() from None
+        self._pipe = pipe
 
     def start_program(self) -> FileIO:
         """Start the program and return the pipe that it writes to."""
@@ -73,14 +78,31 @@ class ProcessEngine:
         chatter = re.compile(r"Capturing on|File:|Packets (captured|received)|See the User's Guide|listening on|$")
         return " ".join(line for line in lines if not chatter.match(line))
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield packets as the program writes them."""
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what the program writes, whole records only."""
+        assert self._pipe is not None
         try:
-            yield from self._batches
+            octets = self._beginning
+            while octets:
+                piece = self._cutter.feed(octets)
+                if piece is not None:
+                    yield piece
+                octets = self._pipe.read(PIPE_OCTETS) or b""
+            piece = self._cutter.finish()
+            if piece is not None:
+                yield piece
         finally:
-            ended_itself = not self._stopped
-            self.close()
-            self._read_drops()
+            self._end()
+
+    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
+        """Read the capture file that the program writes."""
+        return open_stream(", ".join(self._options.interfaces), payloads, self)
+
+    def _end(self) -> None:
+        """End the program if it has not ended itself, which is a failure."""
+        ended_itself = not self._stopped
+        self.close()
+        self._read_drops()
         if ended_itself:
             words = self._words()
             self.failure = f"{self.name} ended" + (f": {words}" if words else "")

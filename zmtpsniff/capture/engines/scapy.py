@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, PrivilegeError
+from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.bpf import program
-from zmtpsniff.capture.engines.packet_ring import Ring
+from zmtpsniff.capture.engines.packet_ring import Ring, packets_of
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class ScapyEngine:
             packet_socket.close()
             raise
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield the packets as the kernel hands over blocks of them, at most 20 ms after they passed."""
+    def pieces(self) -> Iterator[Piece]:
+        """Yield blocks of packets as the kernel hands them over, at most 20 ms after they passed."""
         poll = select.poll()
         names = {ring.fileno(): name for name, ring in self._rings.items()}
         for number in (*names, self._woken):
@@ -101,7 +101,7 @@ class ScapyEngine:
                         poll.unregister(number)
                         gone.append(names.pop(number))
                 for ring in self._rings.values():
-                    yield from ring.blocks()
+                    yield from map(_piece, ring.blocks())
                 for name in gone:
                     self._end(name)
                 if time.monotonic() - looked > _STATISTICS_SECONDS:
@@ -110,10 +110,15 @@ class ScapyEngine:
             # The block that is being filled is handed over within its time.
             time.sleep(0.03)
             for ring in self._rings.values():
-                yield from ring.blocks()
+                yield from map(_piece, ring.blocks())
             self._count_drops()
         finally:
             self.close()
+
+    def packets(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[list[Packet]]:
+        """Take blocks apart."""
+        for count, block in payloads:
+            yield packets_of(count, block)
 
     def _look_around(self) -> None:
         self._count_drops()
@@ -155,7 +160,7 @@ class ScapyEngine:
             self.failure = detail
 
     def stop(self) -> None:
-        """End the capture; batches() then ends with what had come."""
+        """End the capture; pieces() then ends with what had come."""
         self._stopped = True
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
@@ -170,6 +175,10 @@ class ScapyEngine:
             with contextlib.suppress(OSError):
                 os.close(number)
         self._woken = self._wake = -1
+
+
+def _piece(block: tuple[int, bytes]) -> Piece:
+    return Piece(len(block[1]), block[0], block)
 
 
 def _load_scapy() -> None:

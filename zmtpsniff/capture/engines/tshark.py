@@ -6,10 +6,10 @@ import re
 import select
 import subprocess
 import termios
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from io import FileIO
 
-from zmtpsniff.capture.engines import EngineMissingError, LiveOptions
+from zmtpsniff.capture.engines import EngineMissingError, LiveOptions, Piece, piece_of
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import CaptureError, Packet
 from zmtpsniff.capture.tshark import Tshark  # now: once privileges are given up it may be out of reach
@@ -30,6 +30,7 @@ class TsharkEngine(DumpcapEngine):
         """Nothing runs before start()."""
         super().__init__(options)
         self._tshark: Tshark | None = None
+        self._batches: Iterator[list[Packet]] = iter(())
         self._last_words = ""
 
     def start(self) -> None:
@@ -48,6 +49,18 @@ class TsharkEngine(DumpcapEngine):
         self._process = None
         self._stopped = False
         self._batches = self._captured()
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield packets as tshark takes them apart."""
+        try:
+            for batch in self._batches:
+                yield piece_of(batch)
+        finally:
+            self._end()
+
+    def packets(self, payloads: Iterator[list[Packet]]) -> Iterator[list[Packet]]:
+        """Nothing is left to take apart."""
+        return payloads
 
     def _are_all_known(self) -> bool:
         """Does tshark know all the interfaces, though dumpcap does not?"""
@@ -91,7 +104,7 @@ class TsharkEngine(DumpcapEngine):
             self._tshark.stop()
 
     def close(self) -> None:
-        """End both; nothing is left of them once batches() has ended."""
+        """End both; nothing is left of them once pieces() has ended."""
         super().close()
         if self._tshark is not None:
             self._tshark.stop()
