@@ -18,6 +18,7 @@ ALLOWED = {
     "zmtpsniff/flows.py": {"zmtpsniff.reassembly", "zmtpsniff.segment"},
     "zmtpsniff/reassembly.py": {"zmtpsniff.flows", "zmtpsniff.segment"},
     "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},
+    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
     "zmtpsniff/privileges.py": set(),
     "zmtpsniff/stats": {"zmtpsniff.stats", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
@@ -25,7 +26,7 @@ ALLOWED = {
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/output.py": set(),
 }
-LATE = ["rich", "scapy", "pyshark", "zstandard", "lzma", "dissectors", "msgspec"]
+LATE = ["rich", "scapy", "pyshark", "zstandard", "lzma", "lark", "re2", "dissectors", "msgspec"]
 
 
 def _imports(path: Path) -> set[str]:

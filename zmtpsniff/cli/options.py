@@ -24,6 +24,23 @@ class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from c
             self.fail(str(error), param, ctx)
 
 
+class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
+    """A display filter, compiled: a function that says whether an event passes."""
+
+    name = "filter"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Callable[[Any], bool]:
+        """Compile a filter; what is wrong with it becomes a usage error."""
+        if callable(value):
+            return value  # type: ignore[no-any-return]
+        from zmtpsniff.filters import FilterError, compile_filter
+
+        try:
+            return compile_filter(value)
+        except FilterError as error:
+            raise click.UsageError(f"-Y: {error}", ctx) from None
+
+
 def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     """Several options as one decorator, in the order of the help."""
 
@@ -72,7 +89,14 @@ decoding = options(
     ),
 )  # fmt: skip
 
+display_filter = click.option(
+    "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
+    help='Show only records that pass, and the totals: type == "message" && frames[0] contains "x". '
+    "zmtpsniff fields lists what can be asked.",
+)  # fmt: skip
+
 output = options(
+    display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
         help="tree: for people; json: JSON Lines; summary: a line each; dump: as zhelpers' s_dump.",

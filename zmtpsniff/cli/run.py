@@ -29,6 +29,8 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
     body_octets = options["max_bytes"]
     if body_octets is None:  # s_dump prints all
         body_octets = 0 if options["format"] == "dump" else DissectorLimits().body_octets
+    if body_octets and options.get("passes") is not None:  # what is shown of a body must not change what passes
+        body_octets = max(body_octets, DissectorLimits().body_octets)
     waiting = options["max_waiting"] << 20
     return Sniffer(
         source,
@@ -74,16 +76,25 @@ def run(sniffer: "Sniffer", options: dict[str, Any], status: "StatusLine | None"
                     must_be_read(stream)
                     status.see(events)
                 with undisturbed():
-                    renderer.write(events)
+                    renderer.write(_passing(events, options["passes"]))
                 if options["format"] == "dump":
                     _tell_capture_problems(events)
                 if status is not None:
                     status.draw()
         except KeyboardInterrupt:
-            renderer.write(sniffer.finish())
+            renderer.write(_passing(sniffer.finish(), options["passes"]))
             renderer.close()
             raise
         renderer.close()
+
+
+def _passing(events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | None") -> "list[AnyEvent]":
+    """The events that pass the display filter, if there is one, and the totals, which are the end of the output."""
+    if passes is None:
+        return events
+    from dissectors.events import Capture
+
+    return [event for event in events if passes(event) or type(event) is Capture]
 
 
 def _tell_capture_problems(events: "list[AnyEvent]") -> None:

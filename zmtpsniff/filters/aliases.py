@@ -1,0 +1,179 @@
+"""Names beside those of our records: Wireshark's, and what can be told from other fields."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from dissectors.events import Command, Connection, Event, Greeting, Problem, WireEvent
+from zmtpsniff.filters.paths import Kind, Value
+from zmtpsniff.filters.source import Source
+
+
+class Alias(NamedTuple):
+    """Another name for a path of ours."""
+
+    path: str
+    records: tuple[type[Event], ...] = ()  # those where it is the same; all if empty
+
+
+class Derived(NamedTuple):
+    """A field that is told from others."""
+
+    kind: Kind
+    meaning: str
+    make: Callable[[type[Event], Source], Value | None]  # None where a type of record has no such field
+
+
+ALIASES: dict[str, Alias] = {
+    "zmtp.version": Alias("version", (Greeting, Connection)),
+    "zmtp.mechanism": Alias("mechanism"),
+    "zmtp.as-server": Alias("as_server"),
+    "zmtp.command-name": Alias("name", (Command,)),
+    "zmtp.username": Alias("username"),
+    "zmtp.password": Alias("password"),
+    "zmtp.reason": Alias("reason"),
+    "zmtp.ping.context": Alias("context"),
+    "zmtp.curvezmq.version": Alias("version", (Command,)),
+    "zmtp.curvezmq.publickey": Alias("client_key"),
+    "zmtp.curvezmq.nonce": Alias("nonce"),
+    "zmtp.curvezmq.box": Alias("box"),
+    "zmtp.curvezmq.cookie": Alias("cookie"),
+    "zmtp.data": Alias("frames"),
+    "zmtp.data.text": Alias("frames.text"),
+    "zmtp.length": Alias("frames.length"),
+    "frame.number": Alias("packet"),
+}
+
+
+def _fields(record: type[Event]) -> set[str]:
+    return {field.name for field in msgspec.structs.fields(record)}
+
+
+def _ends(record: type[Event]) -> tuple[str, str] | None:
+    """The expressions of both ends of what a record tells of."""
+    if record is Connection:
+        return "e.client.address", "e.server.address"
+    return ("e.src", "e.dst") if "src" in _fields(record) else None
+
+
+def _of_both(kind: Kind, function: str) -> Callable[[type[Event], Source], Value | None]:
+    def make(record: type[Event], source: Source) -> Value | None:
+        ends = _ends(record)
+        if ends is None:
+            return None
+        name = source.name()
+        return Value(kind, name, True, ((name, f"({function}({ends[0]}), {function}({ends[1]}))"),))
+
+    return make
+
+
+def _of_one(kind: Kind, function: str, end: str) -> Callable[[type[Event], Source], Value | None]:
+    def make(record: type[Event], source: Source) -> Value | None:
+        return Value(kind, f"{function}(e.{end})", True) if end in _fields(record) else None
+
+    return make
+
+
+def _of_field(kind: Kind, field: str, template: str, *records: type[Event]) -> "Callable[..., Value | None]":
+    """A field computed from another that may be None."""
+
+    def make(record: type[Event], source: Source) -> Value | None:
+        if field not in _fields(record) or (records and record not in records):
+            return None
+        name = source.name()
+        return Value(kind, f"({template.format(name)} if ({name} := e.{field}) is not None else None)", True)
+
+    return make
+
+
+def _of_properties(kind: Kind, method: str) -> Callable[[type[Event], Source], Value | None]:
+    def make(record: type[Event], source: Source) -> Value | None:
+        if "properties" not in _fields(record):
+            return None
+        name = source.name()
+        return Value(kind, name, False, ((name, f"(e.properties or {{}}).{method}()"),))
+
+    return make
+
+
+def _mechanism(record: type[Event], source: Source) -> Value | None:
+    if "mechanism" in _fields(record):  # of the record itself
+        return None
+    return Value("text", "mechanism_of(e)", True) if record is Command else None
+
+
+def _protocol(record: type[Event], source: Source) -> Value | None:
+    if issubclass(record, WireEvent):
+        return Value("object", "e")
+    return Value("object", "e.src", True) if record is Problem else None
+
+
+DERIVED: dict[str, Derived] = {
+    "mechanism": Derived(
+        "text", "Of a command: the mechanism that it is certain to belong to by what it holds.", _mechanism
+    ),
+    "ip.addr": Derived("ip", "The IPv4 address of either end.", _of_both("ip", "ip")),
+    "ip.src": Derived("ip", "The IPv4 address of the sender.", _of_one("ip", "ip", "src")),
+    "ip.dst": Derived("ip", "The IPv4 address of the receiver.", _of_one("ip", "ip", "dst")),
+    "ipv6.addr": Derived("ipv6", "The IPv6 address of either end.", _of_both("ipv6", "ipv6")),
+    "ipv6.src": Derived("ipv6", "The IPv6 address of the sender.", _of_one("ipv6", "ipv6", "src")),
+    "ipv6.dst": Derived("ipv6", "The IPv6 address of the receiver.", _of_one("ipv6", "ipv6", "dst")),
+    "tcp.port": Derived("number", "The port of either end.", _of_both("number", "port")),
+    "tcp.srcport": Derived("number", "The port of the sender.", _of_one("number", "port", "src")),
+    "tcp.dstport": Derived("number", "The port of the receiver.", _of_one("number", "port", "dst")),
+    "tcp.stream": Derived(
+        "number", "The number of the connection as Wireshark counts, from 0: flow less 1.",
+        _of_field("number", "flow", "{} - 1"),
+    ),
+    "frame.time": Derived(
+        "time", 'When: "2026-11-21 18:00:00.5", local time unless it ends in Z or +01:00.',
+        _of_field("time", "time_ns", "{}"),
+    ),
+    "frame.time_epoch": Derived(
+        "time", "When: seconds since 1970, with up to nine decimals.", _of_field("time", "time_ns", "{}")
+    ),
+    "zmtp.version.major": Derived(
+        "number", "The first number of the version.", _of_field("number", "version", "part_of_version({}, 0)", Greeting)
+    ),
+    "zmtp.version.minor": Derived(
+        "number", "The second number of the version.",
+        _of_field("number", "version", "part_of_version({}, 1)", Greeting),
+    ),
+    "zmtp.curvezmq.version.major": Derived(
+        "number", "The first number of the version of CURVE.",
+        _of_field("number", "version", "part_of_version({}, 0)", Command),
+    ),
+    "zmtp.curvezmq.version.minor": Derived(
+        "number", "The second number of the version of CURVE.",
+        _of_field("number", "version", "part_of_version({}, 1)", Command),
+    ),
+    "zmtp.command-name.length": Derived(
+        "number", "How long the name of a command is.", _of_field("number", "name", "len({})", Command)
+    ),
+    "zmtp.ping.ttl": Derived(
+        "number", "The time to live of a PING in tenths of a second, as on the wire: ttl_ms / 100.",
+        _of_field("number", "ttl_ms", "{} // 100"),
+    ),
+    "zmtp.metadata.key": Derived("text", "The name of any property.", _of_properties("text", "keys")),
+    "zmtp.metadata.value": Derived("octets", "The value of any property.", _of_properties("octets", "values")),
+    "zmtp": Derived("object", "Any record of octets on the wire.", _protocol),
+    "tcp": Derived("object", "The same.", _protocol),
+    "ip": Derived("object", "Any record of IPv4.", _of_both("object", "ip")),
+    "ipv6": Derived("object", "Any record of IPv6.", _of_both("object", "ipv6")),
+    "frame": Derived("object", "Any record that has a packet.", _of_field("object", "packet", "{}")),
+}  # fmt: skip
+
+# Wireshark's, for which our records have nothing.
+MISSING = {
+    **dict.fromkeys(
+        ("zmtp.flags", "zmtp.flags.reserved", "zmtp.flags.command", "zmtp.flags.long", "zmtp.flags.more"),
+        "a message is a record with all its frames",
+    ),
+    **dict.fromkeys(("zmtp.signature", "zmtp.padding", "zmtp.filler", "zmtp.curvezmq.signature"), "they say nothing"),
+    "frame.time_relative": "use frame.time_epoch",
+    "frame.time_delta": "use frame.time_epoch",
+    "frame.len": "records are not packets",
+    "tcp.len": "records are not packets",
+    "udp.port": "udp is not dissected",
+}

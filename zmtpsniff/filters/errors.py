@@ -1,0 +1,16 @@
+"""What is wrong with a filter."""
+
+
+class FilterError(ValueError):
+    """A filter that cannot be used; its text is one line, which says where and why.
+
+    ``line`` and ``column`` are 1-based; the text names the line only where there is more than one.
+    """
+
+    def __init__(self, reason: str, column: int, line: int = 1) -> None:
+        """Say ``reason`` of the place ``column`` in ``line``."""
+        place = f"column {column}" if line == 1 else f"line {line}, column {column}"
+        super().__init__(f"{place}: {' '.join(reason.split())}")
+        self.reason = reason
+        self.column = column
+        self.line = line
