@@ -7,7 +7,7 @@ from itertools import chain
 
 from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, OctetStream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source, SourceState
 
 CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
@@ -88,7 +88,7 @@ def open_captures(names: Sequence[str]) -> Source:
     return captures
 
 
-def open_stream(title: str, chunks: Iterator[bytes], source: Source) -> Iterator[list[Packet]]:
+def open_stream(title: str, chunks: Iterator[bytes], source: SourceState) -> Iterator[list[Packet]]:
     """The packets of a capture that is written while it is read: a list for each chunk that ends where one does.
 
     Comments, losses and faults go to ``source``. Raises CaptureError if the beginning is of no capture.
@@ -132,7 +132,7 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
             heappush(heads, (batch[stop][0], place))
 
 
-def _recognise(title: str, chunks: Iterator[bytes], source: Source) -> Iterator[list[Packet]]:
+def _recognise(title: str, chunks: Iterator[bytes], source: SourceState) -> Iterator[list[Packet]]:
     """The packets of a file of whatever format; raises CaptureError if it is of none that is known."""
     stream = OctetStream(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)

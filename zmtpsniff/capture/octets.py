@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from zmtpsniff.capture.source import Fault, Source
+from zmtpsniff.capture.source import Fault, SourceState
 
 CUT_SHORT = "capture-truncated"
 CORRUPT = "capture-corrupt"
@@ -54,12 +54,12 @@ class OctetStream:
         """The offset in the file of ``data[position]``, where ``data`` is what extend() returned last."""
         return self._delivered - len(data) + position
 
-    def corrupt(self, source: Source, data: bytes, position: int, what: str) -> None:
+    def corrupt(self, source: SourceState, data: bytes, position: int, what: str) -> None:
         """Tell ``source`` that the file cannot be read on from ``data[position]``, and why."""
         detail = f"{self.name}: {what} at offset {self.offset(data, position)}; the rest of the file is not read"
         source.faults.append(Fault(CORRUPT, detail))
 
-    def ended(self, source: Source, data: bytes, position: int, what: str) -> None:
+    def ended(self, source: SourceState, data: bytes, position: int, what: str) -> None:
         """Tell ``source`` what is wrong with the end of the stream, if anything, when a ``what`` was not whole."""
         if self.damage is not None:
             detail = f"{self.name}: {self.damage} at offset {self.offset(data, len(data))} of what it holds"

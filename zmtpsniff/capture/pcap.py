@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 
 from zmtpsniff.capture.octets import OctetStream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 
 HEADER_SIZE = 24
 LARGEST_RECORD = 16 << 20  # octets; what claims to be longer is no packet, whatever snaplen the file states
@@ -23,7 +23,7 @@ MAGICS: dict[bytes, tuple[str, int, int]] = {
 }
 
 
-def read_pcap(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
+def read_pcap(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
     """Check the file header and return the packets that follow it, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. What is wrong after the header
@@ -43,7 +43,7 @@ def read_pcap(stream: OctetStream, data: bytes, source: Source) -> Iterator[list
 def _packets(
     stream: OctetStream,
     data: bytes,
-    source: Source,
+    source: SourceState,
     record: struct.Struct,
     unit: int,
     header: int,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zmtpsniff.capture.octets import OctetStream
-from zmtpsniff.capture.source import CaptureError, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Packet, SourceState
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
 BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
@@ -96,7 +96,7 @@ class _Section:
         return self.interfaces[index]
 
 
-def read_pcapng(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
+def read_pcapng(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
@@ -119,7 +119,7 @@ def read_pcapng(stream: OctetStream, data: bytes, source: Source) -> Iterator[li
     return _packets(stream, data, source)
 
 
-def _packets(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[Packet]]:
+def _packets(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
     section = _Section("<")
     last_time = 0
     position = 0
@@ -200,7 +200,7 @@ def _packets(stream: OctetStream, data: bytes, source: Source) -> Iterator[list[
             return
 
 
-def _block(section: _Section, kind: int, block: bytes, last_time: int, source: Source) -> Packet | None:
+def _block(section: _Section, kind: int, block: bytes, last_time: int, source: SourceState) -> Packet | None:
     """Take in a whole block of any kind; return its packet if it holds one. Raises _BlockError."""
     if kind in (ENHANCED_PACKET, OLD_PACKET):
         layout = "IIIII" if kind == ENHANCED_PACKET else "HHIIII"
@@ -246,7 +246,7 @@ def _block(section: _Section, kind: int, block: bytes, last_time: int, source: S
     return None
 
 
-def _interface(section: _Section, block: bytes, source: Source) -> _Interface:
+def _interface(section: _Section, block: bytes, source: SourceState) -> _Interface:
     link, snaplen = section.unpack("HxxI", block, 8)
     resolution, offset = 6, 0
     for code, value in section.options(block, 16):

@@ -19,12 +19,16 @@ class CaptureError(Exception):
     """The source cannot be used at all; its text is one line that names it and says what is wrong."""
 
 
-class Source(Protocol):
-    """A source of packets, read once from beginning to end."""
+class SourceState(Protocol):
+    """What is known of a source beside its packets, by those of them that have been read."""
 
     dropped: int  # packets that the source knows to be lost before they reached us
-    faults: list[Fault]  # grows while batches() runs
-    comments: list[str]  # on the capture as a whole, grows while batches() runs
+    faults: list[Fault]
+    comments: list[str]  # on the capture as a whole
+
+
+class Source(SourceState, Protocol):
+    """A source of packets, read once from beginning to end; what else is known of it grows while batches() runs."""
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets in lists of any length, as soon as they are there.

@@ -19,7 +19,7 @@ from pyshark.tshark.tshark import TSharkNotFoundException  # type: ignore[import
 from zmtpsniff.capture.engines import EngineMissingError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 from zmtpsniff.capture.tshark_fields import FIELDS, LineReader, NoCaptureError
 
 _STOP_SECONDS = 5.0
@@ -109,7 +109,7 @@ class Tshark:
     """One run of tshark over one capture."""
 
     def __init__(
-        self, title: str, arguments: Sequence[str], stdin: int, source: Source, must_end_well: bool = False
+        self, title: str, arguments: Sequence[str], stdin: int, source: SourceState, must_end_well: bool = False
     ) -> None:
         """``arguments`` say what to read; faults go to ``source``, under the name ``title``.
 

@@ -101,13 +101,8 @@ def make_engine(name: EngineName, options: LiveOptions) -> Engine:
     kinds: list[Callable[[], Engine]]
     match name:
         case "auto":
-            # An old dumpcap keeps packets for too long, so it is the last but one resort.
-            kinds = [
-                lambda: DumpcapEngine(options, must_be_prompt=True),
-                lambda: ScapyEngine(options),
-                lambda: DumpcapEngine(options),
-                lambda: TcpdumpEngine(options),
-            ]
+            # dumpcap needs no root, but keeps packets for longer than a record may take.
+            kinds = [lambda: ScapyEngine(options), lambda: DumpcapEngine(options), lambda: TcpdumpEngine(options)]
         case "dumpcap":
             kinds = [lambda: DumpcapEngine(options), lambda: TcpdumpEngine(options)]
         case "tcpdump":
