@@ -23,6 +23,7 @@ ALLOWED = {
     "zmtpsniff/stats": {"zmtpsniff.stats", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
     "zmtpsniff/render": {"zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/output.py": set(),
 }

@@ -7,6 +7,8 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.check import check
+from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
@@ -29,7 +31,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, stats, interfaces, schema):
+for _command in (read, live, check, stats, interfaces, fields, schema):
     cli.add_command(_command)
 
 

@@ -1,0 +1,100 @@
+"""The rule sets that a policy can include by name.
+
+They are functions, not display filters, because they ask what a filter cannot: whether an address is of the machine
+itself, and what a problem code is about.
+"""
+
+import ipaddress
+from functools import lru_cache
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
+from zmtpsniff.check.model import Bounds, Filter, Rule
+
+_MISSING = frozenset(
+    {
+        "capture-corrupt",
+        "capture-ended",
+        "capture-gap",
+        "capture-truncated",
+        "frames-lost",
+        "packets-cut",
+        "packets-dropped",
+    }
+)
+_BELOW_3 = ("1.0", "2.0")
+_IN_CLEAR = ("NULL", "PLAIN")
+
+
+def _is_error(event: AnyEvent) -> bool:
+    return isinstance(event, Problem) and event.severity == "error"
+
+
+def _in_clear(event: AnyEvent) -> bool:
+    """A side that encrypts nothing, or messages that can be read though no greeting was seen, beyond this machine."""
+    if isinstance(event, Greeting):
+        plain = event.mechanism in _IN_CLEAR or event.version in _BELOW_3
+        return plain and not (is_loopback(event.src) and is_loopback(event.dst))
+    if isinstance(event, Connection) and event.handshake in (None, "not-seen") and event.mechanism is None:
+        readable = event.messages.client + event.messages.server > 0
+        return readable and not (is_loopback(event.client.address) and is_loopback(event.server.address))
+    return False
+
+
+def _credentials(event: AnyEvent) -> bool:
+    return isinstance(event, Command) and (event.username is not None or event.password is not None)
+
+
+def _missing(event: AnyEvent) -> bool:
+    if isinstance(event, Problem):
+        return event.code in _MISSING
+    return isinstance(event, Capture) and event.dropped > 0
+
+
+def _no_handshake(event: AnyEvent) -> bool:
+    return isinstance(event, Connection) and event.handshake not in (None, "complete")
+
+
+def _unanswered(event: AnyEvent) -> bool:
+    # A note means that the capture just ended before the reply.
+    return isinstance(event, Problem) and event.code == "request-unanswered" and event.severity != "note"
+
+
+def _below_3(event: AnyEvent) -> bool:
+    return isinstance(event, Greeting) and event.version in _BELOW_3
+
+
+@lru_cache(4096)
+def is_loopback(address: str) -> bool:
+    """Whether an ``address:port`` is one of the machine itself."""
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        parsed = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    inner = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (inner or parsed).is_loopback
+
+
+def _rule(set_name: str, name: str, text: str, forbidden: Filter) -> Rule:
+    return Rule(name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), set_name=set_name)
+
+
+SETS: dict[str, tuple[Rule, ...]] = {
+    "protocol": (_rule("protocol", "no errors", "problems of severity error", _is_error),),
+    "secure": (
+        _rule(
+            "secure",
+            "nothing in clear beyond loopback",
+            "peers that speak NULL, PLAIN or a ZMTP below 3.0, and messages that can be read, but between loopback "
+            "addresses",
+            _in_clear,
+        ),
+        _rule("secure", "no credentials in clear", "user names and passwords of PLAIN", _credentials),
+    ),
+    "complete": (
+        _rule("complete", "nothing missing from the capture", "gaps, and packets dropped or cut", _missing),
+        _rule("complete", "every handshake complete", "connections whose handshake is not complete", _no_handshake),
+        _rule("complete", "every request answered", "requests without a reply in time", _unanswered),
+    ),
+    "modern": (_rule("modern", "no peer below 3.0", "peers that speak ZMTP 1.0 or 2.0", _below_3),),
+}

@@ -1,0 +1,28 @@
+"""Annotations on GitHub: workflow commands, which a runner reads from the output of a step."""
+
+from zmtpsniff.check.report import Report
+from zmtpsniff.check.text import offence_lines, summary
+from zmtpsniff.render.text import escape
+
+
+def github(report: Report) -> str:
+    """An annotation for every rule that failed, at its line of the policy, and a notice with the sum."""
+    lines = []
+    for outcome in report.outcomes:
+        if outcome.passed:
+            continue
+        rule = outcome.rule
+        properties = [] if rule.file is None else [f"file={_property(rule.file)}", f"line={rule.line or 1}"]
+        properties.append(f"title={_property(escape(rule.name))}")
+        message = "\n".join([escape(outcome.found), *offence_lines(outcome)])
+        lines.append(f"::{rule.level} {','.join(properties)}::{_data(message)}")
+    lines.append(f"::notice title=zmtpsniff check::{_data(summary(report))}")
+    return "\n".join(lines) + "\n"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,55 @@
+"""Which line of a TOML text a rule and its keys stand on, which tomllib does not tell."""
+
+import re
+
+# Strings and comments may hold anything, so they are taken out before lines are looked at. A string of several lines
+# may end in up to two quotes of its own.
+_OPAQUE = re.compile(
+    r'"""(?:\\.|[^\\])*?"""(?:"{0,2})'
+    r"|'''.*?'''(?:'{0,2})"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*",
+    re.DOTALL,
+)
+_RULE = re.compile(r"\s*\[\[\s*rule\s*\]\]")
+_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*[.=]")
+_TABLE = re.compile(r"\s*\[+\s*([A-Za-z0-9_-]+)")
+
+
+class Lines:
+    """The lines of rules, keys and tables in a text that tomllib has read without complaint."""
+
+    def __init__(self, text: str) -> None:
+        """Look through ``text``."""
+        self._keys: dict[str, int] = {}  # at the top, and tables
+        self._rules: list[tuple[int, dict[str, int]]] = []
+        depth = 0  # of brackets that are open where a line starts
+        keys = self._keys
+        for number, line in enumerate(_OPAQUE.sub(_blank, text).split("\n"), 1):
+            if depth == 0:
+                if _RULE.match(line):
+                    keys = {}
+                    self._rules.append((number, keys))
+                elif table := _TABLE.match(line):
+                    self._keys.setdefault(table[1], number)
+                    keys = {}  # of a table that has no place here
+                elif key := _KEY.match(line):
+                    keys.setdefault(key[1], number)
+            depth += sum(map(line.count, "[{")) - sum(map(line.count, "]}"))
+
+    def of_key(self, key: str) -> int:
+        """The line of a key or table at the top; 1 if it is written in a way that is not looked for."""
+        return self._keys.get(key, 1)
+
+    def of_rule(self, place: int, key: str | None = None) -> int:
+        """The line of a key of the rule with this place (from 0), or of the rule itself if the key is not found."""
+        if place >= len(self._rules):  # rule = [{...}, ...]
+            return self.of_key("rule")
+        line, keys = self._rules[place]
+        return line if key is None else keys.get(key, line)
+
+
+def _blank(match: re.Match[str]) -> str:
+    """What stands for a string or a comment: nothing but its line ends."""
+    return "\n" * match[0].count("\n")

@@ -1,0 +1,77 @@
+"""What a policy is made of: rules, and the bounds that they set."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from dissectors.events import AnyEvent
+
+Filter = Callable[[AnyEvent], bool]
+Kind = Literal["expect", "forbid", "latency", "order", "baseline"]
+Per = Literal["capture", "connection", "second"]
+Level = Literal["error", "warning"]
+PATTERNS: dict[str, str] = {"request-reply": "replies", "heartbeats": "PONG commands"}  # and what has a latency there
+PER: tuple[Per, ...] = get_args(Per)
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class Bounds(NamedTuple):
+    """How many records there may be."""
+
+    least: float | None = None
+    most: float | None = None
+    per: Per = "capture"
+    mean: bool = False  # per second: over the capture as a whole, not in each second
+
+
+_NONE = Bounds()
+
+
+class Latency(NamedTuple):
+    """How long answers may take."""
+
+    pattern: str  # a key of PATTERNS
+    limits: tuple[tuple[str, int, int], ...]  # such as ("p99", 99, nanoseconds); 100 percent is the longest
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a policy."""
+
+    name: str
+    kind: Kind
+    text: str  # what it says, as the policy has it or in words
+    filters: tuple[Filter, ...] = ()
+    bounds: Bounds = _NONE
+    latency: Latency | None = None
+    connections: Filter | None = None  # which connections count, where each is looked at
+    level: Level = "error"
+    set_name: str | None = None  # the built-in set that it belongs to
+    file: str | None = None  # where it stands
+    line: int | None = None
+
+
+class Offence(NamedTuple):
+    """A record that breaks a rule, or a difference, on one line that is safe to show."""
+
+    text: str
+    packet: int | None = None  # its number as `read` counts them
+    flow: int | None = None
+    time_ns: int | None = None
+    file: str | None = None  # the capture that has the packet, and its number there
+    file_packet: int | None = None
+
+
+class Outcome(NamedTuple):
+    """How a rule fared."""
+
+    rule: Rule
+    passed: bool
+    found: str  # what was found and what was wanted, as a sentence without its full stop
+    offences: Sequence[Offence] = ()
+    more: int = 0  # offences that are not kept
+
+    @property
+    def failed(self) -> bool:
+        """Whether this alone makes the check fail: a warning does not."""
+        return not self.passed and self.rule.level == "error"

@@ -1,0 +1,257 @@
+"""Policy files: TOML with rules, read into :class:`Rule` objects; what is wrong with one is said with its line."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.lines import Lines
+from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
+
+_TOP = ("include", "rule")
+_KINDS = ("expect", "forbid", "latency", "order")
+_BOUNDS = ("count", "min", "max", "per", "mean")
+_KEYS = ("name", *_KINDS, *_BOUNDS, "connections", "level")
+_PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
+_LATENCY = ("pattern", *_PERCENTILES, "where")
+_NAME_LENGTH = 200  # of a rule: more fits into no report
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be used; its text is one line with the file, the line and what is wrong."""
+
+
+def read_policy(name: str) -> list[Rule]:
+    """Read a policy file; raises PolicyError if it cannot be read or is wrong."""
+    try:
+        with open(name, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise PolicyError(f"{name}: {error.strerror or error}") from error
+    except ValueError as error:  # a name that no file can have
+        raise PolicyError(f"{name!r}: {error}") from error
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"{name}:{line}: not UTF-8, as TOML must be") from error
+    return parse_policy(text, name)
+
+
+def parse_policy(text: str, name: str) -> list[Rule]:
+    """Read the text of a policy; ``name`` is that of its file, for what is said about it. Raises PolicyError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PolicyError(_syntax(text, name, error)) from error
+    return _Reader(name, Lines(text)).rules(document)
+
+
+def built_in(names: Iterable[str]) -> list[Rule]:
+    """The rules of built-in sets, each once; PolicyError for a name that is none of them."""
+    rules: list[Rule] = []
+    for name in dict.fromkeys(names):
+        if name not in SETS:
+            raise PolicyError(f"{name!r} is no built-in set of rules{_suggest(name, SETS)}; there are {_list(SETS)}")
+        rules += SETS[name]
+    return rules
+
+
+def fail_if_twice(rules: Sequence[Rule]) -> None:
+    """Raise PolicyError if two rules have the same name: reports tell them apart by it."""
+    seen: dict[str, Rule] = {}
+    for rule in rules:
+        other = seen.setdefault(rule.name, rule)
+        if other is not rule:
+            first = f"{other.file}:{other.line}" if other.file else f"the built-in set {other.set_name}"
+            raise PolicyError(f"{rule.file}:{rule.line}: rule {rule.name!r}: {first} has one of that name, too")
+
+
+def _syntax(text: str, name: str, error: tomllib.TOMLDecodeError) -> str:
+    # Python 3.14 has attributes for it; before, the place is in the text only.
+    message, _, place = str(error).rpartition(" (at ")
+    words = place.rstrip(")").replace(",", "").split()
+    if len(words) == 4 and words[0] == "line" and words[1].isdigit():
+        return f"{name}:{words[1]}: {message} (column {words[3]})"
+    return f"{name}:{text.count(chr(10)) + 1}: {message or error}"
+
+
+class _Reader:
+    """Makes rules of a parsed document, and says where it is wrong."""
+
+    def __init__(self, name: str, lines: Lines) -> None:
+        self._name = name
+        self._lines = lines
+        self._place = 0  # of the rule that is looked at
+        self._title = ""
+
+    def rules(self, document: dict[str, Any]) -> list[Rule]:
+        """All rules, those of included sets first."""
+        for key in document:
+            if key not in _TOP:
+                self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{_suggest(key, (*_TOP, *_KEYS))}")
+        rules = self._included(document.get("include", []))
+        tables = document.get("rule", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            self._fail_at(self._lines.of_key("rule"), "rules are written as [[rule]], with two brackets")
+        for place, table in enumerate(tables):
+            self._place = place
+            self._title = f"rule {place + 1}"
+            rules.append(self._rule(table))
+        if not rules:
+            self._fail_at(1, "there is no rule in it: add a [[rule]], or include a built-in set")
+        fail_if_twice(rules)
+        return rules
+
+    def _included(self, names: Any) -> list[Rule]:
+        line = self._lines.of_key("include")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            self._fail_at(
+                line, f'include must be a list of built-in sets, such as ["protocol"]; there are {_list(SETS)}'
+            )
+        try:
+            return built_in(names)
+        except PolicyError as error:
+            self._fail_at(line, f"include: {error}")
+
+    def _rule(self, table: dict[str, Any]) -> Rule:
+        for key in table:
+            if key not in _KEYS:
+                self._fail(key, f"unknown key {key!r}{_suggest(key, _KEYS)}")
+        name = table.get("name")
+        if name is None:
+            self._fail(None, "it has no name")
+        if not isinstance(name, str) or not name.strip() or len(name) > _NAME_LENGTH:
+            self._fail("name", f"name must be text of 1 to {_NAME_LENGTH} characters")
+        self._title = f"rule {name!r}"
+        kinds = [kind for kind in _KINDS if kind in table]
+        if len(kinds) != 1:
+            has = f"it has {' and '.join(kinds)}" if kinds else "it has none of them"
+            self._fail(kinds[1] if kinds else None, f"a rule needs one of {_list(_KINDS)}; {has}")
+        kind = kinds[0]
+        bounds = self._bounds(table, kind)
+        connections = None
+        if "connections" in table:
+            if bounds.per != "connection" and kind != "order":
+                self._fail("connections", 'connections says which of them count, so it needs per = "connection"')
+            connections = self._filter("connections", table["connections"])
+        level = table.get("level", "error")
+        if level not in LEVELS:
+            self._fail("level", f"level must be one of {_list(LEVELS)}, not {level!r}")
+        latency = None
+        if kind == "latency":
+            latency, filters, text = self._latency(table[kind])
+        elif kind == "order":
+            filters, text = self._order(table[kind])
+        else:
+            filters, text = (self._filter(kind, table[kind]),), f"{kind} {table[kind].strip()}"
+        line = self._lines.of_rule(self._place)
+        return Rule(
+            name, kind, text, filters, bounds, latency, connections, level, None, self._name, line,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _bounds(self, table: dict[str, Any], kind: str) -> Bounds:
+        per = table.get("per", "capture")
+        if per not in PER:
+            self._fail("per", f"per must be one of {_list(PER)}, not {per!r}")
+        if kind == "latency":
+            for key in ("count", "max", "per", "mean"):
+                if key in table:
+                    self._fail(key, f"{key} says nothing about a latency; min is how many answers there must be")
+        if kind == "order" and per == "second":
+            self._fail("per", 'an order is looked for per "connection", or in one of the capture')
+        if kind == "forbid":
+            for key in ("count", "min"):
+                if key in table:
+                    self._fail(key, f"{key} contradicts forbid: use expect, or max for how many are tolerated")
+        mean = table.get("mean", False)
+        if not isinstance(mean, bool):
+            self._fail("mean", "mean must be true or false")
+        if mean and per != "second":
+            self._fail("mean", 'mean needs per = "second"')
+        count, least, most = (self._number(table, key, whole=not mean) for key in ("count", "min", "max"))
+        if count is not None:
+            if least is not None or most is not None:
+                self._fail("count", "count is an exact number, so min and max must not be there")
+            least = most = count
+        if least is not None and most is not None and least > most:
+            self._fail("min", f"min ({least:g}) is more than max ({most:g})")
+        if kind == "forbid" and most is None:
+            most = 0
+        if kind in ("expect", "latency", "order") and least is None and most is None:
+            least = 1
+        return Bounds(least, most, per, mean)
+
+    def _number(self, table: dict[str, Any], key: str, whole: bool) -> float | None:
+        value = table.get(key)
+        if value is None:
+            return None
+        kinds = (int,) if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < 1e18:
+            self._fail(key, f"{key} must be a {'whole ' if whole else ''}number of 0 or more, not {value!r}")
+        return value
+
+    def _latency(self, table: Any) -> tuple[Latency, tuple[Filter, ...], str]:
+        if not isinstance(table, dict):
+            self._fail("latency", 'latency is written as { pattern = "request-reply", p99_ms = 50 }')
+        for key in table:
+            if key not in _LATENCY:
+                self._fail("latency", f"latency: unknown key {key!r}{_suggest(key, _LATENCY)}")
+        pattern = table.get("pattern")
+        if pattern not in PATTERNS:
+            given = "is missing" if pattern is None else f"{pattern!r} is none{_suggest(str(pattern), PATTERNS)}"
+            self._fail("latency", f"latency: pattern {given}; there are {_list(PATTERNS)}")
+        limits = []
+        for key, percent in _PERCENTILES.items():
+            if key in table:
+                value = table[key]
+                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+                    self._fail("latency", f"latency: {key} must be a number of milliseconds above 0, not {value!r}")
+                limits.append((key.removesuffix("_ms"), percent, round(value * 1e6)))
+        if not limits:
+            self._fail("latency", f"latency: there is no limit; give one of {_list(_PERCENTILES)}")
+        filters = (self._filter("where", table["where"], "latency"),) if "where" in table else ()
+        text = f"latency of {pattern}: " + ", ".join(f"{name} {_ms(limit)} at most" for name, _, limit in limits)
+        if filters:
+            text += f", where {table['where'].strip()}"
+        return Latency(pattern, tuple(limits)), filters, text
+
+    def _order(self, texts: Any) -> tuple[tuple[Filter, ...], str]:
+        if not isinstance(texts, list) or len(texts) < 2:
+            self._fail("order", "order must be a list of two filters or more")
+        filters = tuple(
+            [self._filter(f"order, filter {number}", text, "order") for number, text in enumerate(texts, 1)]
+        )
+        return filters, "order " + ", then ".join(text.strip() for text in texts)
+
+    def _filter(self, what: str, text: Any, key: str | None = None) -> Filter:
+        # The parser of filters takes longer to import than a policy of built-in sets to read.
+        from zmtpsniff.filters import FilterError, compile_filter
+
+        if not isinstance(text, str) or not text.strip():
+            self._fail(key or what, f"{what} must be a filter in quotes, as for -Y")
+        try:
+            return compile_filter(text)
+        except FilterError as error:
+            self._fail(key or what, f"{what}: {error}")
+
+    def _fail(self, key: str | None, reason: str) -> NoReturn:
+        line = self._lines.of_rule(self._place, key)
+        self._fail_at(line, f"{self._title}: {reason}")
+
+    def _fail_at(self, line: int, reason: str) -> NoReturn:
+        raise PolicyError(f"{self._name}:{line}: {reason}")
+
+
+def _ms(limit_ns: int) -> str:
+    return f"{limit_ns / 1e6:g} ms"
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words)

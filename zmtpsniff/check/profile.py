@@ -1,0 +1,96 @@
+"""What a capture holds, in short: who talks to whom, how, about what and how much."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription
+from zmtpsniff.check.latencies import Latencies
+
+_MOST = 10_000  # different services, topics or shapes of messages that are told apart
+_SECOND_NS = 1_000_000_000
+_Key = TypeVar("_Key")
+
+
+class Service(NamedTuple):
+    """Connections of one kind: which sockets talk to which, and where."""
+
+    client: str | None  # socket type
+    server: str | None
+    address: str  # of the server
+
+
+class Profile:
+    """Takes all events of a capture and counts what is of one kind."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.versions: Counter[tuple[Service, str]] = Counter()
+        self.mechanisms: Counter[tuple[Service, str]] = Counter()
+        self.handshakes: Counter[tuple[Service, str]] = Counter()
+        self.services: Counter[Service] = Counter()
+        self.sent: Counter[tuple[Service, str]] = Counter()  # messages of "client" and "server"
+        self.topics: Counter[bytes] = Counter()
+        self.messages: Counter[str | None] = Counter()  # by the socket type of the sender
+        self.shapes: Counter[tuple[str | None, int]] = Counter()  # socket type and number of frames
+        self.encrypted = 0  # messages that cannot be read
+        self.problems: Counter[str] = Counter()  # codes, notes left out
+        self.latencies = Latencies()
+        self.totals: Capture | None = None  # the last record
+        self.start_ns: int | None = None
+        self.end_ns = 0
+        self.is_cut = False  # there was more than is told apart
+
+    @property
+    def seconds(self) -> float:
+        """How long the traffic lasts; at least one second, because an instant has no rate."""
+        return max(self.end_ns - (self.start_ns or 0), _SECOND_NS) / _SECOND_NS
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Count a batch."""
+        for event in events:
+            if type(event) is Message:
+                self.messages[event.socket_type] += 1
+                self._count(self.shapes, (event.socket_type, len(event.frames)))
+                if event.latency_ns is not None:
+                    self.latencies.add(event.latency_ns)
+            elif isinstance(event, Subscription):
+                if isinstance(event.topic, bytes) and event.action == "subscribe" and not event.incomplete:
+                    self._count(self.topics, event.topic)
+            elif isinstance(event, Command):
+                self.encrypted += event.name == "MESSAGE"
+            elif isinstance(event, Problem):
+                if event.severity != "note":
+                    self.problems[event.code] += 1
+            elif isinstance(event, Connection):
+                self._connection(event)
+            elif isinstance(event, Capture):
+                self.totals = event
+            if (time_ns := getattr(event, "time_ns", None)) is not None:
+                self._see_time(time_ns)
+
+    def _connection(self, event: Connection) -> None:
+        service = Service(event.client.socket_type, event.server.socket_type, event.server.address)
+        if not self._count(self.services, service):
+            return
+        if event.version is not None:
+            self.versions[service, event.version] += 1
+        if event.mechanism is not None:
+            self.mechanisms[service, event.mechanism] += 1
+        if event.handshake is not None:
+            self.handshakes[service, event.handshake] += 1
+        self.sent[service, "client"] += event.messages.client
+        self.sent[service, "server"] += event.messages.server
+        self._see_time(event.start_ns)
+        self._see_time(event.end_ns)
+
+    def _count(self, counter: Counter[_Key], key: _Key) -> bool:
+        if key not in counter and len(counter) >= _MOST:
+            self.is_cut = True
+            return False
+        counter[key] += 1
+        return True
+
+    def _see_time(self, time_ns: int) -> None:
+        self.start_ns = time_ns if self.start_ns is None else min(self.start_ns, time_ns)
+        self.end_ns = max(self.end_ns, time_ns)

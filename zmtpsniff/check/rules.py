@@ -1,0 +1,377 @@
+"""Rules held against events: one pass, with memory that does not grow with the number of records."""
+
+from collections.abc import Callable, Sequence
+from io import StringIO
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message
+from zmtpsniff.check.latencies import Latencies, rank
+from zmtpsniff.check.model import PATTERNS, Offence, Outcome, Rule
+from zmtpsniff.render.clock import duration
+from zmtpsniff.render.summary import SummaryRenderer
+
+DEFAULT_SHOWN = 5  # offending records of each rule that are kept
+_SECOND_NS = 1_000_000_000
+# Records come nearly in the order of their times: what a second holds is certain so long after it.
+_LATE_SECONDS = 300
+
+Place = Callable[[int], tuple[str, int] | None]
+"""The file that has the packet of this number, and its number there."""
+
+
+class Check:
+    """Takes all events of a capture, in order, and tells how each rule fared."""
+
+    def __init__(
+        self, rules: Sequence[Rule], shown: int = DEFAULT_SHOWN, utc: bool = False, place: Place | None = None
+    ) -> None:
+        """``shown`` is how many offending records to keep of each rule, their times in UTC or local."""
+        shower = Shower(shown, utc, place)
+        self.totals: Capture | None = None  # the last record, once it has come
+        self.start_ns: int | None = None  # of the first record
+        self._trials = [_trial(rule, shower) for rule in rules]
+        self._takes = [trial.take for trial in self._trials]
+        self._last_ns = 0
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Hold a batch of events against all rules."""
+        takes = self._takes
+        ended = []
+        for event in events:
+            for take in takes:
+                take(event)
+            if type(event) is Connection:
+                ended.append(event)
+                self._see_time(event.start_ns)
+                self._see_time(event.end_ns)
+        # What is found about a connection at its end comes behind its record, in the same batch.
+        for connection in ended:
+            for trial in self._trials:
+                trial.end(connection)
+        if events:
+            last = events[-1]
+            if isinstance(last, Capture):
+                self.totals = last
+            for event in (events[0], last):
+                if (time_ns := getattr(event, "time_ns", None)) is not None:
+                    self._see_time(time_ns)
+
+    def finish(self) -> list[Outcome]:
+        """How every rule fared, in their order; nothing may be taken after that."""
+        span = (self.start_ns or 0, self._last_ns)
+        return [trial.finish(*span) for trial in self._trials]
+
+    def _see_time(self, time_ns: int) -> None:
+        self.start_ns = time_ns if self.start_ns is None else min(self.start_ns, time_ns)
+        self._last_ns = max(self._last_ns, time_ns)
+
+
+class Shower:
+    """Turns records into the lines that reports show."""
+
+    def __init__(self, shown: int, utc: bool, place: Place | None) -> None:
+        """Keep ``shown`` records of each rule."""
+        self.shown = shown
+        self._utc = utc
+        self._place = place
+
+    def offence(self, event: AnyEvent, remark: str = "") -> Offence:
+        """A record on one line, as ``-T summary`` shows it, with what is remarked on it before."""
+        stream = StringIO()
+        SummaryRenderer(stream, utc=self._utc).write([event])
+        text = stream.getvalue().rstrip("\n")
+        packet = getattr(event, "packet", None)
+        file, file_packet = (self._place(packet) if self._place and packet else None) or (None, None)
+        time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+        text = f"{remark}: {text}" if remark else text
+        return Offence(text, packet, getattr(event, "flow", None), time_ns, file, file_packet)
+
+
+class _Trial:
+    """One rule, and what has been seen of it."""
+
+    def __init__(self, rule: Rule, shower: Shower) -> None:
+        self.rule = rule
+        self._shower = shower
+        self._shown = shower.shown
+        self._offences: list[Offence] = []
+        self._more = 0
+
+    def take(self, event: AnyEvent) -> None:
+        raise NotImplementedError
+
+    def end(self, connection: Connection) -> None:
+        """The connection is over."""
+
+    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+        raise NotImplementedError
+
+    def _note(self, event: AnyEvent, remark: str = "") -> None:
+        if len(self._offences) < self._shown:
+            self._offences.append(self._shower.offence(event, remark))
+        else:
+            self._more += 1
+
+    def _outcome(self, passed: bool, found: str) -> Outcome:
+        return Outcome(self.rule, passed, found, self._offences, self._more)
+
+    def _fits(self, number: float) -> bool:
+        least, most = self.rule.bounds.least, self.rule.bounds.most
+        return (least is None or number >= least) and (most is None or number <= most)
+
+    def _wanted(self) -> str:
+        least, most = self.rule.bounds.least, self.rule.bounds.most
+        if most == 0:
+            return "none allowed"
+        if least == most:
+            return f"exactly {least:,} expected"
+        limits = [] if least is None else [f"at least {least:,}"]
+        limits += [] if most is None else [f"at most {most:,}"]
+        return f"{' and '.join(limits)} expected"
+
+
+class _InCapture(_Trial):
+    """How many records there are in all, or how many a second on average."""
+
+    def __init__(self, rule: Rule, shower: Shower) -> None:
+        super().__init__(rule, shower)
+        (self._filter,) = rule.filters
+        # Of a mean no single record is one too many.
+        self._most = None if rule.bounds.mean else rule.bounds.most
+        self._count = 0
+
+    def take(self, event: AnyEvent) -> None:
+        if self._filter(event):
+            self._count += 1
+            if self._most is not None and self._count > self._most:
+                self._note(event)
+
+    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+        if not self.rule.bounds.mean:
+            return self._outcome(self._fits(self._count), f"found {_records(self._count)}, {self._wanted()}")
+        # A capture of an instant has no rate: what it holds counts as one second's.
+        seconds = max(end_ns - start_ns, _SECOND_NS) / _SECOND_NS
+        rate = self._count / seconds
+        found = f"found {rate:,.2f} records a second ({_records(self._count)} in {seconds:,.1f} s)"
+        return self._outcome(self._fits(rate), f"{found}, {self._wanted()}")
+
+
+class _InConnections(_Trial):
+    """How many records there are on each connection."""
+
+    def __init__(self, rule: Rule, shower: Shower) -> None:
+        super().__init__(rule, shower)
+        (self._filter,) = rule.filters
+        self._counts: dict[int, int] = {}
+        self._excess: dict[int, Offence] = {}  # the first record of a connection that is one too many
+        self._most = rule.bounds.most
+        self._connections = 0
+        self._wrong = 0
+
+    def take(self, event: AnyEvent) -> None:
+        if not self._filter(event):
+            return
+        flow = getattr(event, "flow", None)
+        if flow is None:
+            return
+        count = self._counts.get(flow, 0) + 1
+        self._counts[flow] = count
+        if self._most is not None and count > self._most and flow not in self._excess:
+            self._excess[flow] = self._shower.offence(event)
+
+    def end(self, connection: Connection) -> None:
+        count = self._counts.pop(connection.flow, 0)
+        excess = self._excess.pop(connection.flow, None)
+        if self.rule.connections is not None and not self.rule.connections(connection):
+            return
+        self._connections += 1
+        if self._fits(count):
+            return
+        self._wrong += 1
+        if excess is None or len(self._offences) >= self._shown:
+            self._note(connection, _records(count))
+        else:
+            self._offences.append(excess._replace(text=f"{_records(count)}, the first too many: {excess.text}"))
+
+    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+        found = f"{self._wrong:,} of {_connections(self._connections)} differ, {self._wanted()} on each"
+        if not self._wrong:
+            found = f"{_connections(self._connections)}, {self._wanted()} on each"
+        return self._outcome(not self._wrong, found)
+
+
+class _InSeconds(_Trial):
+    """How many records there are in each second of the clock."""
+
+    def __init__(self, rule: Rule, shower: Shower) -> None:
+        super().__init__(rule, shower)
+        (self._filter,) = rule.filters
+        self._most = rule.bounds.most
+        self._counts: dict[int, int] = {}  # of the seconds that may still grow
+        self._oldest: int | None = None  # the first of them
+        self._start: int | None = None  # the first whole second of the capture
+        self._checked: int | None = None  # the second before which all have been looked at
+        self._newest = 0
+        self._low = 0  # seconds with too few
+        self._high = 0
+        self._seconds = 0
+        self._first_low = ""
+
+    def take(self, event: AnyEvent) -> None:
+        time_ns = getattr(event, "time_ns", None)
+        if time_ns is None:
+            return
+        second = time_ns // _SECOND_NS
+        if self._oldest is None:
+            self._oldest, self._start = second, second + 1
+        if second > self._newest:
+            self._newest = second
+            self._close(second - _LATE_SECONDS)
+        if self._filter(event):
+            second = max(second, self._oldest)  # later than anything may be: as good as it gets
+            count = self._counts.get(second, 0) + 1
+            self._counts[second] = count
+            if self._most is not None and count > self._most:
+                self._note(event)
+                self._high += count == self._most + 1
+
+    def _close(self, before: int) -> None:
+        """Nothing that is older is to come: seconds before this one are what they are."""
+        assert self._oldest is not None
+        while self._oldest < before:
+            # A long silence, as between captures that are read together, is looked at as a whole.
+            seconds = before - self._oldest if not self._counts and self._oldest == self._checked else 1
+            self._look(self._oldest, self._counts.pop(self._oldest, 0), seconds)
+            self._oldest += seconds
+            self._checked = self._oldest
+
+    def _look(self, second: int, count: int, seconds: int) -> None:
+        least = self.rule.bounds.least
+        if self._start is None or second < self._start:
+            return  # it began before the capture did
+        self._seconds += seconds
+        if least is not None and count < least:
+            if not self._low:
+                self._first_low = f"{_records(count)} in the second from {second - self._start + 1:,} s on"
+            self._low += seconds
+
+    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+        if self._oldest is not None:
+            self._close(max(end_ns // _SECOND_NS, self._oldest))  # the last one is not whole
+        each = f"{self._wanted()} in each"
+        if self._high:
+            return self._outcome(False, f"{_seconds(self._high)} with more records, {each}")
+        if self._low:
+            found = f"{self._low:,} of {_seconds(self._seconds)} with fewer records, first {self._first_low}"
+            return self._outcome(False, f"{found}, {each}")
+        if not self._seconds and self.rule.bounds.least:
+            return self._outcome(False, f"the capture holds no whole second, {each}")
+        return self._outcome(True, f"{_seconds(self._seconds)}, {each}")
+
+
+class _InOrder(_Trial):
+    """Whether records come in an order on one connection, or on each."""
+
+    def __init__(self, rule: Rule, shower: Shower) -> None:
+        super().__init__(rule, shower)
+        self._filters = rule.filters
+        self._reached: dict[int, int] = {}  # flow to how many of the filters have had their record
+        self._each = rule.bounds.per == "connection"
+        self._furthest = 0
+        self._connections = 0
+        self._complete = 0
+
+    def take(self, event: AnyEvent) -> None:
+        flow = getattr(event, "flow", None)
+        if flow is None:
+            return
+        reached = self._reached.get(flow, 0)
+        if reached < len(self._filters) and self._filters[reached](event):
+            self._reached[flow] = reached + 1
+
+    def end(self, connection: Connection) -> None:
+        reached = self._reached.pop(connection.flow, 0)
+        if self.rule.connections is not None and not self.rule.connections(connection):
+            return
+        self._connections += 1
+        self._furthest = max(self._furthest, reached)
+        if reached == len(self._filters):
+            self._complete += 1
+        elif self._each or reached:
+            self._note(connection, f"only the first {reached} of {len(self._filters)}")
+
+    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+        on = f"in this order on {self._complete:,} of {_connections(self._connections)}"
+        passed = self._complete == self._connections > 0 if self._each else self._fits(self._complete)
+        if passed:
+            self._offences, self._more = [], 0  # connections that need not have had it
+        wanted = "each expected" if self._each else self._wanted()
+        return self._outcome(passed, f"{on}, {wanted}")
+
+
+class _Latency(_Trial):
+    """How long answers took."""
+
+    def __init__(self, rule: Rule, shower: Shower) -> None:
+        super().__init__(rule, shower)
+        assert rule.latency is not None
+        self._kind = Message if rule.latency.pattern == "request-reply" else Command
+        self._where = rule.filters[0] if rule.filters else None
+        self._latencies = Latencies([limit for _, _, limit in rule.latency.limits])
+        self._over: dict[int, list[Offence]] = {limit: [] for _, _, limit in rule.latency.limits}
+
+    def take(self, event: AnyEvent) -> None:
+        if type(event) is not self._kind or event.latency_ns is None:
+            return
+        if self._where is None or self._where(event):
+            latency_ns: int = event.latency_ns
+            self._latencies.add(latency_ns)
+            for limit, offences in self._over.items():
+                if latency_ns > limit and len(offences) < self._shown:
+                    offences.append(self._shower.offence(event))
+
+    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+        latency = self.rule.latency
+        assert latency is not None
+        count = self._latencies.count
+        what = f"{count:,} {PATTERNS[latency.pattern]}"
+        if not self._fits(count):
+            return self._outcome(False, f"{what} with a latency, {self._wanted()}")
+        if not count:
+            return self._outcome(True, what)
+        words = []
+        missed = 0  # the longest limit that is not kept: what is over it says most
+        for name, percent, limit in latency.limits:
+            # Counted exactly; the percentile that is shown is rounded.
+            within = self._latencies.within(limit) >= rank(count, percent)
+            missed = missed if within else max(missed, limit)
+            words.append(
+                f"{name} {duration(self._latencies.at(percent))}, {'within' if within else 'over'} {limit / 1e6:g} ms"
+            )
+        if missed:
+            self._offences = self._over[missed]
+            self._more = count - self._latencies.within(missed) - len(self._offences)
+        return self._outcome(not missed, f"{what}: {'; '.join(words)}")
+
+
+def _trial(rule: Rule, shower: Shower) -> _Trial:
+    if rule.kind == "latency":
+        return _Latency(rule, shower)
+    if rule.kind == "order":
+        return _InOrder(rule, shower)
+    if rule.bounds.per == "connection":
+        return _InConnections(rule, shower)
+    if rule.bounds.per == "second" and not rule.bounds.mean:
+        return _InSeconds(rule, shower)
+    return _InCapture(rule, shower)
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"
+
+
+def _connections(count: int) -> str:
+    return "1 connection" if count == 1 else f"{count:,} connections"
+
+
+def _seconds(count: int) -> str:
+    return "1 second" if count == 1 else f"{count:,} seconds"

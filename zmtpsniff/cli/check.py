@@ -1,0 +1,287 @@
+"""``zmtpsniff check``."""
+
+import gc
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zmtpsniff import __version__
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
+from zmtpsniff.cli.options import decoding, tshark_options
+from zmtpsniff.cli.run import make_sniffer
+from zmtpsniff.cli.saving import fail_if_unsaved, saving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dissectors.events import AnyEvent
+    from zmtpsniff.capture.source import Source
+    from zmtpsniff.check.model import Rule
+    from zmtpsniff.check.report import Report
+    from zmtpsniff.check.rules import Check, Place
+    from zmtpsniff.sniffer import Sniffer
+
+_FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/report.py, which takes time to import
+_ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
+_STANDARD_OUTPUT = "-"
+
+
+class ReportTarget(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A value of ``-T``: a format, and the file to write it to."""
+
+    name = "format"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Take ``FORMAT`` or ``FORMAT=FILE`` apart."""
+        if isinstance(value, tuple):
+            return value
+        output, equals, file = value.partition("=")
+        if output not in _FORMATS:
+            self.fail(f"{output!r} is none of {', '.join(_FORMATS)}", param, ctx)
+        if equals and not file:
+            self.fail(f"{value}: the name of a file is missing", param, ctx)
+        return output, file or _STANDARD_OUTPUT
+
+
+@click.command(short_help="Hold traffic against a policy.")
+@click.argument("captures", nargs=-1, metavar="CAPTURE...")
+@click.option("--policy", metavar="FILE", help="The policy, a TOML file: docs/check.md tells what it may say.")
+@click.option(
+    "--include", multiple=True, metavar="SET",
+    help="A built-in set of rules, without or beside a policy: protocol, secure, complete, modern. Repeatable.",
+)  # fmt: skip
+@click.option("--init", "init", is_flag=True, help="Write a policy that this traffic passes, to -o or standard output.")
+@click.option(
+    "--baseline",
+    is_flag=True,
+    help="Compare two captures, OLD and NEW: what is new, gone or changed; 1 if anything is.",
+)
+@click.option(
+    "--factor", type=click.FloatRange(1, min_open=True), default=2.0, show_default=True, metavar="N",
+    help="By how much rates and latencies may change (--init, --baseline).",
+)  # fmt: skip
+@click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes, from -i, until -a, -c or Ctrl-C.")
+@click.option(
+    "-T", "--format", "targets", type=ReportTarget(), multiple=True, default=["text"], metavar="FORMAT[=FILE]",
+    help="text: for people; junit: JUnit XML; sarif: SARIF 2.1.0; github: annotations; json: one object. Repeatable.",
+)  # fmt: skip
+@click.option("-o", "output", metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option(
+    "--show", type=click.IntRange(0, 10_000), default=5, show_default=True, metavar="N",
+    help="Offending records to show of each rule.",
+)  # fmt: skip
+@click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
+@click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
+@capturing
+@tshark_options
+@saving
+@decoding
+@click.pass_context
+def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) -> None:
+    """Hold captured or live traffic against a policy: exit status 0 if it passes, 1 if a rule fails.
+
+    \b
+    zmtpsniff check capture.pcap --policy policy.toml
+    zmtpsniff check capture.pcap --include protocol --include secure
+    zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=report.xml
+    zmtpsniff check --init capture.pcap -o policy.toml
+    zmtpsniff check --baseline before.pcap after.pcap
+    sudo zmtpsniff check --live -i lo -a duration:30 --policy policy.toml
+    """
+    # Reports go into logs that many can read, so no option shows a password there; renderers have no limit to set.
+    options |= {"show_secrets": False, "format": "json", "max_bytes": None}
+    _fail_on_contradiction(captures, options)
+    if options["init"]:
+        _write_policy(captures, options)
+        return
+    if options["baseline"]:
+        report = _compare(captures, options)
+    else:
+        rules = _rules(options)
+        report = _check_live(rules, options) if options["is_live"] else _check_files(rules, captures, options)
+    _write_reports(report, options)
+    if report.totals is not None and not report.totals.zmtp_flows:
+        click.echo("zmtpsniff: no ZMTP connection in it, so what is forbidden could not be there", err=True)
+    if not report.passed:
+        context.exit(1)
+
+
+check.params = [option for option in check.params if option.name != "show_secrets"]
+
+
+def _fail_on_contradiction(captures: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Raise click.UsageError for options that do not go together."""
+    modes = [
+        name for name, key in (("--init", "init"), ("--baseline", "baseline"), ("--live", "is_live")) if options[key]
+    ]
+    if len(modes) > 1:
+        raise click.UsageError(f"{' and '.join(modes)}: one of them only")
+    if options["is_live"] and captures:
+        raise click.UsageError("--live: takes no captures; interfaces are given with -i")
+    if not options["is_live"]:
+        if options["interfaces"] or options["autostop"] or options["save"] or options["capture_filter"]:
+            raise click.UsageError("-i, -f, -a and -w: only with --live")
+        if not captures:
+            raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
+    _fail_on_targets(captures, options)
+    if options["baseline"] and len(captures) != 2:
+        raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(captures)}")
+    if options["init"] or options["baseline"]:
+        if options["policy"] is not None or options["include"]:
+            raise click.UsageError(f"{modes[0]}: takes no --policy and no --include")
+        return
+    if options["policy"] is None and not options["include"]:
+        raise click.UsageError(
+            "nothing to check: give --policy FILE or --include SET; --init writes a policy to begin with"
+        )
+
+
+def _fail_on_targets(captures: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Raise click.UsageError if a report would overwrite what is read, or another report."""
+    inputs = [name for name in (*captures, options["policy"]) if name is not None and os.path.exists(name)]
+    taken: dict[str, str] = {}
+    for output, file in options["targets"]:
+        name = options["output"] or file if file == _STANDARD_OUTPUT else file
+        if os.path.exists(name) and any(os.path.samefile(name, other) for other in inputs):
+            raise click.UsageError(f"-T {output}: {name} is one of the files to read")
+        other = taken.setdefault(os.path.realpath(name) if name != _STANDARD_OUTPUT else name, output)
+        lines = name == _STANDARD_OUTPUT and {output, other} == set(_ON_ONE_SCREEN)
+        if (other is not output and not lines) or list(options["targets"]).count((output, file)) > 1:
+            raise click.UsageError(f"-T {output}: goes to the same place as {other}; give it a file: -T {output}=FILE")
+
+
+def _rules(options: dict[str, Any]) -> "list[Rule]":
+    """All rules asked for, each once."""
+    from zmtpsniff.check.policy import PolicyError, built_in, fail_if_twice, read_policy
+
+    try:
+        rules = built_in(options["include"])
+    except PolicyError as error:
+        raise click.UsageError(f"--include: {error}") from error
+    if options["policy"] is not None:
+        try:
+            given = read_policy(options["policy"])
+            rules = [rule for rule in rules if rule not in given] + given
+            fail_if_twice(rules)
+        except PolicyError as error:
+            raise click.ClickException(str(error)) from error
+    if not options["patterns"] and any(rule.kind == "latency" for rule in rules):
+        raise click.UsageError("--no-patterns: the policy has a rule on latency, which needs them")
+    return rules
+
+
+def _check_files(rules: "list[Rule]", captures: tuple[str, ...], options: dict[str, Any]) -> "Report":
+    from zmtpsniff.check.rules import Check
+
+    source, place = _open(captures)
+    trial = Check(rules, options["show"], options["utc"], place)
+    started = time.monotonic()
+    _pump(make_sniffer(source, options), trial.take)
+    return _report(trial, captures, ", ".join(captures), started)
+
+
+def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
+    """The captures as one source, and what tells which of several has a packet."""
+    if len(captures) > 1:
+        from zmtpsniff.cli.places import Places
+
+        places = Places(captures)
+        return places, places.of
+    from zmtpsniff.capture.files import open_captures
+
+    return open_captures(captures), None
+
+
+def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "Report":
+    from zmtpsniff.check.report import make_report
+    from zmtpsniff.check.rules import Check
+
+    for output, _ in options["targets"]:
+        make_report(output)  # imports it, while that can be done
+    trial = Check(rules, options["show"], options["utc"])
+    begun = time.monotonic()
+    started = start_capture(options)
+    sniffer = make_sniffer(started.source, options, time.time_ns)
+    settle_capture(started, options)
+    try:
+        _pump(sniffer, trial.take)
+    finally:
+        started.source.close()
+    if started.source.failure is not None:
+        raise CaptureError(started.source.failure)
+    fail_if_unsaved(started.source.saver)
+    return _report(trial, (), f"live traffic on {', '.join(options['interfaces'])}", begun)
+
+
+def _write_policy(captures: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Look at the captures and write what they are like as a policy."""
+    from zmtpsniff.check.builtin import SETS
+    from zmtpsniff.check.init import policy_text
+    from zmtpsniff.check.profile import Profile
+    from zmtpsniff.check.rules import Check
+    from zmtpsniff.output import open_output
+
+    profile = Profile()
+    trial = Check([rule for rules in SETS.values() for rule in rules], 0)
+
+    def take(events: "Sequence[AnyEvent]") -> None:
+        trial.take(events)
+        profile.take(events)
+
+    _pump(make_sniffer(_open(captures)[0], options), take)
+    failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
+    sets = [name for name in SETS if name not in failed]
+    names = ", ".join(os.path.basename(name) for name in captures)
+    with open_output(options["output"], binary=False) as stream:
+        stream.write(policy_text(profile, sets, names, options["factor"]))
+
+
+def _compare(captures: tuple[str, ...], options: dict[str, Any]) -> "Report":
+    """Compare two captures; the totals are those of the new one."""
+    from zmtpsniff.check.baseline import compare
+    from zmtpsniff.check.profile import Profile
+    from zmtpsniff.check.report import Report
+
+    started = time.monotonic()
+    profiles = []
+    for name in captures:
+        profile = Profile()
+        _pump(make_sniffer(_open((name,))[0], options), profile.take)
+        profiles.append(profile)
+    old, new = profiles
+    outcomes = compare(old, new, options["factor"], options["show"])
+    subject = f"{captures[1]} compared with {captures[0]}"
+    seconds = time.monotonic() - started
+    return Report(outcomes, captures, subject, __version__, new.totals, new.start_ns, seconds)
+
+
+def _pump(sniffer: "Sniffer", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
+    # As in run(): many short-lived objects and no cycles.
+    gc.set_threshold(100_000, 20, 100)
+    for events in sniffer.events():
+        take(events)
+
+
+def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: float) -> "Report":
+    from zmtpsniff.check.report import Report
+
+    outcomes = trial.finish()
+    seconds = time.monotonic() - started
+    return Report(outcomes, captures, subject, __version__, trial.totals, trial.start_ns, seconds)
+
+
+def _write_reports(report: "Report", options: dict[str, Any]) -> None:
+    """Write the report in every format asked for."""
+    from zmtpsniff.check.report import make_report
+    from zmtpsniff.output import open_output
+    from zmtpsniff.render.text import encodable
+
+    for output, file in options["targets"]:
+        name = file if file != _STANDARD_OUTPUT else options["output"]
+        with open_output(name, binary=False) as stream:
+            change = encodable(getattr(stream, "encoding", None))
+            text = make_report(output)(report)
+            stream.write(change(text) if change else text)
