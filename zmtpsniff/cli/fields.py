@@ -1,0 +1,89 @@
+"""``zmtpsniff fields``."""
+
+import os
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from zmtpsniff.filters.fields import FieldInfo
+    from zmtpsniff.render import Color
+
+_WIDE = 500  # columns where no terminal sets the limit: no line is broken
+
+
+@click.command(short_help="List what -Y can ask.")
+@click.argument("word", required=False)
+@click.option(
+    "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="table: for people; json: JSON Lines.",
+)
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)  # fmt: skip
+def fields(word: str | None, output_format: str, color: "Color") -> None:
+    """List the fields of display filters (-Y), or those with WORD in their name or meaning.
+
+    \b
+    zmtpsniff fields
+    zmtpsniff fields latency
+    zmtpsniff fields -T json | jq -r .name
+    """
+    from zmtpsniff.filters.fields import list_fields
+    from zmtpsniff.output import open_output
+
+    wanted = (word or "").lower()
+    listed = [each for each in list_fields() if wanted in each.name.lower() or wanted in each.meaning.lower()]
+    if not listed:
+        raise click.UsageError(f"no field has {word!r} in its name or meaning")
+    with open_output(None, binary=False) as stream:
+        stream.write(_json_lines(listed) if output_format == "json" else _table(listed, stream, color))
+
+
+def _json_lines(listed: "list[FieldInfo]") -> str:
+    """An object a line, without what does not apply."""
+    import json
+
+    from zmtpsniff.filters.fields import PART_MEANINGS
+
+    lines = []
+    for each in listed:
+        shown = {name: value for name, value in each._asdict().items() if value}
+        if "octets" in each.kind:
+            shown["parts"] = list(PART_MEANINGS)
+        shown["kind"] = each.kind
+        lines.append(json.dumps({"type": "field", **shown}, separators=(",", ":")) + "\n")
+    return "".join(lines)
+
+
+def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
+    """A table as wide as the terminal at most, or as it wants to be where there is none."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from zmtpsniff.filters.fields import PART_MEANINGS
+    from zmtpsniff.render.text import encodable
+
+    plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
+    console = Console(
+        file=stream,
+        force_terminal=True if color == "always" else None,
+        color_system=None if plain else "standard" if color == "always" else "auto",
+        width=None if stream.isatty() else _WIDE,
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("Field", "Type", "Records", "Meaning"):
+        table.add_column(title, overflow="fold", no_wrap=title == "Field")
+    for each in listed:
+        cells = (Text(each.name, "bold"), Text(each.kind), Text(", ".join(each.records)), Text(each.meaning))
+        table.add_row(*cells)
+    with console.capture() as drawn:
+        console.print(table)
+    text = "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
+    if any("octets" in each.kind for each in listed):
+        parts = "; ".join(f".{part}: {meaning}" for part, meaning in PART_MEANINGS.items())
+        text += f"\nOctets have parts: {parts}.\n"
+    change = encodable(getattr(stream, "encoding", None))
+    return change(text) if change else text
