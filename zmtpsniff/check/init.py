@@ -41,7 +41,7 @@ def _rules(profile: Profile, factor: float) -> Iterable[list[str]]:
         yield _rate("encrypted messages", text, profile.encrypted, profile, factor)
     if profile.latencies.count:
         # The percentile is known to within 1 %.
-        limit = _up(profile.latencies.at(99) * factor * 1.01 / 1e6)
+        limit = _up(max(profile.latencies.at(99) * factor * 1.01 / 1e6, 0.001))
         latency = f'{{ pattern = "request-reply", p99_ms = {limit:f} }}'
         yield ["[[rule]]", 'name = "replies come as quickly as before"', f"latency = {_short(latency)}"]
 

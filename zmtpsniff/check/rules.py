@@ -5,7 +5,7 @@ from io import StringIO
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.check.latencies import Latencies, rank
-from zmtpsniff.check.model import PATTERNS, Offence, Outcome, Rule
+from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
 
@@ -22,23 +22,34 @@ class Check:
     """Takes all events of a capture, in order, and tells how each rule fared."""
 
     def __init__(
-        self, rules: Sequence[Rule], shown: int = DEFAULT_SHOWN, utc: bool = False, place: Place | None = None
+        self,
+        rules: Sequence[Rule],
+        shown: int = DEFAULT_SHOWN,
+        utc: bool = False,
+        place: Place | None = None,
+        passes: Filter | None = None,
     ) -> None:
-        """``shown`` is how many offending records to keep of each rule, their times in UTC or local."""
+        """``shown`` is how many offending records to keep of each rule, their times in UTC or local.
+
+        Only what ``passes`` is held against the rules, though connections end all the same.
+        """
         shower = Shower(shown, utc, place)
         self.totals: Capture | None = None  # the last record, once it has come
         self.start_ns: int | None = None  # of the first record
         self._trials = [_trial(rule, shower) for rule in rules]
         self._takes = [trial.take for trial in self._trials]
         self._last_ns = 0
+        self._passes = passes
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Hold a batch of events against all rules."""
         takes = self._takes
+        passes = self._passes
         ended = []
         for event in events:
-            for take in takes:
-                take(event)
+            if passes is None or passes(event):
+                for take in takes:
+                    take(event)
             if type(event) is Connection:
                 ended.append(event)
                 self._see_time(event.start_ns)

@@ -10,7 +10,7 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
-from zmtpsniff.cli.options import decoding, tshark_options
+from zmtpsniff.cli.options import DisplayFilter, decoding, tshark_options
 from zmtpsniff.cli.run import make_sniffer
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
 
@@ -73,6 +73,10 @@ class ReportTarget(click.ParamType):  # type: ignore[type-arg]  # generic from c
     "--show", type=click.IntRange(0, 10_000), default=5, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
+@click.option(
+    "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
+    help="Look only at records that pass: tcp.port == 5555. zmtpsniff fields lists what can be asked.",
+)  # fmt: skip
 @click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
 @click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
 @capturing
@@ -130,8 +134,8 @@ def _fail_on_contradiction(captures: tuple[str, ...], options: dict[str, Any]) -
     if options["baseline"] and len(captures) != 2:
         raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(captures)}")
     if options["init"] or options["baseline"]:
-        if options["policy"] is not None or options["include"]:
-            raise click.UsageError(f"{modes[0]}: takes no --policy and no --include")
+        if options["policy"] is not None or options["include"] or options["passes"] is not None:
+            raise click.UsageError(f"{modes[0]}: takes no --policy, no --include and no -Y")
         return
     if options["policy"] is None and not options["include"]:
         raise click.UsageError(
@@ -177,7 +181,7 @@ def _check_files(rules: "list[Rule]", captures: tuple[str, ...], options: dict[s
     from zmtpsniff.check.rules import Check
 
     source, place = _open(captures)
-    trial = Check(rules, options["show"], options["utc"], place)
+    trial = Check(rules, options["show"], options["utc"], place, options["passes"])
     started = time.monotonic()
     _pump(make_sniffer(source, options), trial.take)
     return _report(trial, captures, ", ".join(captures), started)
@@ -201,7 +205,7 @@ def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "Report":
 
     for output, _ in options["targets"]:
         make_report(output)  # imports it, while that can be done
-    trial = Check(rules, options["show"], options["utc"])
+    trial = Check(rules, options["show"], options["utc"], None, options["passes"])
     begun = time.monotonic()
     started = start_capture(options)
     sniffer = make_sniffer(started.source, options, time.time_ns)

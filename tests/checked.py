@@ -1,0 +1,42 @@
+"""zmtpsniff check as a program and as a function, for tests."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from conftest import CAPTURES, FIXTURES, PROJECT
+
+PROGRAM = [sys.executable, "-m", "zmtpsniff", "check"]
+
+
+class Checked(NamedTuple):
+    """What a run said."""
+
+    status: int
+    out: str
+    err: str
+
+    def rules(self) -> dict[str, dict[str, Any]]:
+        """The rules of a report in JSON, by their names."""
+        return {rule["name"]: rule for rule in json.loads(self.out)["rules"]}
+
+    def failed(self) -> set[str]:
+        return {name for name, rule in self.rules().items() if not rule["passed"]}
+
+
+def check(*arguments: str | Path, cwd: Path = PROJECT, input: bytes | None = None) -> Checked:
+    """Run the program in the project, whose captures can then be named as in fixtures/."""
+    environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        [*PROGRAM, *map(str, arguments)], cwd=cwd, capture_output=True, check=False, env=environment, input=input,
+        timeout=120,
+    )  # fmt: skip
+    return Checked(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def capture(name: str) -> Path:
+    """A capture of the fixtures, or else of those that a checkout may have beside it."""
+    return FIXTURES / name if (FIXTURES / name).exists() else CAPTURES / name
