@@ -81,4 +81,4 @@ def test_output_is_as_expected(expected: str, captures: str, options: str, reque
 
 
 def test_no_expected_file_is_left_over() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} == {case[0] for case in CASES}
+    assert {path.name for path in GOLDEN.iterdir() if path.is_file()} == {case[0] for case in CASES}

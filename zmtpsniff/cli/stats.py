@@ -1,11 +1,12 @@
 """``zmtpsniff stats``."""
 
+import gc
 import os
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.options import decoding
+from zmtpsniff.cli.options import decoding, display_filter
 from zmtpsniff.cli.run import make_sniffer
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
     help="Intervals of the time line; by default what suits the capture.",
 )
 @decoding
+@display_filter
 @click.option(
     "-T",
     "format",
@@ -53,16 +55,14 @@ def stats(captures: tuple[str, ...], **options: Any) -> None:
     \b
     zmtpsniff stats capture.pcap
     zmtpsniff stats --top 5 --sort p99 capture.pcap
+    zmtpsniff stats -Y 'ip.addr == 10.0.0.5' capture.pcap
     zmtpsniff stats --interval 60 -T json day.pcapng | jq 'select(.type == "stats-timeline")'
     """
     target = options["output"]
-    if (
-        target is not None
-        and os.path.exists(target)
-        and any(os.path.samefile(name, target) for name in captures if os.path.exists(name))
-    ):
+    if target is not None and any(_is_same(name, target) for name in captures):
         raise click.UsageError(f"-o {target}: this is one of the captures to read")
     from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.output import open_output
     from zmtpsniff.stats import Statistics
     from zmtpsniff.stats.statistics import ROWS
 
@@ -71,27 +71,33 @@ def stats(captures: tuple[str, ...], **options: Any) -> None:
         None if interval is None else round(interval * 1e9), options["sort"], max(ROWS, options["top"])
     )
     sniffer = make_sniffer(open_captures(captures), {**options, "max_bytes": None})
-    try:
-        for events in sniffer.events():
-            statistics.take(events)
-    except KeyboardInterrupt:
-        statistics.take(sniffer.finish())
-        _write(statistics, options)
-        raise
-    _write(statistics, options)
+    passes = options["passes"]
+    # Events and packets are many, short-lived and in no cycles, so looking for cycles among them is wasted time.
+    gc.set_threshold(100_000, 20, 100)
+    with open_output(target, binary=options["format"] == "json") as stream:
+        try:
+            for events in sniffer.events():
+                statistics.take(events, passes)
+        except KeyboardInterrupt:
+            statistics.take(sniffer.finish(), passes)
+            _write(statistics, stream, options)
+            raise
+        _write(statistics, stream, options)
 
 
-def _write(statistics: "Statistics", options: dict[str, Any]) -> None:
-    from zmtpsniff.output import open_output
+def _is_same(name: str, other: str) -> bool:
+    return os.path.exists(name) and os.path.exists(other) and os.path.samefile(name, other)
+
+
+def _write(statistics: "Statistics", stream: IO[Any], options: dict[str, Any]) -> None:
     from zmtpsniff.stats.report import report
 
     records = report(statistics, options["top"], options["sort"])
-    with open_output(options["output"], binary=options["format"] == "json") as stream:
-        if options["format"] == "json":
-            from zmtpsniff.render.jsonl import JsonlRenderer
+    if options["format"] == "json":
+        from zmtpsniff.render.jsonl import JsonlRenderer
 
-            JsonlRenderer(stream).write(records)  # type: ignore[arg-type]
-        else:
-            from zmtpsniff.stats.draw import draw
+        JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
+    else:
+        from zmtpsniff.stats.draw import draw
 
-            draw(records, stream, options["utc"], options["color"])
+        draw(records, stream, options["utc"], options["color"])

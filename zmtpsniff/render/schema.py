@@ -46,13 +46,17 @@ class _OctetsObject:
     """Stands in the types for the object that octets are written as."""
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(
+    records: Any = AnyEvent,
+    title: str = "zmtpsniff record",
+    description: str = "One line of the output of `zmtpsniff read -T json` and `zmtpsniff live -T json`.",
+) -> dict[str, Any]:
     """The JSON Schema (2020-12) that every record fulfils, which tells the record types apart by ``type``.
 
-    Properties that it does not name are allowed: later versions add some.
+    ``records`` is the union of their types. Properties that it does not name are allowed: later versions add some.
     """
     made: dict[type, type] = {}
-    events = [_as_written(event, made) for event in typing.get_args(AnyEvent)]
+    events = [_as_written(event, made) for event in typing.get_args(records)]
     references, definitions = msgspec.json.schema_components(
         events, schema_hook=_octets_reference, ref_template="#/$defs/{name}"
     )
@@ -63,8 +67,8 @@ def json_schema() -> dict[str, Any]:
     definitions["Octets"] = _OCTETS
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "zmtpsniff record",
-        "description": "One line of the output of `zmtpsniff read -T json` and `zmtpsniff live -T json`.",
+        "title": title,
+        "description": description,
         "oneOf": list(references),
         "$defs": dict(sorted(definitions.items())),
     }

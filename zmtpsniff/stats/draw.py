@@ -3,20 +3,23 @@
 import os
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Clock, duration
 from zmtpsniff.render.palette import Signs, make_signs
 from zmtpsniff.render.text import encodable, escape, quote
 from zmtpsniff.render.wording import ENDS, number, protocol
-from zmtpsniff.stats.chart import Blocks, bar, columns, make_blocks
+from zmtpsniff.stats import chart
+from zmtpsniff.stats.chart import Blocks, make_blocks
 from zmtpsniff.stats.records import (
     AnyRecord,
     ConnectionRow,
     CutRow,
     LatencyRow,
+    Pattern,
     ProblemRow,
+    Record,
     SocketRow,
     TimelineRow,
     TopicRow,
@@ -36,12 +39,15 @@ _BAR = 40
 _HEIGHT = 6
 _TOPIC_OCTETS = 48
 _IDENTITY_OCTETS = 24
+_WIDE = 100  # columns from which on there is room between columns
+_ADDRESS = 21  # the longest of IPv4, with its port
+_UNITS = ((_NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def draw(
     records: Sequence[AnyRecord],
-    stream: TextIO,
+    stream: IO[Any],
     utc: bool = False,
     color: Color = "auto",
     width: int | None = None,
@@ -49,6 +55,7 @@ def draw(
     """Write all records as tables and charts to a stream, as wide as its terminal or ``width`` columns."""
     from rich.console import Console
 
+    encoding = getattr(stream, "encoding", None)
     plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
     console = Console(
         file=stream,
@@ -60,9 +67,9 @@ def draw(
         markup=False,
     )
     with console.capture() as drawn:
-        _Drawing(console, utc, make_signs(stream.encoding), make_blocks(stream.encoding)).all(records)
+        _Drawing(console, utc, make_signs(encoding), make_blocks(encoding)).all(records)
     text = "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
-    change = encodable(stream.encoding)
+    change = encodable(encoding)
     stream.write(change(text) if change else text)
 
 
@@ -74,10 +81,11 @@ class _Drawing:
         self._clock = Clock(utc)
         self._signs = signs
         self._blocks = blocks
+        self._cuts: dict[tuple[str, Pattern | None], int] = {}
 
     def all(self, records: Sequence[AnyRecord]) -> None:
         """Draw the total, then what there is in the order of the records."""
-        cuts = {record.of: record.at_least for record in records if isinstance(record, CutRow)}
+        self._cuts = {(cut.of, cut.pattern): cut.at_least for cut in records if isinstance(cut, CutRow)}
         for record in records:
             if isinstance(record, TotalRow):
                 self._total(record)
@@ -92,24 +100,34 @@ class _Drawing:
         for kind, rows in groupby((record for record in records if type(record) in draws), type):
             self._console.print()
             draws[kind](list(rows))
-            tag = kind.__struct_config__.tag  # type: ignore[attr-defined]
-            if tag in cuts:
-                self._print(f"{self._signs.more} and at least {cuts[tag]:,} more (--top)", "dim")
+            self._tell_cut(kind)
+
+    def _tell_cut(self, kind: type[Record], pattern: Pattern | None = None) -> None:
+        more = self._cuts.get((str(kind.__struct_config__.tag), pattern))
+        if more is not None:
+            self._print(f"{self._signs.more} and at least {more:,} more (--top)", "dim")
 
     def _print(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
         self._console.print(Text(text, style), soft_wrap=False)
 
-    def _table(self, *titles: str) -> "Table":
-        """A table; titles of columns with numbers begin with ``>``."""
+    def _table(self, *titles: str, address: int = 0) -> "Table":
+        """A table; titles of columns with numbers begin with ``>``, one with addresses as long as that with ``@``."""
         from rich.table import Table
 
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        between = 2 if self._console.width >= _WIDE else 1
+        table = Table(box=None, pad_edge=False, padding=(0, between, 0, 0), header_style="bold")
         for title in titles:
             right = title.startswith(">")
             # A number or an address that is broken in two cannot be read; other text gives way.
-            table.add_column(title.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=right)
+            table.add_column(
+                title.lstrip(">@"),
+                justify="right" if right else "left",
+                overflow="fold",
+                no_wrap=right,
+                min_width=min(address, _ADDRESS) if title.startswith("@") else None,
+            )
         return table
 
     def _total(self, row: TotalRow) -> None:
@@ -126,31 +144,38 @@ class _Drawing:
                 f"{number(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}, "
                 f"{number(row.octets, 'octet')}, {number(row.problems, 'problem')}"
             )
+        if row.subscriptions_not_followed:
+            self._print(
+                f"{number(row.subscriptions_not_followed, 'subscription')} not followed: too many at a time",
+                "bold yellow",
+            )
 
     # ------------------------------------------------------------------ tables
 
     def _connections(self, rows: list[ConnectionRow]) -> None:
         """Two lines a connection: its client, its server."""
-        table = self._table(">Flow", "Connection", "Socket", "Protocol", ">Messages", ">Octets", ">Rate", ">Lasted")
+        longest = max(max(len(escape(row.client.address)), len(escape(row.server.address))) for row in rows)
+        titles = (">Flow", "@Connection", "Socket", "Protocol", ">Messages", ">Octets", ">Rate", ">Lasted")
+        table = self._table(*titles, address=longest)
         for row in rows:
-            agreed = [] if row.version is None else [protocol(row.version)]
-            agreed += [] if row.mechanism is None else [escape(row.mechanism)]
-            bad = row.handshake not in (None, "complete", "not-seen")
-            second = [] if row.handshake in (None, "complete") else [row.handshake.replace("-", " ")]
+            agreed = "" if row.version is None else protocol(row.version)
+            handshake = "" if row.handshake in (None, "complete") else str(row.handshake).replace("-", " ")
+            style = "bold yellow" if row.handshake in ("failed", "incomplete") else "dim"
             table.add_row(
                 str(row.flow),
                 _lines(escape(row.client.address), escape(row.server.address), styles=("cyan", "magenta")),
                 _lines(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
-                _lines(" ".join(agreed), " ".join(second), styles=("", "bold yellow" if bad else "")),
+                _lines(agreed, escape(row.mechanism or ""), handshake, styles=("", "", style)),
                 _lines(_short(row.messages.client), _short(row.messages.server)),
                 _lines(_short(row.octets.client), _short(row.octets.server)),
                 _lines(_rate(row.messages_per_s), _rate(row.octets_per_s, "B")),
-                _lines(duration(row.duration_ns), ENDS[row.end]),
+                _lines(_brief(row.duration_ns), ENDS[row.end], styles=("", "" if row.end == "fin" else "yellow")),
             )
         self._console.print(table)
 
     def _sockets(self, rows: list[SocketRow]) -> None:
-        table = self._table("Socket bound at", "Type", ">Peers", ">Open", "Their types", "Protocol", ">In", ">Out")
+        titles = ("@Socket bound at", "Type", ">Peers", ">Open", "Their types", "Protocol", ">In", ">Out")
+        table = self._table(*titles, address=max(len(escape(row.address)) for row in rows))
         for row in rows:
             table.add_row(
                 _lines(escape(row.address), styles=("magenta",)),
@@ -192,12 +217,13 @@ class _Drawing:
     # ------------------------------------------------------------------ latency
 
     def _latencies(self, rows: list[LatencyRow]) -> None:
-        titles = {"request-reply": "Replies of", "heartbeat": "PONGs of peers of"}
+        titles = {"request-reply": "Replies, by server", "heartbeat": "PONGs, by server"}
         for pattern, group in groupby(rows, lambda row: row.pattern):
             these = list(group)
             if these[0] is not rows[0]:
                 self._console.print()
-            table = self._table(titles[pattern], ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
+            columns = (f"@{titles[pattern]}", ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
+            table = self._table(*columns, address=max(len(escape(row.service or "")) for row in these))
             for row in these:
                 times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
                 name = (
@@ -205,18 +231,19 @@ class _Drawing:
                     if row.service is None
                     else _lines(escape(row.service), styles=("magenta",))
                 )
-                table.add_row(name, _short(row.count), *map(duration, times))
+                table.add_row(name, _short(row.count), *map(_brief, times))
             self._console.print(table)
+            self._tell_cut(LatencyRow, pattern)
             self._histogram(these[0])
 
     def _histogram(self, row: LatencyRow) -> None:
         largest = max(each.count for each in row.histogram)
-        labels = [_limit(each.up_to_ns) for each in row.histogram]
+        labels = [_brief(each.up_to_ns) for each in row.histogram]
         margin = max(map(len, labels))
         width = min(_BAR, self._console.width - margin - 14)
         self._console.print()
         for label, each in zip(labels, row.histogram, strict=True):
-            drawn = bar(each.count, largest, width, self._blocks)
+            drawn = chart.bar(each.count, largest, width, self._blocks)
             self._print(f"{'up to':>5} {label:>{margin}} {drawn:{width}} {_short(each.count):>7}")
 
     # ------------------------------------------------------------------ time line
@@ -231,8 +258,8 @@ class _Drawing:
             counts[(row.start_ns - start_ns) // interval_ns // joined] += row.messages
         seconds = interval_ns * joined / _NS
         most = _rate(max(counts) / seconds)
-        self._print(f"Messages a second, {_span(interval_ns * joined)} a column", "bold")
-        for line, text in enumerate(columns(counts, _HEIGHT, self._blocks)):
+        self._print(f"Messages a second, {_brief(interval_ns * joined)} a column", "bold")
+        for line, text in enumerate(chart.columns(counts, _HEIGHT, self._blocks)):
             self._print(f"{most if not line else '':>{margin - 1}}{self._blocks.axis}{text}")
         self._print(f"{'0':>{margin - 1}}{self._blocks.corner}{self._blocks.line * len(counts)}")
         first = self._clock.time(start_ns)
@@ -292,14 +319,9 @@ def _per_second(count: int, length_ns: int) -> str:
     return f" ({_rate(count * _NS / length_ns)})" if length_ns > 0 and count else ""
 
 
-def _span(length_ns: int) -> str:
-    """An interval without digits that say nothing, such as ``10 ms``, ``1 s``."""
-    return f"{length_ns / 1e6:g} ms" if length_ns < _NS else f"{length_ns / 1e9:g} s"
-
-
-def _limit(length_ns: int) -> str:
-    """The limit of a bar, such as ``500 us``, ``2 ms``."""
-    for size, unit in ((_NS, "s"), (1_000_000, "ms"), (1000, "us")):
-        if length_ns >= size:
-            return f"{length_ns / size:g} {unit}"
-    return f"{length_ns} ns"
+def _brief(length_ns: int) -> str:
+    """A span of time with three digits, such as ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
+    if length_ns >= 60 * _NS:
+        return duration(length_ns)
+    digits, unit = next((length_ns / size, unit) for size, unit in _UNITS if abs(length_ns) >= size or size == 1)
+    return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"

@@ -9,6 +9,8 @@ import msgspec
 
 from dissectors.events import End, Handshake, Octets, Peer, Severity, Sides, Transport
 
+Pattern = Literal["request-reply", "heartbeat"]
+
 
 class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
     """Base of all records of statistics."""
@@ -75,7 +77,7 @@ class Bar(msgspec.Struct, gc=False):
 class LatencyRow(Record, tag="stats-latency"):
     """How long replies to requests, or PONGs to PINGs, took."""
 
-    pattern: Literal["request-reply", "heartbeat"]
+    pattern: Pattern
     count: int
     min_ns: int
     p50_ns: int  # percentiles are 1 % off at most
@@ -112,6 +114,7 @@ class CutRow(Record, tag="stats-cut"):
 
     of: str  # their type
     at_least: int  # how many more
+    pattern: Pattern | None = None  # of stats-latency
 
 
 class TotalRow(Record, tag="stats-total"):
@@ -125,6 +128,7 @@ class TotalRow(Record, tag="stats-total"):
     octets: int  # of all ZMTP connections
     problems: int
     duration_ns: int
+    subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than is told
 
 
 AnyRecord = ConnectionRow | SocketRow | TopicRow | LatencyRow | TimelineRow | ProblemRow | CutRow | TotalRow

@@ -1,13 +1,15 @@
 """From what was counted to records."""
 
 from collections.abc import Iterable
-from typing import Literal, TypeVar
+from typing import TypeVar
 
+from dissectors.events import Octets
 from zmtpsniff.stats.records import (
     AnyRecord,
     Bar,
     CutRow,
     LatencyRow,
+    Pattern,
     ProblemRow,
     Record,
     SocketRow,
@@ -43,13 +45,11 @@ def report(statistics: Statistics, top: int = DEFAULT_TOP, sort: str = DEFAULT_S
     _tell_cut(records, "stats-topic", statistics.topics.at_least() - len(topics))
 
     everything = statistics.all_answers()
-    records += _latencies("request-reply", {None: everything.requests}, 1, sort)
-    services = {name: row.requests for name, row in statistics.services.rows.items()}
-    records += _latencies("request-reply", services, top, sort)
-    records += _latencies("heartbeat", {None: everything.heartbeats}, 1, sort)
-    services = {name: row.heartbeats for name, row in statistics.services.rows.items()}
-    records += _latencies("heartbeat", services, top, sort)
-    _tell_cut(records, "stats-latency", _services(statistics) - _told_services(records))
+    services = statistics.services.rows
+    requests = {name: row.requests for name, row in services.items() if row.requests.count}
+    heartbeats = {name: row.heartbeats for name, row in services.items() if row.heartbeats.count}
+    _tell_latencies(records, "request-reply", everything.requests, requests, top, sort)
+    _tell_latencies(records, "heartbeat", everything.heartbeats, heartbeats, top, sort)
 
     width_ns, intervals = statistics.timeline.rows()
     for start_ns, count in intervals:
@@ -71,17 +71,6 @@ def _tell_cut(records: list[AnyRecord], kind: str, more: int) -> None:
         records.append(CutRow(kind, more))
 
 
-def _services(statistics: Statistics) -> int:
-    """How many latency rows there would be of services, if none was cut."""
-    rows = statistics.services.rows.values()
-    kept = sum((row.requests.count > 0) + (row.heartbeats.count > 0) for row in rows)
-    return max(kept, statistics.services.at_least())
-
-
-def _told_services(records: list[AnyRecord]) -> int:
-    return sum(isinstance(record, LatencyRow) and record.service is not None for record in records)
-
-
 def _socket(address: str, row: Socket) -> SocketRow:
     start_ns = row.start_ns or 0
     return SocketRow(
@@ -94,40 +83,48 @@ def _socket(address: str, row: Socket) -> SocketRow:
         octets_out=row.octets_out,
         start_ns=start_ns,
         duration_ns=row.end_ns - start_ns,
-        socket_types=row.socket_types,
-        peer_socket_types=row.peer_socket_types,
-        versions=row.versions,
-        mechanisms=row.mechanisms,
+        socket_types=_most_first(row.socket_types),
+        peer_socket_types=_most_first(row.peer_socket_types),
+        versions=_most_first(row.versions),
+        mechanisms=_most_first(row.mechanisms),
         missing=row.missing,
     )
 
 
-def _topic(topic: "bytes | object", row: Topic) -> TopicRow:
-    return TopicRow(topic, row.messages, row.octets, row.subscribers, row.subscribers_most, row.missing)  # type: ignore[arg-type]
+def _most_first(counts: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _latencies(
-    pattern: Literal["request-reply", "heartbeat"],
-    services: "dict[None, Sketch] | dict[str, Sketch]",
-    top: int,
-    sort: str,
-) -> list[LatencyRow]:
-    rows = [
-        LatencyRow(
-            pattern=pattern,
-            count=sketch.count,
-            min_ns=sketch.minimum,
-            p50_ns=sketch.percentile(0.5),
-            p95_ns=sketch.percentile(0.95),
-            p99_ns=sketch.percentile(0.99),
-            max_ns=sketch.maximum,
-            histogram=[Bar(*bar) for bar in sketch.histogram()],
-            service=service,
-        )
-        for service, sketch in services.items()
-        if sketch.count
-    ]
-    return _first(rows, LatencyRow, top, sort)
+def _topic(topic: Octets, row: Topic) -> TopicRow:
+    return TopicRow(topic, row.messages, row.octets, row.subscribers, row.subscribers_most, row.missing)
+
+
+def _tell_latencies(
+    records: list[AnyRecord], pattern: Pattern, everything: Sketch, services: dict[str, Sketch], top: int, sort: str
+) -> None:
+    if not everything.count:
+        return
+    records.append(_latency(pattern, None, everything))
+    rows = _first((_latency(pattern, *item) for item in services.items()), LatencyRow, top, sort)
+    records += rows
+    counted = sum(sketch.count for sketch in services.values())
+    more = len(services) - len(rows) + (counted < everything.count)  # all whose rows were cut are one here, at least
+    if more:
+        records.append(CutRow("stats-latency", more, pattern))
+
+
+def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRow:
+    return LatencyRow(
+        pattern=pattern,
+        count=sketch.count,
+        min_ns=sketch.minimum,
+        p50_ns=sketch.percentile(0.5),
+        p95_ns=sketch.percentile(0.95),
+        p99_ns=sketch.percentile(0.99),
+        max_ns=sketch.maximum,
+        histogram=[Bar(*each) for each in sketch.histogram()],
+        service=service,
+    )
 
 
 def _how_bad(row: ProblemRow) -> tuple[int, int, str]:
@@ -145,4 +142,5 @@ def _total(statistics: Statistics) -> TotalRow:
         octets=statistics.octets,
         problems=sum(row.count for row in statistics.problems.values()),
         duration_ns=capture.duration_ns,
+        subscriptions_not_followed=statistics.not_followed,
     )

@@ -41,7 +41,12 @@ class _Flow:
 
     answers: Service | None = None
     topics: set[Octets] = field(default_factory=set)
-    passed: dict[str, int] = field(default_factory=dict)  # messages by sender, with a filter only
+    # With a filter only: messages that passed by their sender, None for whatever has none.
+    passed: dict[str | None, int] = field(default_factory=dict)
+
+    def see(self, sender: str | None, is_message: bool) -> None:
+        """Count an event that passed the filter."""
+        self.passed[sender] = self.passed.get(sender, 0) + is_message
 
 
 class Statistics:
@@ -82,21 +87,23 @@ class Statistics:
             self._take(events)
             return
         passed: list[AnyEvent] = []
+        ended: list[Connection] = []
         for event in events:
             kind = type(event)
-            if kind is Capture:
+            if kind is Connection:
+                ended.append(event)  # type: ignore[arg-type]  # what its end shows to be wrong comes behind it
+            elif kind is Capture:
                 passed.append(event)
-            elif kind is Connection:
-                self._take(passed)
-                passed.clear()
-                self._end(event, keep(event))  # type: ignore[arg-type]
             elif keep(event):
                 passed.append(event)
                 flow = getattr(event, "flow", None)
                 if flow is not None:
-                    senders = self._flow(flow).passed
-                    senders[event.src] = senders.get(event.src, 0) + (kind is Message)  # type: ignore[union-attr, index, arg-type]
+                    self._flow(flow).see(getattr(event, "src", None), kind is Message)
         self._take(passed)
+        for connection in ended:
+            self._end(connection, keep(connection))
+        if passed and type(passed[-1]) is Capture:
+            self._flows.clear()  # what was found only after a connection was over has made one anew
 
     def _take(self, events: Sequence[AnyEvent]) -> None:
         timeline = self.timeline
