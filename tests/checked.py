@@ -9,6 +9,13 @@ from typing import Any, NamedTuple
 
 from conftest import CAPTURES, FIXTURES, PROJECT
 
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.check.model import Outcome
+from zmtpsniff.check.policy import parse_policy
+from zmtpsniff.check.rules import Check
+from zmtpsniff.patterns import Patterns
+from zmtpsniff.sniffer import Sniffer
+
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "check"]
 
 
@@ -40,3 +47,12 @@ def check(*arguments: str | Path, cwd: Path = PROJECT, input: bytes | None = Non
 def capture(name: str) -> Path:
     """A capture of the fixtures, or else of those that a checkout may have beside it."""
     return FIXTURES / name if (FIXTURES / name).exists() else CAPTURES / name
+
+
+def outcomes(captures: str | Path | list[str], policy: str, shown: int = 5) -> dict[str, Outcome]:
+    """How the rules of a policy fare with captures, by their names."""
+    names = captures if isinstance(captures, list) else [captures]
+    trial = Check(parse_policy(policy, "policy.toml"), shown, utc=True)
+    for events in Sniffer(open_captures([str(capture(str(name))) for name in names]), patterns=Patterns()).events():
+        trial.take(events)
+    return {outcome.rule.name: outcome for outcome in trial.finish()}
