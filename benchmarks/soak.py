@@ -170,7 +170,8 @@ def _sample(root: int, seconds: float) -> Sample:
                 line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line
             )
             descriptors += len(os.listdir(f"/proc/{pid}/fd"))
-            memory += int(status.get("VmRSS", "0").split()[0])
+            # Not what is mapped: the kernel's buffer is as large as -B says, and is filled in the first minutes.
+            memory += int(status.get("RssAnon", "0").split()[0])
             threads += int(status["Threads"])
             processes += 1
     return Sample(seconds, memory / MIB, descriptors, threads, processes)
