@@ -130,7 +130,8 @@ class Message(WireEvent, tag="message"):
     matched: Octets | None = None  # the subscription that it matches
     latency_ns: int | None = None  # since the request that it answers
     request: int | None = None  # number of the packet with that
-    forwards: Place | None = None  # the request that this one forwards, through a proxy
+    paired: Literal["envelope", "order"] | None = None  # how, where the protocol itself does not say it
+    forwards: Place | None = None  # the same message on its way to the proxy that sent this one on
 
 
 class Problem(Event, tag="problem"):

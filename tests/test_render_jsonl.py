@@ -15,10 +15,12 @@ from dissectors.events import (
     Comment,
     Connection,
     Cut,
+    Envelope,
     Greeting,
     Hidden,
     Message,
     Peer,
+    Place,
     Problem,
     Sides,
     Subscription,
@@ -49,16 +51,24 @@ octets = st.one_of(
     st.builds(Hidden, st.integers(0, 100)),
 )
 names = st.text(alphabet=st.characters(exclude_categories=()), max_size=10)
+numbers = st.integers(0, 2**63)
+replies = st.tuples(st.none() | numbers, numbers, st.none() | st.sampled_from(["envelope", "order"]))
 messages = st.builds(
-    Message,
-    st.integers(0, 2**63),
-    st.integers(1, 2**40),
-    st.integers(1, 100),
-    names,
-    names,
-    st.lists(octets, max_size=3),
-    st.none() | names,
-    st.booleans(),
+    lambda wire, *meaning: Message(*wire, *meaning[:2], *meaning[2], meaning[3]),  # type: ignore[call-arg]
+    st.tuples(
+        numbers,
+        st.integers(1, 2**40),
+        st.integers(1, 100),
+        names,
+        names,
+        st.lists(octets, max_size=3),
+        st.none() | names,
+        st.booleans(),
+    ),
+    st.none() | st.builds(Envelope, st.integers(0, 9), st.booleans()),
+    st.none() | octets,
+    st.just((None, None, None)) | replies,
+    st.none() | st.builds(Place, numbers, numbers),
 )
 limits = st.sampled_from([0, 1, 2, 3, 5, 65_536])
 
@@ -93,6 +103,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     assert Message.__struct_fields__ == (
         *("time_ns", "packet", "flow", "src", "dst"),
         *("frames", "socket_type", "incomplete"),
+        *("envelope", "matched", "latency_ns", "request", "paired", "forwards"),
     )
 
 

@@ -19,6 +19,7 @@ PLACE = (1_700_000_000_123_456_789, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 
 st.register_type_strategy(Cut, st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(), st.integers(0)))
 st.register_type_strategy(Hidden, st.builds(Hidden, st.integers(0)))
+st.register_type_strategy(float, st.floats(0, 1))  # shares
 
 
 def every_field(kind: type[Event]) -> st.SearchStrategy[Any]:

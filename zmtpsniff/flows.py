@@ -61,6 +61,9 @@ class Address(NamedTuple):
 Connect = Callable[[int, Address, Address, bool], Dissection | None]
 """Called with a flow's number, client, server and whether its start is in the capture."""
 
+Refuse = Callable[[int, str, str, int, int], None]
+"""Called with the number of a flow that was refused, its client, its server, time and packet."""
+
 
 class Flow:
     """A TCP connection."""
@@ -107,9 +110,13 @@ class Flow:
 class FlowTable:
     """All TCP connections of a capture."""
 
-    def __init__(self, connect: Connect, limits: Limits | None = None) -> None:
-        """Ask ``connect`` who takes the octets of each flow, within ``limits``."""
+    def __init__(self, connect: Connect, limits: Limits | None = None, refuse: Refuse | None = None) -> None:
+        """Ask ``connect`` who takes the octets of each flow, within ``limits``; tell ``refuse`` of a SYN that is not.
+
+        A SYN is refused if a RST answers it, whatever protocol would have been spoken.
+        """
         self._connect = connect
+        self._refuse = refuse
         self._limits = limits = limits or Limits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
@@ -196,6 +203,8 @@ class FlowTable:
         elif direction.flow.ended:
             direction = self._follow(direction, segment)
         else:
+            if self._refuse is not None and flags & RST and direction.isn is None:
+                self._tell_refusal(direction, segment)
             self._close(direction, seq, flags, len(payload) + missing)
         return None if direction is None or direction.flow.ended else direction
 
@@ -306,6 +315,16 @@ class FlowTable:
             direction.acked = min(direction.acked, direction.fin)
             if direction.other.fin is not None:
                 flow.closing = flow.closing or "fin"
+
+    def _tell_refusal(self, direction: Direction, segment: Segment) -> None:
+        """Tell of a RST if it answers a SYN, the only thing that was said so far."""
+        time_ns, packet, key, _, ack, flags, _, _ = segment
+        isn = direction.other.isn
+        if self._refuse is None or isn is None or not flags & ACK or direction.next is not None:
+            return
+        if direction.other.offset == 0 and ack == (isn + 1) % _MODULO:
+            server, client = addresses(key)
+            self._refuse(direction.flow.number, client.text, server.text, time_ns, packet)
 
     def _close_if_over(self, flow: Flow) -> None:
         """End a flow once everything up to its FINs, or its RST, has been delivered."""

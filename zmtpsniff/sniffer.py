@@ -12,6 +12,7 @@ from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
+from zmtpsniff.patterns.connections import Refusal
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
@@ -45,7 +46,7 @@ class Sniffer:
         self._patterns = patterns
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
-        self._flows = flows.FlowTable(self._connect, flow_limits)
+        self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -77,6 +78,8 @@ class Sniffer:
         if self._finished:
             return []
         self._finished = True
+        if self._patterns is not None:
+            self._patterns.settle(self._last_ns)
         self._flows.finish()
         self._report_source()
         for code, detail in self._headers.skipped():
@@ -113,7 +116,7 @@ class Sniffer:
             self._settled_ns = now_ns
             self._flows.settle(now_ns)
             if self._patterns is not None:
-                self._patterns.settle(now_ns)
+                self._patterns.settle(now_ns)  # which it tells of once it has seen what came until then
 
     def _take(self, packets: list[Packet]) -> None:
         if not packets:
@@ -143,6 +146,9 @@ class Sniffer:
         forced = next(rules, None)
         starts = (from_start, from_start)
         return ZmtpConnection(self._events, number, client.text, server.text, starts, self._limits, forced)
+
+    def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
+        self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
 
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))

@@ -1,6 +1,8 @@
 """Patterns: what messages mean to each other. They add to events, and find problems that one message does not show."""
 
-from collections import defaultdict
+from collections import OrderedDict
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 
 from dissectors.events import (
@@ -16,20 +18,24 @@ from dissectors.events import (
     Work,
     at_hand,
 )
-from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
-from zmtpsniff.patterns.connections import Connections
-from zmtpsniff.patterns.conversation import Conversation, Findings, Rules
+from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
+from zmtpsniff.patterns.connections import Connections, Refusal
+from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
 from zmtpsniff.patterns.heartbeats import Heartbeats
+from zmtpsniff.patterns.proxies import Forwarding
 from zmtpsniff.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
-from zmtpsniff.patterns.request_reply import Forwarding, request_reply
+from zmtpsniff.patterns.request_reply import Exchange, request_reply
 from zmtpsniff.patterns.single_frame import SINGLE_FRAME, RadioDish, SingleFrame
 
 DEFAULT_TIMEOUT_SECONDS = 5.0
 _SETTLE_NS = 1_000_000_000
 _EARLY_OCTETS = 65_536  # of a connection's events before both sides have said what they are
-_EVENT_COST = 200  # octets that an event takes beside its own
+_EVENT_COST = 400  # octets that an event takes beside its own
 _WORKERS = 1000  # that are told of each by itself
+_PIPELINES = 1000
+_PUBLISHERS = 10_000
+_LONGEST_IDENTITY = 255
 # Problems after which what is not seen may have been there all the same.
 _BLINDING = frozenset(
     {
@@ -45,18 +51,24 @@ _BLINDING = frozenset(
 
 
 class Patterns:
-    """Takes all events of a capture, in order."""
+    """Takes all events of a capture, in order.
+
+    An event gets what it means to others while its batch is taken, and never later: once given out it is not changed.
+    """
 
     def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
         """``timeout_seconds`` is how long a request may wait for its reply."""
-        self._timeout_ns = int(timeout_seconds * 1e9)
+        self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._findings = Findings()
+        self._room = Room()
         self._conversations: dict[int, Conversation] = {}
-        self._on_message = {}  # type: ignore[var-annotated]  # flow to the method that wants its messages
+        self._on_message: dict[int, Callable[[Message], None]] = {}  # flow to who wants its messages
+        self._waiting: dict[int, list[Rules]] = {}  # flow to those who want to know that time passes
         self._forwarding = Forwarding()
-        self._publishers: defaultdict[str, Publisher] = defaultdict(Publisher)
+        self._publishers: OrderedDict[str, Publisher] = OrderedDict()
         self._connections = Connections(self._findings)
-        self._pipelines: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._pipelines: dict[str, Pipeline] = {}
+        self._refusals = False  # whether there are any in this batch
         self._now_ns = 0
         self._settled_ns = 0
 
@@ -76,32 +88,45 @@ class Patterns:
                     continue
                 take(event)
             else:
+                if type(event) is Connection and place > 1:
+                    self._pass(events[place - 2])
                 self._take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
-        if events:
-            self._pass_time(events)
-            if findings.events:
-                found.append((place, findings.take()))
-        return _inserted(events, found) if found else events
+        self._settle(events)
+        if findings.events:
+            found.append((place, findings.take()))
+        if found:
+            events = _inserted(events, found)
+        if self._refusals:
+            self._refusals = False
+            events = [event for event in events if not isinstance(event, Refusal)]
+        return events
 
-    def _pass_time(self, events: list[AnyEvent]) -> None:
+    def _settle(self, events: list[AnyEvent]) -> None:
         """Once a second, look for what has waited for too long."""
         for event in reversed(events):
-            time_ns = getattr(event, "time_ns", None)
-            if time_ns is not None:
-                self._now_ns = max(self._now_ns, time_ns)
+            if self._pass(event):
                 break
-        self.settle(self._now_ns)
-
-    def settle(self, now_ns: int) -> None:
-        """It is ``now_ns``, though no event may say so."""
-        self._now_ns = max(self._now_ns, now_ns)
         if self._now_ns - self._settled_ns < _SETTLE_NS:
             return
         self._settled_ns = self._now_ns
-        for conversation in self._conversations.values():
-            conversation.rules.pass_time(self._now_ns)
+        for waiting in self._waiting.values():
+            for rules in waiting:
+                rules.pass_time(self._now_ns)
+        self._connections.pass_time(self._now_ns)
+
+    def _pass(self, event: AnyEvent) -> bool:
+        """Take the time from an event, if it has one."""
+        time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+        if time_ns is None:
+            return False
+        self._now_ns = max(self._now_ns, time_ns)
+        return True
+
+    def settle(self, now_ns: int) -> None:
+        """It is ``now_ns``, though no event says so; what that means comes with the next batch, be it empty."""
+        self._now_ns = max(self._now_ns, now_ns)
 
     # ------------------------------------------------------------------ what is rare
 
@@ -110,25 +135,33 @@ class Patterns:
         if kind is Subscription:
             conversation = self._conversations.get(event.flow)  # type: ignore[union-attr,arg-type]
             if conversation is not None and len(conversation.types) < 2:
-                _keep(conversation, event)  # type: ignore[arg-type]
+                self._keep(conversation, event)  # type: ignore[arg-type]
             elif conversation is not None:
                 conversation.rules.subscription(event)  # type: ignore[arg-type]
         elif isinstance(event, Command):
-            self._command(event)
+            if event.name != "MESSAGE":  # encrypted
+                self._command(event)
         elif isinstance(event, Greeting):
             self._greeting(event)
         elif isinstance(event, Connection):
             self._end(event)
+        elif isinstance(event, Refusal):
+            self._refusals = True
+            self._connections.refuse(event)
         elif isinstance(event, Problem) and event.flow is not None and event.code in _BLINDING:
             conversation = self._conversations.get(event.flow)
             if conversation is not None:
                 conversation.blind = True
+                conversation.rules.lose()
+                if conversation.pings is not None:
+                    conversation.pings.lose()
 
     def _greeting(self, event: Greeting) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(event.flow)
-            self._on_message[event.flow] = partial(_keep, conversation)
+            self._on_message[event.flow] = partial(self._keep, conversation)
+            self._connections.greet(event)
         if event.socket_type is not None:
             self._announce(conversation, event, event.socket_type, event.identity)
 
@@ -143,7 +176,7 @@ class Patterns:
             if isinstance(socket_type, bytes):
                 kind = socket_type.decode("ascii", "replace")
                 self._announce(conversation, event, kind, names.get("identity"))
-        elif event.name in ("PING", "PONG") and conversation.pings is None:
+        elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
             conversation.pings = Heartbeats(conversation, self._findings)
             self._listen(conversation)
         if conversation.pings is not None:
@@ -155,38 +188,77 @@ class Patterns:
     ) -> None:
         if event.src in conversation.types:
             return
-        conversation.types[event.src] = kind
-        if isinstance(identity, bytes) and identity:
+        conversation.types[event.src] = kind if kind in PEERS else ""
+        if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
             conversation.identities[event.src] = identity
-        if len(conversation.types) == 2:
-            self._connections.begin(conversation, event)
-            conversation.rules = self._rules(conversation)
-            self._listen(conversation)
-            take = self._on_message.get(conversation.flow)
-            for early in conversation.early:
-                if isinstance(early, Subscription):
-                    conversation.rules.subscription(early)
-                elif take is not None:
-                    take(early)
-            conversation.early.clear()
+        if len(conversation.types) < 2 or event.dst not in conversation.types:
+            return
+        self._connections.begin(conversation, event)
+        conversation.rules = self._rules(conversation)
+        self._listen(conversation)
+        self._catch_up(conversation)
+
+    def _keep(self, conversation: Conversation, event: Message | Subscription) -> None:
+        """Keep what cannot be understood yet; what is too much of it is not understood at all."""
+        octets = sum(map(len, map(at_hand, event.frames))) if isinstance(event, Message) else len(at_hand(event.topic))
+        octets += _EVENT_COST
+        if conversation.early_octets + octets <= _EARLY_OCTETS and self._room.take(octets):
+            conversation.early_octets += octets
+            conversation.early.append(event)
+            return
+        conversation.blind = True  # it may be ZMTP 1.0, whose peers never say what they are
+        self._on_message.pop(conversation.flow, None)
+        self._forget_early(conversation)
+
+    def _catch_up(self, conversation: Conversation) -> None:
+        """Understand what came too early; as it was given out, it stays as it is."""
+        take = self._on_message.get(conversation.flow)
+        for early in conversation.early:
+            if isinstance(early, Subscription):
+                conversation.rules.subscription(early)
+            elif take is not None:
+                take(copy(early))
+        self._forget_early(conversation)
+
+    def _forget_early(self, conversation: Conversation) -> None:
+        conversation.early.clear()
+        self._room.give(conversation.early_octets)
+        conversation.early_octets = 0
 
     def _rules(self, conversation: Conversation) -> Rules:
         types = conversation.types
         kinds = frozenset(types.values())
+        if not may_talk(*types.values()):
+            return Rules()
         if kinds <= REQUEST_REPLY:
-            return request_reply(conversation, self._findings, self._forwarding, self._timeout_ns)
+            for address, kind in types.items():
+                if kind == "ROUTER":
+                    for identity in (i for other, i in conversation.identities.items() if other != address):
+                        self._forwarding.learn(identity, conversation.flow)
+            return request_reply(Exchange(conversation, self._findings, self._forwarding, self._room, self._timeout_ns))
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
             address = next(address for address, kind in types.items() if kind in PUBLISHERS)
-            return PublishSubscribe(conversation, self._findings, self._publishers[address])
+            return PublishSubscribe(conversation, self._findings, self._room, self._publisher(address))
         if kinds == {"RADIO", "DISH"}:
-            return RadioDish(conversation, self._findings)
+            return RadioDish(conversation, self._findings, self._room)
         if kinds <= SINGLE_FRAME:
             return SingleFrame(self._findings)
         return Rules()
 
+    def _publisher(self, address: str) -> Publisher:
+        publisher = self._publishers.setdefault(address, Publisher())
+        self._publishers.move_to_end(address)
+        if len(self._publishers) > _PUBLISHERS:
+            self._publishers.popitem(last=False)
+        return publisher
+
     def _listen(self, conversation: Conversation) -> None:
-        """Choose what is called with each message of the connection."""
-        calls = [rules.message for rules in (conversation.rules, conversation.pings) if rules and rules.message]
+        """Choose what is called with each message of the connection, and who is told that time passes."""
+        wanted = [rules for rules in (conversation.rules, conversation.pings) if rules is not None]
+        calls = [rules.message for rules in wanted if rules.message is not None]
+        waiting = [rules for rules in wanted if rules.waits]
+        if waiting:
+            self._waiting[conversation.flow] = waiting
         if len(calls) > 1:
             first, second = calls
 
@@ -197,7 +269,7 @@ class Patterns:
             self._on_message[conversation.flow] = both
         elif calls:
             self._on_message[conversation.flow] = calls[0]
-        elif len(conversation.types) == 2:
+        else:
             self._on_message.pop(conversation.flow, None)
 
     # ------------------------------------------------------------------ ending
@@ -205,11 +277,13 @@ class Patterns:
     def _end(self, event: Connection) -> None:
         conversation = self._conversations.pop(event.flow, None)
         self._on_message.pop(event.flow, None)
+        self._waiting.pop(event.flow, None)
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
                 conversation.pings.finish(event, self._now_ns)
+            self._forget_early(conversation)
         self._connections.end(event, conversation)
         self._count_work(event)
 
@@ -219,36 +293,37 @@ class Patterns:
         Only of one that is connected to: of one that connects itself each connection has an address of its own, so it
         cannot be told which belong together.
         """
-        if event.server.socket_type == "PUSH" and event.client.socket_type == "PULL":
-            workers = self._pipelines[event.server.address]
-            if event.client.address in workers or len(workers) < _WORKERS:
-                workers[event.client.address] = workers.get(event.client.address, 0) + event.messages.server
-
-    def refuse(self, server: str) -> None:
-        """Take note that a TCP connection to ``server`` was refused."""
-        self._connections.refuse(server)
+        if event.server.socket_type != "PUSH" or event.client.socket_type != "PULL":
+            return
+        address = event.server.address
+        if address not in self._pipelines and len(self._pipelines) >= _PIPELINES:
+            return
+        pipeline = self._pipelines.setdefault(address, Pipeline())
+        pipeline.messages += event.messages.server
+        worker = event.client.address
+        if worker in pipeline.workers or len(pipeline.workers) < _WORKERS:
+            pipeline.workers[worker] = pipeline.workers.get(worker, 0) + event.messages.server
 
     def finish(self) -> list[AnyEvent]:
         """The capture is over: what only all of it tells."""
-        self._connections.finish()
         events = self._findings.take()
-        for address, workers in self._pipelines.items():
-            total = sum(workers.values())
-            if len(workers) > 1 and total:
-                shares = [Share(worker, count, round(count / total, 4)) for worker, count in workers.items()]
+        for address, pipeline in self._pipelines.items():
+            total = pipeline.messages
+            if len(pipeline.workers) > 1 and total:
+                shares = [Share(worker, count, round(count / total, 4)) for worker, count in pipeline.workers.items()]
                 events.append(Work(address, total, sorted(shares, key=lambda share: -share.messages)))
         return events
 
 
-def _keep(conversation: Conversation, event: Message | Subscription) -> None:
-    """Keep what cannot be understood yet; what is too much of it is not understood at all."""
-    octets = sum(map(len, map(at_hand, event.frames))) if isinstance(event, Message) else len(at_hand(event.topic))
-    conversation.early_octets += _EVENT_COST + octets
-    if conversation.early_octets <= _EARLY_OCTETS:
-        conversation.early.append(event)
-    elif not conversation.blind:  # it may be ZMTP 1.0, which never says it
-        conversation.blind = True
-        conversation.early.clear()
+class Pipeline:
+    """What a PUSH socket has sent."""
+
+    __slots__ = ("messages", "workers")
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.messages = 0
+        self.workers: dict[str, int] = {}  # messages by address
 
 
 def _inserted(events: list[AnyEvent], found: list[tuple[int, list[AnyEvent]]]) -> list[AnyEvent]:

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Subscription
+from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Subscription, WireEvent
 from dissectors.problems import PROBLEMS
+
+_ROOM = 32 << 20
 
 
 class Sent(Protocol):
@@ -44,9 +46,14 @@ class Findings:
             )
         )
 
-    def report_of_none(self, code: str, detail: str) -> None:
-        """Report a problem that belongs to no single connection."""
-        self.events.append(Problem(PROBLEMS[code].severity, code, detail))
+    def report_of_none(
+        self, code: str, detail: str, severity: str | None = None, event: WireEvent | None = None
+    ) -> None:
+        """Report a problem that belongs to no connection that has a record, with the place of ``event`` if given."""
+        problem = Problem(severity or PROBLEMS[code].severity, code, detail)  # type: ignore[arg-type]
+        if event is not None:
+            problem.time_ns, problem.packet = event.time_ns, event.packet
+        self.events.append(problem)
 
     def take(self) -> list[AnyEvent]:
         """The problems found since the last time."""
@@ -54,10 +61,34 @@ class Findings:
         return events
 
 
+class Room:
+    """How much may be remembered of all connections together, in octets: peers decide how much that would be."""
+
+    def __init__(self, octets: int = _ROOM) -> None:
+        """Start with all of it left."""
+        self.left = octets
+
+    def take(self, octets: int) -> bool:
+        """Take a part, if so much is left."""
+        if octets > self.left:
+            return False
+        self.left -= octets
+        return True
+
+    def give(self, octets: int) -> None:
+        """Give a part back."""
+        self.left += octets
+
+
 class Rules:
-    """What one pattern wants to know of a connection; by default nothing."""
+    """What one pattern wants to know of a connection; by default nothing.
+
+    Whatever is done with an event must not depend on how often time passed before it: a capture that is read in one
+    piece and one that is watched live give the same findings.
+    """
 
     message: Callable[[Message], None] | None = None  # called with each message
+    waits = False  # whether it wants to know that time passes
 
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription."""
@@ -65,28 +96,20 @@ class Rules:
     def command(self, event: Command) -> None:
         """Take note of a command."""
 
+    def lose(self) -> None:
+        """Octets are missing: what waits for something may have got it."""
+
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns``: report what should have happened by now."""
 
     def finish(self, event: Connection, now_ns: int) -> None:
-        """The connection is over, or the capture, whose last packet came at ``now_ns``."""
+        """The connection is over, or the capture, whose last packet came at ``now_ns``: give back all room."""
 
 
 class Conversation:
     """One connection: who takes part, and whether all of it can be seen."""
 
-    __slots__ = (
-        "blind",
-        "early",
-        "early_octets",
-        "flow",
-        "identities",
-        "pings",
-        "rules",
-        "start_ns",
-        "types",
-        "versions",
-    )
+    __slots__ = ("blind", "early", "early_octets", "flow", "identities", "pings", "rules", "types")
 
     def __init__(self, flow: int) -> None:
         """Begin with the first greeting."""

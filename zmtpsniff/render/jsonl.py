@@ -74,7 +74,8 @@ class JsonlRenderer:
         # from parts that stay the same from one to the next. Comparing those parts by identity is enough: two equal
         # but different objects only cost the time to make or look up the part again.
         time_ns = packet = flow = src = dst = socket_type = None
-        head = middle = whole = incomplete = ""
+        envelope: Envelope | None = None
+        head = middle = whole = incomplete = shown_envelope = ""
         short = min(_SHORT, self._max_bytes + 1) if self._max_bytes else _SHORT
         lengths = _LENGTHS
         fragment = self._fragment
@@ -112,9 +113,15 @@ class JsonlRenderer:
                 else:
                     shown.append(fragment(frame))
             tail = incomplete if event.incomplete else whole
-            if event.latency_ns is not None or event.envelope is not None or event.matched is not None:
-                tail = f"{tail[:-2]}{self._relations(event)}}}\n"
-            parts.append(f"{head}{shown[0] if len(shown) == 1 else ','.join(shown)}{tail}")
+            relations = ""
+            if event.envelope is not None:
+                if event.envelope is not envelope:
+                    envelope = event.envelope
+                    shown_envelope = _of_envelope(envelope)
+                relations = shown_envelope
+            if event.request is not None or event.matched is not None or event.forwards is not None:
+                relations += self._relations(event)
+            parts.append(f"{head}{shown[0] if len(shown) == 1 else ','.join(shown)}{tail}{relations}}}\n")
         return "".join(parts)
 
     def _fragment(self, octets: Octets) -> str:
@@ -127,12 +134,15 @@ class JsonlRenderer:
         return _encode(octets_object(octets, self._max_bytes)).decode()
 
     def _relations(self, event: Message) -> str:
-        """What a message means to others, as the fields that come last."""
-        fields = "" if event.envelope is None else _of_envelope(event.envelope)
-        if event.matched is not None:
-            fields += f',"matched":{self._fragment(event.matched)}'
-        if event.latency_ns is not None:
-            fields += f',"latency_ns":{event.latency_ns},"request":{event.request}'
+        """What a message means to others, as the fields that come last, behind its envelope."""
+        fields = "" if event.matched is None else f',"matched":{self._fragment(event.matched)}'
+        if event.request is not None:  # which latency and pairing belong to
+            if event.latency_ns is None:
+                fields += f',"request":{event.request}'
+            else:
+                fields += f',"latency_ns":{event.latency_ns},"request":{event.request}'
+            if event.paired is not None:
+                fields += f',"paired":"{event.paired}"'
         if event.forwards is not None:
             fields += f',"forwards":{{"flow":{event.forwards.flow},"packet":{event.forwards.packet}}}'
         return fields
@@ -177,7 +187,7 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[
     """
     middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
     tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
-    return middle, f"{tail}}}\n", f'{tail},"incomplete":true}}\n'
+    return middle, tail, f'{tail},"incomplete":true'
 
 
 @lru_cache(256)

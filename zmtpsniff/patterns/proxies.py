@@ -1,0 +1,99 @@
+"""Requests and replies on their way through proxies: the same message once more on another connection.
+
+A ROUTER that gets a message puts the identity of its sender in front, and a program like zmq_proxy sends that on
+through a DEALER; the reply takes the way back. Frames tell the second leg from any other message, and which identity
+belongs to which connection is learned from requests that can have come from one connection only.
+"""
+
+from collections import OrderedDict
+from typing import TypeVar
+
+from dissectors.events import Message, Octets, Place
+
+_Key = TypeVar("_Key", int, tuple[int, int])
+
+_REMEMBERED = 4096  # messages on their way, identities
+_ALIKE = 64  # of messages that are the same
+_LONGEST_IDENTITY = 255  # octets
+_OWN_IDENTITY = 5  # octets of one that libzmq gives: a zero and four that count
+
+
+class Forwarding:
+    """What has come to ROUTERs and may be sent on, and replies on their way back."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._requests: OrderedDict[int, list[Place]] = OrderedDict()  # by what they say; all alike in their order
+        self._replies: OrderedDict[tuple[int, int], list[Place]] = OrderedDict()  # by the flow they go to, and that
+        self._flows: OrderedDict[bytes, int] = OrderedDict()  # identity to the flow of its peer
+
+    def learn(self, identity: bytes, flow: int) -> None:
+        """A ROUTER knows the peer of this flow by this identity."""
+        self._flows[identity] = flow
+        self._flows.move_to_end(identity)
+        if len(self._flows) > _REMEMBERED:
+            self._flows.popitem(last=False)
+
+    def is_identity(self, frame: Octets) -> bool:
+        """Whether a frame in front of others is one that a ROUTER put there."""
+        if not isinstance(frame, bytes) or not 0 < len(frame) <= _LONGEST_IDENTITY:
+            return False
+        return (len(frame) == _OWN_IDENTITY and frame[0] == 0) or frame in self._flows
+
+    def begin(self, event: Message) -> None:
+        """Remember a request to a ROUTER, which may send it on."""
+        _remember(self._requests, hash(tuple(event.frames)), event)
+
+    def forwarded(self, event: Message) -> Place | None:
+        """Where a request with an identity in front came from, if that can be told; each is sent on once."""
+        what = hash(tuple(event.frames[1:]))
+        places = self._requests.get(what)
+        if not places:
+            return None
+        identity = event.frames[0]
+        assert isinstance(identity, bytes)  # is_identity
+        known = self._flows.get(identity)
+        flows = {place.flow for place in places if place.flow != event.flow}
+        if known not in flows:
+            if len(flows) != 1:  # of two that ask the same nobody knows which one it was
+                return None
+            known = flows.pop()
+            self.learn(identity, known)
+        place = next(place for place in places if place.flow == known)
+        places.remove(place)
+        if not places:
+            del self._requests[what]
+        return place
+
+    def begin_reply(self, event: Message) -> None:
+        """Remember a reply with an identity in front, which a ROUTER may send back to the one that has it."""
+        flow = self._flows.get(event.frames[0])  # type: ignore[arg-type]
+        if flow is not None and flow != event.flow:
+            _remember(self._replies, (flow, hash(tuple(event.frames[1:]))), event)
+
+    def forwarded_reply(self, event: Message) -> Place | None:
+        """Where a reply of a ROUTER came from."""
+        if not self._replies:
+            return None
+        what = (event.flow, hash(tuple(event.frames)))
+        places = self._replies.get(what)
+        if places is None:
+            return None
+        place = places.pop(0)
+        if not places:
+            del self._replies[what]
+        return place
+
+
+def _remember(table: "OrderedDict[_Key, list[Place]]", what: _Key, event: Message) -> None:
+    """Add a message to those that say the same; forget the oldest ones."""
+    places = table.get(what)
+    if places is None:
+        table[what] = [Place(event.flow, event.packet)]
+        if len(table) > _REMEMBERED:
+            table.popitem(last=False)
+        return
+    table.move_to_end(what)
+    places.append(Place(event.flow, event.packet))
+    if len(places) > _ALIKE:
+        del places[0]
