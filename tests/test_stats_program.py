@@ -46,6 +46,7 @@ CASES = [
     ("req_rep.color.table", "m31_req_rep.pcap", "--color always"),
     ("req_rep.json", "m31_req_rep.pcap", "-T json"),
     ("pub_sub.table", "m31_pub_sub.pcap", "--interval 0.1"),
+    ("link_types.wide.table", "mix_link_types.pcapng", "wide"),
     ("heartbeat.table", "m31_heartbeat.pcap", ""),
     ("socket_types.table", "sec_types_push_pub.pcap", ""),
     ("http_on_zmq_port.table", "bad_http_on_zmq_port.pcap", ""),
@@ -58,8 +59,10 @@ def test_output_is_as_expected(expected: str, captures: str, options: str, reque
     environment = {**os.environ, "PYTHONUTF8": "1", "COLUMNS": "80"}
     if options == "ascii":
         environment |= {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    elif options == "wide":
+        environment["COLUMNS"] = "200"
     environment.pop("NO_COLOR", None)
-    words = [] if options == "ascii" else options.split()
+    words = [] if options in ("ascii", "wide") else options.split()
     done = run("stats", "--utc", *words, *captures.split(), cwd=FIXTURES, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert options != "ascii" or done.stdout.isascii()
@@ -227,6 +230,27 @@ def test_an_empty_capture(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "No packets\n", "")
     assert [row["type"] for row in told(empty)] == ["stats-total"]
     assert told(empty)[0]["packets"] == 0
+
+
+def test_a_capture_without_zmtp(tmp_path: Path) -> None:
+    from scapy.all import IP, TCP, Ether, Raw, wrpcap
+
+    capture = tmp_path / "http.pcap"
+    there = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=40000, dport=80)
+    back = Ether() / IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=80, dport=40000)
+    packets = [
+        there.copy(),
+        back.copy(),
+        there / Raw(b"GET / HTTP/1.1\r\n\r\n"),
+        back / Raw(b"HTTP/1.1 200 OK\r\n\r\n"),
+    ]
+    for number, (packet, flags) in enumerate(zip(packets, ("S", "SA", "A", "A"), strict=True)):
+        packet[TCP].flags, packet[TCP].seq, packet[TCP].ack = flags, number // 2, 1
+        packet.time = 1_700_000_000 + number / 1000
+    wrpcap(str(capture), packets)
+    done = run("stats", capture)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4 packets in 3.000 ms, 1 flow, 0 of them ZMTP\n", "")
+    assert [row["type"] for row in told(capture)] == ["stats-total"]
 
 
 def test_a_capture_that_is_cut_short_says_so(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def draw(
         file=stream,
         force_terminal=True if color == "always" else None,
         color_system=None if plain else "standard" if color == "always" else "auto",
-        width=width or (None if stream.isatty() else _NO_TERMINAL),
+        width=width or (None if stream.isatty() or os.environ.get("COLUMNS") else _NO_TERMINAL),
         highlight=False,
         emoji=False,
         markup=False,
@@ -265,7 +265,12 @@ class _Drawing:
         first = self._clock.time(start_ns)
         date = self._clock.date
         last = self._clock.time(rows[-1].start_ns + interval_ns)
-        self._print(f"{'':{margin}}{first} to {last} on {date}", "dim")
+        days = (
+            f"{first} to {last} on {date}"
+            if date == self._clock.date
+            else (f"{date} {first} to {self._clock.date} {last}")
+        )
+        self._print(f"{'':{margin}}{days}", "dim")
 
 
 def _lines(*lines: str, styles: Sequence[str] = ()) -> "Text":
