@@ -14,9 +14,16 @@ from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
 
+
+def _complete_interface(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from zmtpsniff.capture.interfaces import interface_names
+
+    return [name for name in interface_names() if name.startswith(incomplete)]
+
+
 capturing = options(
     click.option(
-        "-i", "interfaces", multiple=True, metavar="INTERFACE",
+        "-i", "interfaces", multiple=True, metavar="INTERFACE", shell_complete=_complete_interface,
         help='See zmtpsniff interfaces; "any" for all. Repeatable.',
     ),
     click.option("-f", "capture_filter", default="", metavar="FILTER", help='In libpcap\'s language: "tcp port 5555".'),
