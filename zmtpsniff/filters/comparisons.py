@@ -63,7 +63,9 @@ def _test(value: Value, relation: Relation, constant: Any, source: Source) -> st
     if relation == "contains":
         name = source.constant(constant)
         if value.kind == "octets":
-            return f"contains({value.code}, {name})"
+            variable = source.name()
+            at_once = f"{name} in {variable} if type({variable} := {value.code}) is bytes"
+            return f"({at_once} else contains({variable}, {name}))"
         variable = source.name()
         return f"(({variable} := {value.code}) is not None and {name} in {variable})"
     if octets:
@@ -81,7 +83,7 @@ def _of_octets(value: Value, relation: Relation, other: str, source: Source) -> 
     code = value.octets or value.code
     variable = source.name()
     if relation == "!=":
-        test = f"differ({variable} := {code}, {other})".replace(f"{variable} := {code}", f"({variable} := {code})")
+        test = f"differ(({variable} := {code}), {other})"
     else:
         ordered = source.name()
         test = f"({ordered} := order(({variable} := {code}), {other})) is not None and {ordered} {relation} 0"

@@ -197,12 +197,8 @@ class _Compiler:
         kinds = {value.kind for value in fitting.values()}
         if (kinds & {"boolean"} and bare.lower() in ("true", "false")) or (kinds & {"octets"} and _octet(operand)):
             return bare
-        if kinds & {"text", "octets"}:
-            try:
-                field(operand, self._source)
-            except FilterError as error:
-                advice = f' a text is written in double quotes: "{bare}"'
-                raise FilterError(f"{error.reason};{advice}", error.column, error.line) from None
+        if kinds & {"text", "octets"} and "." not in bare:
+            fail(bare, f'there is no field "{bare}"; a text is written in double quotes: "{bare}"')
         return None
 
     def _constants(

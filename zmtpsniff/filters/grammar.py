@@ -48,13 +48,13 @@ element: constant [".." constant]
 
 NAME: /[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*/
 PART: /\.[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*/
-SLICE: /\[\s*(-?\d+\s*([:-]\s*(-?\d+)?)?|:\s*-?\d+)\s*\]/
+SLICE: /\[\s*(-?[0-9]+\s*([:-]\s*(-?[0-9]+)?)?|:\s*-?[0-9]+)\s*\]/
 KEY: /\[\s*"([^"\\]|\\.)*"\s*\]/
 STRING: /"([^"\\]|\\.)*"/s
 RAW.6: /[rR]"([^"\\]|\\.)*"/s
-COLONS.5: /([0-9a-fA-F]{0,4}:)+[0-9a-fA-F:.]*(\/\d+)?/
-DOTTED.4: /\d+(\.\d+){3}(\/\d+)?/
-NUMBER.3: /[-+]?(0[xX][0-9a-fA-F]+|\d+(\.\d+)?([eE][-+]?\d+)?)(ns|us|ms|s)?(?![\w])/
+COLONS.5: /([0-9a-fA-F]{0,4}:)+[0-9a-fA-F:.]*(\/[0-9]+)?/
+DOTTED.4: /[0-9]+(\.[0-9]+){3}(\/[0-9]+)?/
+NUMBER.3: /[-+]?(0[xX][0-9a-fA-F]+|[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)(ns|us|ms|s)?(?![\w])/
 OCTET.2: /[0-9][0-9a-fA-F](?!\w)/
 %ignore /\s+/
 """
@@ -115,7 +115,7 @@ def _advice(rest: str, wants: str) -> str:
     if rest.startswith("["):
         return "; places are [0], [-1], [1:2] (from 1, 2 of them), [1-2] (from 1 to 2), [1:] and [:2]"
     for wrong, right in (("&", "&&"), ("|", "||"), ("AND", "and"), ("OR", "or"), ("NOT", "not"), ("=<", "<=")):
-        if rest.startswith(wrong):
+        if rest.startswith(wrong) and not rest.startswith(right):
             return f'; did you mean "{right}"?'
     return f"; {wants} should follow" if wants else ""
 

@@ -62,6 +62,8 @@ def _unknown(first: Token, tree: Tree[Token]) -> str:
         name += str(child) if child.type == "PART" else ""
     if name in MISSING:
         return f'there is no field "{name}" here: {MISSING[name]}'
+    if name in (record.__struct_config__.tag for record in RECORDS):
+        return f'there is no field "{name}"; did you mean type == "{name}"?'
     near = difflib.get_close_matches(name, names(), 1, 0.6) or difflib.get_close_matches(name.lower(), names(), 1, 0.6)
     advice = f'; did you mean "{near[0]}"?' if near else "; zmtpsniff fields lists all"
     return f'there is no field "{name}"{advice}'
@@ -102,8 +104,6 @@ def _resolve(record: type[Event], steps: list[Step], source: Source) -> Value | 
             if end == len(steps):
                 return made
             return "" if steps[end].kind == "name" else f"{name} has no parts"
-    if dotted == ["type"] and len(steps) == 1:
-        return Value("text", source.constant(record.__struct_config__.tag))
     return walk(record, "e", steps, source)
 
 

@@ -136,6 +136,8 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
 def _step(node: _Node, step: Step, source: Source) -> _Node | str:
     hint = node.hint
     if is_record(hint) and step.kind == "name":
+        if step.name == "type" and hint.__struct_config__.tag is not None:
+            return _Node(str, source.constant(hint.__struct_config__.tag))
         for field in msgspec.structs.fields(hint):
             if field.name == step.name:
                 plain, optional = without_none(field.type)

@@ -13,7 +13,7 @@ class Source:
 
     def __init__(self, names: dict[str, Any]) -> None:
         """``names`` is what the source may use beside its constants."""
-        self.namespace: dict[str, Any] = {"__builtins__": {"len": len, "type": type}, **names}
+        self.namespace: dict[str, Any] = {"__builtins__": {"bytes": bytes, "len": len, "type": type}, **names}
         self._lines: list[str] = []
         self._count = 0
 

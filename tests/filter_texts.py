@@ -1,0 +1,138 @@
+"""Events of all kinds and texts of filters, made at random for tests of display filters."""
+
+import functools
+import operator
+import types
+import typing
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from dissectors.events import AnyEvent, Cut, Hidden
+from zmtpsniff.filters.fields import list_fields
+
+WORDS = ["orders", "", "REQ", "a", "é", "127.0.0.1:5555", "[::1]:80", "3.1", "NULL", "\x00x", "READY", "Socket-Type"]
+
+
+@st.composite
+def _cut(draw: st.DrawFn) -> Cut:
+    data = draw(_OCTETS)
+    return Cut(data, len(data) + draw(st.integers(1, 1000)))
+
+
+_OCTETS = st.sampled_from([word.encode() for word in WORDS]) | st.binary(max_size=6)
+_ANY_OCTETS = _OCTETS | _cut() | st.builds(Hidden, st.integers(0, 20))
+
+
+def _of_hint(hint: Any) -> st.SearchStrategy[Any]:
+    if hint is bytes:
+        return _ANY_OCTETS
+    if hint in (Cut, Hidden):
+        return st.nothing()
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return struct(hint)
+    arguments = typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return functools.reduce(operator.or_, map(_of_hint, arguments))
+    if origin is typing.Literal:
+        return st.sampled_from(arguments)
+    if origin is list:
+        return st.lists(_of_hint(arguments[0]), max_size=4)
+    if origin is dict:
+        return st.dictionaries(st.sampled_from(WORDS), _of_hint(arguments[1]), max_size=3)
+    simple: dict[Any, st.SearchStrategy[Any]] = {
+        type(None): st.none(),
+        bool: st.booleans(),
+        int: st.integers(-1, 6) | st.integers(0, 2**63),
+        float: st.floats(0, 1),
+        str: st.sampled_from(WORDS) | st.text(max_size=5) | st.just("\udcff"),
+    }
+    return simple[hint]
+
+
+def struct(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Structs of a type, with all their fields."""
+    return st.builds(kind, **{field.name: _of_hint(field.type) for field in msgspec.structs.fields(kind)})
+
+
+EVENTS = st.one_of([struct(kind) for kind in typing.get_args(AnyEvent)])
+
+_SUBSCRIPTS = ["", "", "", "[0]", "[-1]", "[0:2]", "[1:]", "[:1]", "[0-1]", "[-2:2]", "[0][0:1]"]
+_TEXTS = [r'"orders"', '"REQ"', '""', '"a"', r'"\x00x"', r'r"\d"', r'"\u00e9"', '"127.0.0.1:5555"']
+_LITERALS = {
+    "text": _TEXTS,
+    "number": ["0", "1", "-1", "0x10", "010", "1.5", "1e3", "5555", "9223372036854775807"],
+    "boolean": ["true", "false", "1", "0", "True"],
+    "octets": [*_TEXTS, "61", "ff", "6f:72", "0x6f72", r'"\xff"'],
+    "ip": ["127.0.0.1", "127.0.0.0/8", '"10.0.0.1"', "0.0.0.0/0"],
+    "ipv6": ["::1", "fe80::/10", '"::1"', "::"],
+    "time": ["0", "1.5", '"2026-11-21"', '"2026-11-21 18:00:00.5Z"', "4ms"],
+    "object": ["0"],
+}
+_RELATIONS = {
+    "ordered": ["==", "!=", "===", "!==", "<", "<=", ">", ">=", "eq", "ne", "lt", "le", "gt", "ge", "any_eq", "all_ne"],
+    "equal": ["==", "!=", "===", "!=="],
+    "searched": ["contains", "matches", "~"],
+}
+_PATTERNS = ['"^o"', '"."', r'r"\x00"', '"(a|aa)+$"', '"é"', r'"[^a]\b"']
+
+
+@st.composite
+def tests(draw: st.DrawFn) -> str:
+    """One test of a field; most of them are right."""
+    info = draw(st.sampled_from(list_fields()))
+    name, kind = info.name, info.kind.split(" or ")[-1]
+    if kind == "properties":
+        name, kind = name + draw(st.sampled_from([".Socket-Type", '["A b"]', ""])), "octets"
+    if kind.startswith("list of "):
+        name += draw(st.sampled_from(_SUBSCRIPTS))
+        kind = kind.removeprefix("list of ")
+        kind = kind if kind == "octets" else kind.removesuffix("s")
+    if kind in ("octets", "text"):
+        name += draw(st.sampled_from(_SUBSCRIPTS))
+    if kind == "octets":
+        part, kind = draw(
+            st.sampled_from(
+                [
+                    ("", kind),
+                    ("", kind),
+                    (".text", "text"),
+                    (".hex", "text"),
+                    (".length", "number"),
+                    (".truncated", "boolean"),
+                ]
+            )
+        )
+        name += part
+    function = draw(st.sampled_from(["", "", "", "len", "count", "upper", "lower"]))
+    if function:
+        name = f"{function}({name})"
+        kind = "number" if function in ("len", "count") else kind
+    quantifier = draw(st.sampled_from(["", "", "any ", "all "]))
+    shape = draw(st.sampled_from(["presence", "compare", "compare", "search", "set", "field"]))
+    if shape == "presence" and not function:
+        return name
+    literals = _LITERALS.get(kind, ["0"])
+    if shape == "search" and kind in ("text", "octets"):
+        relation = draw(st.sampled_from(_RELATIONS["searched"]))
+        return f"{quantifier}{name} {relation} {draw(st.sampled_from(_PATTERNS))}"
+    if shape == "set":
+        chosen = draw(st.lists(st.sampled_from(literals), min_size=1, max_size=3))
+        if kind == "number":
+            chosen.append("2 .. 5")
+        return f"{quantifier}{name} {draw(st.sampled_from(['in', 'not in']))} {{{', '.join(chosen)}}}"
+    relation = draw(st.sampled_from(_RELATIONS["equal" if kind == "boolean" else "ordered"]))
+    other = draw(st.sampled_from(literals)) if shape != "field" else draw(st.sampled_from(list_fields())).name
+    return f"{quantifier}{name} {relation} {other}"
+
+
+def _joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    joints = st.sampled_from(["&&", "||", "^^", "and", "or", "xor"])
+    return st.builds("{} {} {}".format, inner, joints, inner) | st.builds(
+        "{}({})".format, st.sampled_from(["", "!", "not "]), inner
+    )
+
+
+FILTERS = st.recursive(tests(), _joined, max_leaves=5)
