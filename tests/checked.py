@@ -34,11 +34,11 @@ class Checked(NamedTuple):
         return {name for name, rule in self.rules().items() if not rule["passed"]}
 
 
-def check(*arguments: str | Path, cwd: Path = PROJECT, input: bytes | None = None) -> Checked:
+def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes | None = None) -> Checked:
     """Run the program in the project, whose captures can then be named as in fixtures/."""
     environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(
-        [*PROGRAM, *map(str, arguments)], cwd=cwd, capture_output=True, check=False, env=environment, input=input,
+        [*PROGRAM, *map(str, arguments)], cwd=cwd, capture_output=True, check=False, env=environment, input=octets,
         timeout=120,
     )  # fmt: skip
     return Checked(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -12,7 +12,7 @@ def github(report: Report) -> str:
         if outcome.passed:
             continue
         rule = outcome.rule
-        properties = [] if rule.file is None else [f"file={_property(rule.file)}", f"line={rule.line or 1}"]
+        properties = [] if rule.file is None else [f"file={_property(escape(rule.file))}", f"line={rule.line or 1}"]
         properties.append(f"title={_property(escape(rule.name))}")
         message = "\n".join([escape(outcome.found), *offence_lines(outcome)])
         lines.append(f"::{rule.level} {','.join(properties)}::{_data(message)}")

@@ -12,12 +12,10 @@ def as_json(report: Report) -> str:
     result: dict[str, Any] = {"type": "check", "passed": report.passed, "subject": report.subject}
     result["captures"] = list(report.captures)
     if report.totals is not None:
-        result["totals"] = {
-            name: getattr(report.totals, name) for name in report.totals.__struct_fields__
-        }  # fmt: skip
+        result["totals"] = {name: getattr(report.totals, name) for name in report.totals.__struct_fields__}
     result["rules"] = [_rule(outcome) for outcome in report.outcomes]
-    # Only ASCII, so that nothing that was captured reaches a terminal raw.
-    return json.dumps(result, indent=2) + "\n"
+    # Only ASCII that can be seen, so that nothing that was captured reaches a terminal raw.
+    return json.dumps(result, indent=2).replace("\x7f", "\\u007f") + "\n"
 
 
 def _rule(outcome: Outcome) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 from zmtpsniff.check.report import Report
-from zmtpsniff.check.text import offence_lines, summary
+from zmtpsniff.check.text import offence_lines, summary, where
 from zmtpsniff.render.text import escape
 
 # What XML 1.0 forbids even as a reference, beside what escape() has replaced.
@@ -31,10 +31,8 @@ def junit(report: Report) -> str:
         rule = outcome.rule
         source = rule.file or (f"built-in.{rule.set_name}" if rule.set_name else rule.kind)
         attributes = {"name": _clean(rule.name), "classname": _clean(source), "time": "0.000"}
-        if rule.file is not None and rule.line is not None:
-            attributes |= {"file": _clean(rule.file), "line": str(rule.line)}
         case = ElementTree.SubElement(suite, "testcase", attributes)
-        lines = "\n".join([escape(rule.text), escape(outcome.found), *offence_lines(outcome)])
+        lines = "\n".join([f"{where(outcome)}: {rule.text}", outcome.found, *offence_lines(outcome)])
         if outcome.failed:
             failure = ElementTree.SubElement(case, "failure", {"message": _clean(outcome.found), "type": rule.kind})
             failure.text = _clean(lines)

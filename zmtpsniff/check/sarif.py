@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -54,7 +53,8 @@ def uri(name: str) -> str:
     """The name of a file as a URI reference: relative as long as it is."""
     if name == "-":
         return "stdin"
-    return Path(name).as_uri() if os.path.isabs(name) else quote(os.path.normpath(name).replace(os.sep, "/"))
+    octets = os.path.normpath(name).encode("utf-8", "surrogateescape")  # a name may be of any octets
+    return f"file://{quote(octets)}" if os.path.isabs(name) else quote(octets)
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

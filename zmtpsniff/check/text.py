@@ -54,7 +54,10 @@ def summary(report: Report) -> str:
     failed = sum(outcome.failed for outcome in report.outcomes)
     warned = sum(not outcome.passed for outcome in report.outcomes) - failed
     rules = number(len(report.outcomes), "rule")
-    verdict = f"{failed:,} of {rules} failed" if failed else f"{rules} passed"
+    if failed:
+        verdict = f"{failed:,} of {rules} failed"
+    else:
+        verdict = f"{len(report.outcomes) - warned:,} of {rules} passed" if warned else f"{rules} passed"
     verdict += f", {number(warned, 'warning')}" if warned else ""
     totals = report.totals
     if totals is None:
