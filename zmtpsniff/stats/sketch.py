@@ -1,10 +1,10 @@
 """Percentiles of many values in little memory."""
 
-import math
+from math import ceil, log
 
 ACCURACY = 0.01  # how far a percentile may be from the exact one, as a share of it
 _GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
-_PER_E = 1 / math.log(_GAMMA)  # buckets for a factor of e
+_PER_E = 1 / log(_GAMMA)  # buckets for a factor of e
 _MIDDLE = 2 / (1 + _GAMMA)  # of a bucket, as a share of its upper end: no value in it is further away than ACCURACY
 
 
@@ -26,16 +26,19 @@ class Sketch:
 
     def add(self, value: int) -> None:
         """Count a value."""
-        if not self.count:
-            self.minimum = self.maximum = value
-        elif value > self.maximum:
+        if value > self.maximum:
             self.maximum = value
-        elif value < self.minimum:
+        if value < self.minimum or not self.count:
             self.minimum = value
+            if not self.count:
+                self.maximum = value
         self.count += 1
         if value > 0:
-            bucket = math.ceil(math.log(value) * _PER_E)
-            self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+            bucket = ceil(log(value) * _PER_E)
+            try:
+                self.buckets[bucket] += 1
+            except KeyError:
+                self.buckets[bucket] = 1
         else:
             self.zeros += 1
 
@@ -52,7 +55,7 @@ class Sketch:
 
     def percentile(self, share: float) -> int:
         """The value that ``share`` (0 to 1) of all are not above (nearest rank), 1 % off at most; 0 without values."""
-        rank = max(1, math.ceil(share * self.count))
+        rank = max(1, ceil(share * self.count))
         if rank == self.count:
             return self.maximum
         seen = self.zeros

@@ -72,7 +72,7 @@ class Statistics:
         self._limit = rows
         self._sort = sort
         self._flows: dict[int, _Flow] = {}
-        self._sketches = 0
+        self._requests: dict[int, Sketch] = {}  # of the flows that have one, the quickest way to it
         self._followed = 0
 
     # ------------------------------------------------------------------ counting
@@ -103,10 +103,14 @@ class Statistics:
         for connection in ended:
             self._end(connection, keep(connection))
         if passed and type(passed[-1]) is Capture:
-            self._flows.clear()  # what was found only after a connection was over has made one anew
+            # What was found only after a connection was over has made one anew.
+            self._flows.clear()
+            self._requests.clear()
+            self._followed = 0
 
     def _take(self, events: Sequence[AnyEvent]) -> None:
         timeline = self.timeline
+        requests = self._requests
         begin_ns = end_ns = in_interval = messages = 0
         for event in events:
             if type(event) is Message:
@@ -121,8 +125,10 @@ class Statistics:
                     begin_ns = time_ns - time_ns % timeline.width_ns
                     end_ns = begin_ns + timeline.width_ns
                 if event.latency_ns is not None:
-                    answers = self._answers(event.flow)
-                    answers.requests.add(event.latency_ns)
+                    sketch = requests.get(event.flow)
+                    if sketch is None:
+                        sketch = self._answers(event.flow).requests
+                    sketch.add(event.latency_ns)
                 if event.matched is not None or event.socket_type in _HAVE_TOPICS:
                     self._topic(event)
             else:
@@ -166,10 +172,10 @@ class Statistics:
         """Where to count the answers on a connection: with itself, until it is over and its bound address is known."""
         flow = self._flow(number)
         if flow.answers is None:
-            if self._sketches >= _SKETCHES:
+            if len(self._requests) >= _SKETCHES:
                 return self.services.rest
-            self._sketches += 1
             flow.answers = Service()
+            self._requests[number] = flow.answers.requests
         return flow.answers
 
     def _subscription(self, number: int, topic: Octets, begins: bool) -> None:
@@ -223,7 +229,7 @@ class Statistics:
 
     def _release(self, flow: _Flow, event: Connection) -> None:
         if flow.answers is not None:
-            self._sketches -= 1
+            del self._requests[event.flow]
             self.services.row(event.server.address).join(flow.answers)
         if event.end != "open":
             for topic in flow.topics:
