@@ -63,7 +63,7 @@ def _rates(old: Profile, new: Profile, factor: float) -> Iterable[str]:
         if service not in old.services:
             continue
         for side in ("client", "server"):
-            was, is_now = old.sent[service, side] / old.seconds, new.sent[service, side] / new.seconds
+            was, is_now = old.sent[service, side] / old.span.seconds, new.sent[service, side] / new.span.seconds
             if was != is_now and (min(was, is_now) == 0 or max(was, is_now) / min(was, is_now) > factor):
                 yield f"changed: {_service(service)}: {side} sent {was:,.2f} messages a second, now {is_now:,.2f}"
 

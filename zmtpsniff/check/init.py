@@ -74,7 +74,7 @@ def _socket_types(profile: Profile) -> Iterable[list[str]]:
 def _topics(profile: Profile) -> Iterable[list[str]]:
     if not profile.topics:
         return
-    text = f'type == "subscription" && !(topic in {_set(sorted(profile.topics))})'
+    text = f'type == "subscription" && !incomplete && !(topic in {_set(sorted(profile.topics))})'
     if len(text) > _LONGEST_FILTER or profile.is_cut:
         yield [f"# {len(profile.topics):,} topics were subscribed to: too many for a rule that lists them."]
     else:
@@ -82,7 +82,7 @@ def _topics(profile: Profile) -> Iterable[list[str]]:
 
 
 def _rate(name: str, text: str, count: int, profile: Profile, factor: float) -> list[str]:
-    rate = count / profile.seconds
+    rate = count / profile.span.seconds
     return [
         "[[rule]]",
         f"name = {_toml(name)}",

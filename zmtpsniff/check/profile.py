@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription
 from zmtpsniff.check.latencies import Latencies
+from zmtpsniff.check.span import Span
 
 _MOST = 10_000  # different services, topics or shapes of messages that are told apart
-_SECOND_NS = 1_000_000_000
 _Key = TypeVar("_Key")
 
 
@@ -37,17 +37,12 @@ class Profile:
         self.problems: Counter[str] = Counter()  # codes, notes left out
         self.latencies = Latencies()
         self.totals: Capture | None = None  # the last record
-        self.start_ns: int | None = None
-        self.end_ns = 0
-        self.is_cut = False  # there was more than is told apart
-
-    @property
-    def seconds(self) -> float:
-        """How long the traffic lasts; at least one second, because an instant has no rate."""
-        return max(self.end_ns - (self.start_ns or 0), _SECOND_NS) / _SECOND_NS
+        self.span = Span()
+        self.is_cut = False  # there was more than is told apart, or a topic longer than what is kept
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Count a batch."""
+        self.span.take(events)
         for event in events:
             if type(event) is Message:
                 self.messages[event.socket_type] += 1
@@ -55,8 +50,11 @@ class Profile:
                 if event.latency_ns is not None:
                     self.latencies.add(event.latency_ns)
             elif isinstance(event, Subscription):
-                if isinstance(event.topic, bytes) and event.action == "subscribe" and not event.incomplete:
-                    self._count(self.topics, event.topic)
+                if isinstance(event.topic, bytes):
+                    if not event.incomplete:
+                        self._count(self.topics, event.topic)
+                else:
+                    self.is_cut = True
             elif isinstance(event, Command):
                 self.encrypted += event.name == "MESSAGE"
             elif isinstance(event, Problem):
@@ -66,8 +64,6 @@ class Profile:
                 self._connection(event)
             elif isinstance(event, Capture):
                 self.totals = event
-            if (time_ns := getattr(event, "time_ns", None)) is not None:
-                self._see_time(time_ns)
 
     def _connection(self, event: Connection) -> None:
         service = Service(event.client.socket_type, event.server.socket_type, event.server.address)
@@ -81,8 +77,6 @@ class Profile:
             self.handshakes[service, event.handshake] += 1
         self.sent[service, "client"] += event.messages.client
         self.sent[service, "server"] += event.messages.server
-        self._see_time(event.start_ns)
-        self._see_time(event.end_ns)
 
     def _count(self, counter: Counter[_Key], key: _Key) -> bool:
         if key not in counter and len(counter) >= _MOST:
@@ -90,7 +84,3 @@ class Profile:
             return False
         counter[key] += 1
         return True
-
-    def _see_time(self, time_ns: int) -> None:
-        self.start_ns = time_ns if self.start_ns is None else min(self.start_ns, time_ns)
-        self.end_ns = max(self.end_ns, time_ns)

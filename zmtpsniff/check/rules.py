@@ -6,11 +6,11 @@ from io import StringIO
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.check.latencies import Latencies, rank
 from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule
+from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
 
 DEFAULT_SHOWN = 5  # offending records of each rule that are kept
-_SECOND_NS = 1_000_000_000
 # Records come nearly in the order of their times: what a second holds is certain so long after it.
 _LATE_SECONDS = 300
 
@@ -35,10 +35,9 @@ class Check:
         """
         shower = Shower(shown, utc, place)
         self.totals: Capture | None = None  # the last record, once it has come
-        self.start_ns: int | None = None  # of the first record
+        self.span = Span()
         self._trials = [_trial(rule, shower) for rule in rules]
         self._takes = [trial.take for trial in self._trials]
-        self._last_ns = 0
         self._passes = passes
 
     def take(self, events: Sequence[AnyEvent]) -> None:
@@ -52,28 +51,17 @@ class Check:
                     take(event)
             if type(event) is Connection:
                 ended.append(event)
-                self._see_time(event.start_ns)
-                self._see_time(event.end_ns)
         # What is found about a connection at its end comes behind its record, in the same batch.
         for connection in ended:
             for trial in self._trials:
                 trial.end(connection)
-        if events:
-            last = events[-1]
-            if isinstance(last, Capture):
-                self.totals = last
-            for event in (events[0], last):
-                if (time_ns := getattr(event, "time_ns", None)) is not None:
-                    self._see_time(time_ns)
+        self.span.take(events)
+        if events and isinstance(last := events[-1], Capture):
+            self.totals = last
 
     def finish(self) -> list[Outcome]:
         """How every rule fared, in their order; nothing may be taken after that."""
-        span = (self.start_ns or 0, self._last_ns)
-        return [trial.finish(*span) for trial in self._trials]
-
-    def _see_time(self, time_ns: int) -> None:
-        self.start_ns = time_ns if self.start_ns is None else min(self.start_ns, time_ns)
-        self._last_ns = max(self._last_ns, time_ns)
+        return [trial.finish(self.span) for trial in self._trials]
 
 
 class Shower:
@@ -113,7 +101,7 @@ class _Trial:
     def end(self, connection: Connection) -> None:
         """The connection is over."""
 
-    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+    def finish(self, span: Span) -> Outcome:
         raise NotImplementedError
 
     def _note(self, event: AnyEvent, remark: str = "") -> None:
@@ -156,13 +144,11 @@ class _InCapture(_Trial):
             if self._most is not None and self._count > self._most:
                 self._note(event)
 
-    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+    def finish(self, span: Span) -> Outcome:
         if not self.rule.bounds.mean:
             return self._outcome(self._fits(self._count), f"found {_records(self._count)}, {self._wanted()}")
-        # A capture of an instant has no rate: what it holds counts as one second's.
-        seconds = max(end_ns - start_ns, _SECOND_NS) / _SECOND_NS
-        rate = self._count / seconds
-        found = f"found {rate:,.2f} records a second ({_records(self._count)} in {seconds:,.1f} s)"
+        rate = self._count / span.seconds
+        found = f"found {rate:,.2f} records a second ({_records(self._count)} in {span.seconds:,.1f} s)"
         return self._outcome(self._fits(rate), f"{found}, {self._wanted()}")
 
 
@@ -203,7 +189,7 @@ class _InConnections(_Trial):
         else:
             self._offences.append(excess._replace(text=f"{_records(count)}, the first too many: {excess.text}"))
 
-    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+    def finish(self, span: Span) -> Outcome:
         found = f"{self._wrong:,} of {_connections(self._connections)} differ, {self._wanted()} on each"
         if not self._wrong:
             found = f"{_connections(self._connections)}, {self._wanted()} on each"
@@ -231,7 +217,7 @@ class _InSeconds(_Trial):
         time_ns = getattr(event, "time_ns", None)
         if time_ns is None:
             return
-        second = time_ns // _SECOND_NS
+        second = time_ns // SECOND_NS
         if self._oldest is None:
             self._oldest, self._start = second, second + 1
         if second > self._newest:
@@ -265,9 +251,9 @@ class _InSeconds(_Trial):
                 self._first_low = f"{_records(count)} in the second from {second - self._start + 1:,} s on"
             self._low += seconds
 
-    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+    def finish(self, span: Span) -> Outcome:
         if self._oldest is not None:
-            self._close(max(end_ns // _SECOND_NS, self._oldest))  # the last one is not whole
+            self._close(max(span.end_ns // SECOND_NS, self._oldest))  # the last one is not whole
         each = f"{self._wanted()} in each"
         if self._high:
             return self._outcome(False, f"{_seconds(self._high)} with more records, {each}")
@@ -310,7 +296,7 @@ class _InOrder(_Trial):
         elif self._each or reached:
             self._note(connection, f"only the first {reached} of {len(self._filters)}")
 
-    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+    def finish(self, span: Span) -> Outcome:
         on = f"in this order on {self._complete:,} of {_connections(self._connections)}"
         passed = self._complete == self._connections > 0 if self._each else self._fits(self._complete)
         if passed:
@@ -340,7 +326,7 @@ class _Latency(_Trial):
                 if latency_ns > limit and len(offences) < self._shown:
                     offences.append(self._shower.offence(event))
 
-    def finish(self, start_ns: int, end_ns: int) -> Outcome:
+    def finish(self, span: Span) -> Outcome:
         latency = self.rule.latency
         assert latency is not None
         count = self._latencies.count

@@ -259,7 +259,7 @@ def _compare(captures: tuple[str, ...], options: dict[str, Any]) -> "Report":
     outcomes = compare(old, new, options["factor"], options["show"])
     subject = f"{captures[1]} compared with {captures[0]}"
     seconds = time.monotonic() - started
-    return Report(outcomes, captures, subject, __version__, new.totals, new.start_ns, seconds)
+    return Report(outcomes, captures, subject, __version__, new.totals, new.span.start_ns, seconds)
 
 
 def _pump(sniffer: "Sniffer", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
@@ -274,7 +274,7 @@ def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: fl
 
     outcomes = trial.finish()
     seconds = time.monotonic() - started
-    return Report(outcomes, captures, subject, __version__, trial.totals, trial.start_ns, seconds)
+    return Report(outcomes, captures, subject, __version__, trial.totals, trial.span.start_ns, seconds)
 
 
 def _write_reports(report: "Report", options: dict[str, Any]) -> None:
