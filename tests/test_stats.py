@@ -25,7 +25,7 @@ from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.stats import Statistics
 from zmtpsniff.stats.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.stats.draw import draw
-from zmtpsniff.stats.records import AnyRecord, LatencyRow, SocketRow, TimelineRow, TopicRow
+from zmtpsniff.stats.records import AnyRecord, ConnectionRow, LatencyRow, SocketRow, TimelineRow, TopicRow
 from zmtpsniff.stats.report import report
 from zmtpsniff.stats.sketch import ACCURACY, Sketch
 from zmtpsniff.stats.statistics import ROWS
@@ -93,6 +93,13 @@ def test_sums_are_those_of_the_records(capture: Path) -> None:
                 expected[record["server"]["address"]] += record[what][side]
             assert {row["address"]: row[f"{what}_{into}"] for row in told["stats-socket"]} == expected
     assert total["octets"] == sum(sum(record["octets"].values()) for record in records["connection"])
+    encrypted = Counter(
+        (row["flow"], row["src"]) for row in records["command"] if row["name"] == "MESSAGE" and "box" in row
+    )
+    assert total.get("encrypted", 0) == encrypted.total()
+    for row in told["stats-connection"]:
+        sides = {side: encrypted[row["flow"], row[side]["address"]] for side in ("client", "server")}
+        assert row.get("encrypted", {"client": 0, "server": 0}) == sides
     assert sum(row["messages"] for row in told["stats-timeline"]) == len(records["message"])
     problems = Counter((record["severity"], record["code"]) for record in records["problem"])
     assert {(row["severity"], row["code"]): row["count"] for row in told["stats-problem"]} == problems
@@ -356,6 +363,7 @@ def test_the_first_connections_of_many_are_exact(sort: str) -> None:
 
 
 def test_long_names_are_cut() -> None:
+    assert _hostile().client.socket_type == "X" * 32
     statistics = Statistics()
     statistics.take([published(b"t" * 100_000), published(b"t" * 100_000), connection(1)])
     (topic,) = statistics.topics.rows
@@ -363,6 +371,15 @@ def test_long_names_are_cut() -> None:
     assert statistics.topics.rows[topic].messages == 2
     (row,) = statistics.connection_rows(1)
     assert row.client.identity == Cut(b"i" * 255, 1000)
+
+
+def _hostile() -> ConnectionRow:
+    """The row of a connection whose client calls itself by a name of a megabyte."""
+    event = connection(1)
+    event.client.socket_type = "X" * (1 << 20)
+    statistics = Statistics()
+    statistics.take([event])
+    return statistics.connection_rows(1)[0]
 
 
 def test_subscribers_now_and_at_most() -> None:

@@ -49,6 +49,7 @@ CASES = [
     ("link_types.wide.table", "mix_link_types.pcapng", "wide"),
     ("heartbeat.table", "m31_heartbeat.pcap", ""),
     ("socket_types.table", "sec_types_push_pub.pcap", ""),
+    ("curve.table", "sec_curve_ps_435_435.pcap", ""),
     ("http_on_zmq_port.table", "bad_http_on_zmq_port.pcap", ""),
     ("several.table", "m31_req_rep.pcap m31_pub_sub.pcap m31_push_pull.pcap", "--top 2 --sort octets"),
 ]

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dissectors.events import Peer
+    from dissectors.events import Peer, Side
 
 _NS = 1_000_000_000
 _NO_TERMINAL = 100  # columns where no terminal says how many there are
 _BAR = 40
 _HEIGHT = 6
+_MARGIN = 9
 _TOPIC_OCTETS = 48
 _IDENTITY_OCTETS = 24
 _WIDE = 100  # columns from which on there is room between columns
@@ -141,7 +142,8 @@ class _Drawing:
             self._print(f"{number(row.dropped, 'packet')} dropped", "bold yellow")
         if row.zmtp_flows:
             self._print(
-                f"{number(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}, "
+                f"{number(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}"
+                f"{f' and {row.encrypted:,} encrypted' if row.encrypted else ''}, "
                 f"{number(row.octets, 'octet')}, {number(row.problems, 'problem')}"
             )
         if row.subscriptions_not_followed:
@@ -160,13 +162,14 @@ class _Drawing:
         for row in rows:
             agreed = "" if row.version is None else protocol(row.version)
             handshake = "" if row.handshake in (None, "complete") else str(row.handshake).replace("-", " ")
-            style = "bold yellow" if row.handshake in ("failed", "incomplete") else "dim"
+            bad = "bold yellow" if row.handshake in ("failed", "incomplete") else "dim"
+            style = "" if row.encrypted is None else "dim"
             table.add_row(
                 str(row.flow),
                 _lines(escape(row.client.address), escape(row.server.address), styles=("cyan", "magenta")),
                 _lines(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
-                _lines(agreed, escape(row.mechanism or ""), handshake, styles=("", "", style)),
-                _lines(_short(row.messages.client), _short(row.messages.server)),
+                _lines(agreed, escape(row.mechanism or ""), handshake, styles=("", "", bad)),
+                _lines(_messages(row, "client"), _messages(row, "server"), styles=(style, style)),
                 _lines(_short(row.octets.client), _short(row.octets.server)),
                 _lines(_rate(row.messages_per_s), _rate(row.octets_per_s, "B")),
                 _lines(_brief(row.duration_ns), ENDS[row.end], styles=("", "" if row.end == "fin" else "yellow")),
@@ -251,13 +254,15 @@ class _Drawing:
     def _timeline(self, rows: list[TimelineRow]) -> None:
         interval_ns, start_ns = rows[0].interval_ns, rows[0].start_ns
         intervals = (rows[-1].start_ns - start_ns) // interval_ns + 1
-        margin = 9
+        margin = _MARGIN
         joined = -(-intervals // (self._console.width - margin - 1))  # neighbours that share a column
         counts = [0] * -(-intervals // joined)
         for row in rows:
             counts[(row.start_ns - start_ns) // interval_ns // joined] += row.messages
         seconds = interval_ns * joined / _NS
         most = _rate(max(counts) / seconds)
+        if len(most) >= margin:  # less than one in an hour
+            most = "<0.01/s"
         self._print(f"Messages a second, {_brief(interval_ns * joined)} a column", "bold")
         for line, text in enumerate(chart.columns(counts, _HEIGHT, self._blocks)):
             self._print(f"{most if not line else '':>{margin - 1}}{self._blocks.axis}{text}")
@@ -265,12 +270,8 @@ class _Drawing:
         first = self._clock.time(start_ns)
         date = self._clock.date
         last = self._clock.time(rows[-1].start_ns + interval_ns)
-        days = (
-            f"{first} to {last} on {date}"
-            if date == self._clock.date
-            else (f"{date} {first} to {self._clock.date} {last}")
-        )
-        self._print(f"{'':{margin}}{days}", "dim")
+        day = "" if date == self._clock.date else f" on {date}"
+        self._print(f"{'':{margin}}{first}{day} to {last} on {self._clock.date}", "dim")
 
 
 def _lines(*lines: str, styles: Sequence[str] = ()) -> "Text":
@@ -289,6 +290,15 @@ def _socket(peer: "Peer", more: str) -> str:
     if peer.identity:
         words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
     return " ".join(words) or "?"
+
+
+def _messages(row: ConnectionRow, side: "Side") -> str:
+    """How many messages one side sent; those that are encrypted in parentheses."""
+    count: int = getattr(row.messages, side)
+    if row.encrypted is None:
+        return _short(count)
+    encrypted = f"({_short(getattr(row.encrypted, side))})"
+    return f"{_short(count)} {encrypted}" if count else encrypted
 
 
 def _kinds(counts: dict[str, int]) -> "Text":

@@ -34,6 +34,7 @@ class ConnectionRow(Record, tag="stats-connection"):
     subscriptions: int = 0  # still active at the end
     messages_per_s: float | None = None  # of both sides; left out if the connection took no time
     octets_per_s: float | None = None
+    encrypted: Sides | None = None  # messages whose contents cannot be seen, which are not among the others
 
 
 class SocketRow(Record, tag="stats-socket"):
@@ -128,6 +129,7 @@ class TotalRow(Record, tag="stats-total"):
     octets: int  # of all ZMTP connections
     problems: int
     duration_ns: int
+    encrypted: int = 0  # messages, not among the others
     subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than is told
 
 

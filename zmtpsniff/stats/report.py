@@ -142,5 +142,6 @@ def _total(statistics: Statistics) -> TotalRow:
         octets=statistics.octets,
         problems=sum(row.count for row in statistics.problems.values()),
         duration_ns=capture.duration_ns,
+        encrypted=statistics.encrypted,
         subscriptions_not_followed=statistics.not_followed,
     )

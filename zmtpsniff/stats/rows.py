@@ -6,7 +6,7 @@ from dissectors.events import Connection
 from zmtpsniff.stats.sketch import Sketch
 
 _KINDS = 16  # of one thing at one address, which peers may name as they like
-_LONGEST_NAME = 32
+LONGEST_NAME = 32
 OTHER = "other"
 
 
@@ -48,7 +48,7 @@ class Socket:
             (self.mechanisms, event.mechanism),
         ):
             if name is not None:
-                _count(counts, name[:_LONGEST_NAME], 1)
+                _count(counts, name[:LONGEST_NAME], 1)
 
     def join(self, other: "Socket") -> None:
         """Add what another row counted."""

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from dissectors.events import (
     AnyEvent,
     Capture,
@@ -21,7 +19,7 @@ from dissectors.events import (
 )
 from zmtpsniff.stats.bounded import Table
 from zmtpsniff.stats.records import ConnectionRow, ProblemRow
-from zmtpsniff.stats.rows import Service, Socket, Topic
+from zmtpsniff.stats.rows import LONGEST_NAME, Service, Socket, Topic
 from zmtpsniff.stats.sketch import Sketch
 from zmtpsniff.stats.sorting import DEFAULT_SORT, order
 from zmtpsniff.stats.timeline import Timeline
@@ -41,6 +39,7 @@ class _Flow:
 
     answers: Service | None = None
     topics: set[Octets] = field(default_factory=set)
+    encrypted: dict[str, int] = field(default_factory=dict)  # messages by sender
     # With a filter only: messages that passed by their sender, None for whatever has none.
     passed: dict[str | None, int] = field(default_factory=dict)
 
@@ -59,6 +58,7 @@ class Statistics:
         has the most messages.
         """
         self.messages = 0
+        self.encrypted = 0  # messages
         self.octets = 0
         self.connections = 0
         self.capture = Capture(0, 0, 0, 0, 0, 0, 0)
@@ -157,6 +157,10 @@ class Statistics:
                 self._answers(event.flow).heartbeats.add(event.latency_ns)
             elif event.name in ("JOIN", "LEAVE") and event.group is not None:
                 self._subscription(event.flow, event.group, event.name == "JOIN")
+            elif event.name == "MESSAGE" and event.box is not None:  # of CURVE or GSSAPI
+                self.encrypted += 1
+                senders = self._flow(event.flow).encrypted
+                senders[event.src] = senders.get(event.src, 0) + 1
         elif isinstance(event, Problem):
             self._problem(event)
         elif isinstance(event, Capture):
@@ -221,7 +225,11 @@ class Statistics:
         self.connections += 1
         self.octets += event.octets.client + event.octets.server
         self.sockets.row(event.server.address).connection(event, messages.client, messages.server)
-        self._rows.append(_connection_row(event, messages))
+        row = _connection_row(event, messages)
+        if flow is not None and flow.encrypted:
+            senders = flow.encrypted
+            row.encrypted = Sides(senders.get(event.client.address, 0), senders.get(event.server.address, 0))
+        self._rows.append(row)
         if len(self._rows) >= 2 * self._limit:
             self._rows = self.connection_rows(self._limit)
         if flow is not None:
@@ -259,6 +267,7 @@ class Statistics:
         if self._flows or other._flows:
             raise ValueError("statistics of connections that are not over cannot be merged")
         self.messages += other.messages
+        self.encrypted += other.encrypted
         self.octets += other.octets
         self.connections += other.connections
         self.not_followed += other.not_followed
@@ -299,9 +308,12 @@ def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
 
 
 def _short_peer(peer: Peer) -> Peer:
-    if peer.identity is None or len(at_hand(peer.identity)) <= _LONGEST:
-        return peer
-    return msgspec.structs.replace(peer, identity=_short(peer.identity))
+    return Peer(
+        peer.address,
+        peer.version,
+        None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
+        None if peer.identity is None else _short(peer.identity),
+    )
 
 
 def _short(octets: Octets) -> Octets:
