@@ -139,10 +139,11 @@ def presence(value: Value, source: Source) -> str:
     """The expression of whether a record has a field."""
     if value.items is not None:
         return f"(not not {value.items})"
+    shown = f"{value.code} is True" if value.shown_if_true else f"{value.code} is not None"
     if value.loops:
-        return quantified([value], f"{value.code} is not None", "any", source)
+        return quantified([value], shown, "any", source)
     if value.shown_if_true:
-        return f"({value.code} is True)"
+        return f"({shown})"
     return f"({value.code} is not None)" if value.optional else "True"
 
 
