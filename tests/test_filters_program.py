@@ -333,7 +333,7 @@ def test_examples_of_the_guide_find_something() -> None:
 
 
 def test_mistakes_of_the_guide_are_what_it_says() -> None:
-    shown = re.findall(r"^zmtpsniff: -Y: (.*)$", GUIDE.read_text(), re.MULTILINE)
+    shown = re.findall(r"^zmtpsniff: -Y: (.*) \(see zmtpsniff read --help\)$", GUIDE.read_text(), re.MULTILINE)
     filters = re.findall(r"^\$ zmtpsniff read \S+ -Y '([^']+)'", GUIDE.read_text(), re.MULTILINE)
     assert len(shown) == len(filters) > 2
     for text, says in zip(filters, shown, strict=True):
