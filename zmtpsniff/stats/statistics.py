@@ -87,21 +87,26 @@ class Statistics:
             self._take(events)
             return
         passed: list[AnyEvent] = []
-        ended: list[Connection] = []
+        unseen: list[Connection] = []  # connections that are over, of which nothing passed yet
         for event in events:
-            kind = type(event)
-            if kind is Connection:
-                ended.append(event)  # type: ignore[arg-type]  # what its end shows to be wrong comes behind it
-            elif kind is Capture:
+            if isinstance(event, Connection):
+                whole = keep(event)
+                if whole or event.flow in self._flows:
+                    self._take(passed)
+                    passed.clear()
+                    self._end(event, whole)
+                else:  # what its end shows to be wrong comes behind it
+                    unseen.append(event)
+            elif isinstance(event, Capture):
                 passed.append(event)
             elif keep(event):
                 passed.append(event)
                 flow = getattr(event, "flow", None)
                 if flow is not None:
-                    self._flow(flow).see(getattr(event, "src", None), kind is Message)
+                    self._flow(flow).see(getattr(event, "src", None), type(event) is Message)
         self._take(passed)
-        for connection in ended:
-            self._end(connection, keep(connection))
+        for connection in unseen:
+            self._end(connection, False)
         if passed and type(passed[-1]) is Capture:
             # What was found only after a connection was over has made one anew.
             self._flows.clear()
