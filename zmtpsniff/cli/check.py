@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dissectors.events import AnyEvent
+    from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.capture.source import Source
     from zmtpsniff.check.model import Rule
     from zmtpsniff.check.report import Report
@@ -102,11 +103,15 @@ def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) 
         _write_policy(captures, options)
         return
     if options["baseline"]:
-        report = _compare(captures, options)
+        report, source = _compare(captures, options), None
     else:
         rules = _rules(options)
-        report = _check_live(rules, options) if options["is_live"] else _check_files(rules, captures, options)
+        report, source = _check_live(rules, options) if options["is_live"] else _check_files(rules, captures, options)
     _write_reports(report, options)
+    if source is not None:  # what was seen until it failed is in the reports
+        if source.failure is not None:
+            raise CaptureError(source.failure)
+        fail_if_unsaved(source.saver)
     if report.totals is not None and not report.totals.zmtp_flows:
         click.echo("zmtpsniff: no ZMTP connection in it, so what is forbidden could not be there", err=True)
     if not report.passed:
@@ -177,14 +182,14 @@ def _rules(options: dict[str, Any]) -> "list[Rule]":
     return rules
 
 
-def _check_files(rules: "list[Rule]", captures: tuple[str, ...], options: dict[str, Any]) -> "Report":
+def _check_files(rules: "list[Rule]", captures: tuple[str, ...], options: dict[str, Any]) -> "tuple[Report, None]":
     from zmtpsniff.check.rules import Check
 
     source, place = _open(captures)
     trial = Check(rules, options["show"], options["utc"], place, options["passes"])
     started = time.monotonic()
     _pump(make_sniffer(source, options), trial.take)
-    return _report(trial, captures, ", ".join(captures), started)
+    return _report(trial, captures, ", ".join(captures), started), None
 
 
 def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
@@ -199,7 +204,7 @@ def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
     return open_captures(captures), None
 
 
-def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "Report":
+def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "tuple[Report, LiveSource]":
     from zmtpsniff.check.report import make_report
     from zmtpsniff.check.rules import Check
 
@@ -214,10 +219,8 @@ def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "Report":
         _pump(sniffer, trial.take)
     finally:
         started.source.close()
-    if started.source.failure is not None:
-        raise CaptureError(started.source.failure)
-    fail_if_unsaved(started.source.saver)
-    return _report(trial, (), f"live traffic on {', '.join(options['interfaces'])}", begun)
+    subject = f"live traffic on {', '.join(options['interfaces'])}"
+    return _report(trial, (), subject, begun), started.source
 
 
 def _write_policy(captures: tuple[str, ...], options: dict[str, Any]) -> None:
