@@ -220,12 +220,12 @@ PROBLEMS: dict[str, Kind] = {
     # --- what messages mean to each other
     "request-unanswered": _warning(
         "A request got no reply: within `--timeout`, or before its connection was closed. A note if the capture just "
-        "ends before it.",
+        "ends before it, or if its sender gave it up and asked again.",
         "The service is slow, stuck, or dropped the request.",
     ),
     "request-before-reply": _warning(
         "A REQ socket sends a second request before the reply to its first came (28/REQREP).",
-        "The peer is not a REQ socket in all but name, or its reply was lost.",
+        "Its replies cannot be told apart. Whoever sets ZMQ_REQ_RELAXED should set ZMQ_REQ_CORRELATE, too.",
     ),
     "reply-without-request": _warning(
         "A reply came to which there was no request.",
@@ -236,8 +236,10 @@ PROBLEMS: dict[str, Kind] = {
         "REQ and REP drop it silently: a DEALER or ROUTER that talks to them must send the empty frame itself.",
     ),
     "unmatched-message": _warning(
-        "A message matches no subscription of the peer that gets it; a note if that peer never subscribed.",
-        "An XPUB socket with a manual or inverted mind, or a publisher that does not filter.",
+        "A message matches no subscription of the peer that gets it; a note if that peer never subscribed, or is an "
+        "XSUB, which hands on all that comes. Reported for ten different messages of a connection.",
+        "An XPUB socket that sets subscriptions by itself (ZMQ_XPUB_MANUAL), one with ZMQ_INVERT_MATCHING, or a "
+        "publisher that does not filter.",
     ),
     "subscribed-twice": _note(
         "A topic is subscribed to that is subscribed to already.", "Harmless: some subscribers repeat themselves."
@@ -257,7 +259,8 @@ PROBLEMS: dict[str, Kind] = {
         "A RADIO socket sends to a group that its peer has not joined (48/RADISH).", "The DISH socket drops it."
     ),
     "ping-unanswered": _warning(
-        "A PING got no PONG; a note if the peer said other things since, or had not much time.",
+        "A PING got no PONG, and nothing else came, for five times as long as answers took before (a second if there "
+        "were none); a note if the peer said other things since.",
         "The peer is stuck, or does not know heartbeats.",
     ),
     "pong-without-ping": _warning("A PONG answers no PING.", "The peer is broken."),
@@ -266,18 +269,20 @@ PROBLEMS: dict[str, Kind] = {
         "Its other side may have given it up in between: it is overloaded, or its heartbeat interval too long.",
     ),
     "identity-in-use": _warning(
-        "Two peers of a ROUTER have the same identity at the same time.",
-        "libzmq refuses the second: give each a routing id of its own.",
+        "Two peers of a ROUTER have the same identity at the same time; a note if the first one goes within a second.",
+        "libzmq listens to one of them: the first, or with ZMQ_ROUTER_HANDOVER the last. Give each a routing id of "
+        "its own.",
     ),
     "pair-in-use": _warning(
         "A PAIR socket that has a peer gets a second one (31/EXPAIR).", "libzmq refuses it: PAIR is for two."
     ),
     "reconnect-storm": _warning(
-        "Peers connect to each other again and again, and each connection ends without a message.",
+        "Peers connect to each other again and again, and each connection ends within a second without a message: "
+        "reported after 5, 50, 500, ... times. A note if their handshakes are complete.",
         "A handshake that fails, or something between them that cuts connections.",
     ),
     "connection-refused": _note(
-        "A TCP connection was refused at an address where ZeroMQ answered at another time.",
+        "A TCP connection was refused at an address where ZeroMQ answered before or afterwards.",
         "The service was not up (yet); libzmq tries again.",
     ),
     "older-peer": _note(

@@ -10,7 +10,7 @@ _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
 _STORM_GROWTH = 10  # times as many before it is reported again
 _SHORT_NS = 1_000_000_000
-_HANDOVER_NS = 1_000_000_000  # within which a ROUTER closes the connection whose identity another one takes over
+_RETURN_NS = 1_000_000_000  # within which the old connection of a peer that comes back is closed
 _REMEMBERED = 10_000  # pairs of peers, addresses
 
 
@@ -69,26 +69,26 @@ class Connections:
             others[conversation.flow] = None
 
     def pass_time(self, now_ns: int) -> None:
-        """Report identities that two peers have had at the same time for too long to be a handover."""
+        """Report identities that two peers have had at the same time for longer than one that comes back."""
         for flow, claim in list(self._claims.items()):
-            if now_ns - claim.event.time_ns > _HANDOVER_NS:
+            if now_ns - claim.event.time_ns > _RETURN_NS:
                 del self._claims[flow]
-                self._report_claim(claim, is_handover=False)
+                self._report_claim(claim, is_return=False)
 
-    def _report_claim(self, claim: _Claim, is_handover: bool) -> None:
+    def _report_claim(self, claim: _Claim, is_return: bool) -> None:
         detail = f"a second peer of the ROUTER at {claim.router} with the identity of the one in flow {claim.first}"
-        if is_handover:
-            detail += ", which is then closed: the identity was handed over (ZMQ_ROUTER_HANDOVER)"
+        if is_return:
+            detail += ", which is closed a moment later"
         else:
             detail += ", which is still connected"
-        self._findings.report("identity-in-use", claim.event, detail, "note" if is_handover else None)
+        self._findings.report("identity-in-use", claim.event, detail, "note" if is_return else None)
 
     def _end_claims(self, event: Connection) -> None:
         self.pass_time(event.end_ns)
         for flow, claim in list(self._claims.items()):
             if event.flow in (claim.first, claim.second):
                 del self._claims[flow]
-                self._report_claim(claim, is_handover=event.flow == claim.first and event.end in ("fin", "rst"))
+                self._report_claim(claim, is_return=event.flow == claim.first and event.end in ("fin", "rst"))
 
     def end(self, event: Connection, conversation: Conversation | None) -> None:
         """A connection is over."""

@@ -157,7 +157,7 @@ class LockStep(Rules):
             return
         event.latency_ns = event.time_ns - request.time_ns
         event.request = request.packet
-        if self._given_up:
+        if key or self._given_up:
             event.paired = "envelope" if key else "order"
         if request.packet == self._packet:
             self.pass_time(event.time_ns)
