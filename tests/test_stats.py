@@ -23,10 +23,12 @@ from zmtpsniff.patterns import Patterns
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.stats import Statistics
+from zmtpsniff.stats.bounded import Table
 from zmtpsniff.stats.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.stats.draw import draw
 from zmtpsniff.stats.records import AnyRecord, ConnectionRow, LatencyRow, SocketRow, TimelineRow, TopicRow
 from zmtpsniff.stats.report import report
+from zmtpsniff.stats.rows import Topic
 from zmtpsniff.stats.sketch import ACCURACY, Sketch
 from zmtpsniff.stats.statistics import ROWS
 from zmtpsniff.stats.timeline import Timeline
@@ -317,6 +319,31 @@ def test_a_great_many_topics() -> None:
     assert kept + statistics.topics.rest.messages == len(names)
 
 
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 30)))
+def test_bounds_of_tables_hold(first: list[int], second: list[int]) -> None:
+    tables = []
+    for keys in (first, second):
+        table: Table[int, Topic] = Table(3, Topic)
+        for key in keys:
+            table.row(key).messages += 1
+        assert len(table.rows) <= 6
+        check_bounds(table, keys)
+        tables.append(table)
+    tables[0].merge(tables[1])
+    check_bounds(tables[0], first + second)
+    assert len(tables[0].rows) <= 6
+
+
+def check_bounds(table: Table[int, Topic], keys: list[int]) -> None:
+    exact = Counter(keys)
+    for key, row in table.rows.items():
+        assert row.messages <= exact[key] <= row.messages + row.missing
+    assert table.at_least() <= len(exact)
+    assert sum(row.messages for row in table.rows.values()) + table.rest.messages == len(keys)
+    if len(exact) <= 3:
+        assert {key: row.messages for key, row in table.rows.items()} == exact
+
+
 def peak_of(count: int) -> int:
     tracemalloc.start()
     statistics = Statistics(rows=200)
@@ -451,6 +478,12 @@ def test_bars() -> None:
     assert bar(10, 10, 4, make_blocks("ascii")) == "####"
     assert columns([0, 1, 16], 2, blocks) == ["  █", " ▁█"]
     assert columns([1, 6], 2, make_blocks("latin-1")) == [" #", ".#"]
+
+
+def test_a_tiny_terminal_is_no_error() -> None:
+    for capture in FIXTURES.glob("*.pcap*"):
+        for width in (1, 10, 23):
+            draw(report(counted(capture)), io.StringIO(), width=width)
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -243,7 +243,7 @@ class _Drawing:
         largest = max(each.count for each in row.histogram)
         labels = [_brief(each.up_to_ns) for each in row.histogram]
         margin = max(map(len, labels))
-        width = min(_BAR, self._console.width - margin - 14)
+        width = max(1, min(_BAR, self._console.width - margin - 14))
         self._console.print()
         for label, each in zip(labels, row.histogram, strict=True):
             drawn = chart.bar(each.count, largest, width, self._blocks)
@@ -255,7 +255,7 @@ class _Drawing:
         interval_ns, start_ns = rows[0].interval_ns, rows[0].start_ns
         intervals = (rows[-1].start_ns - start_ns) // interval_ns + 1
         margin = _MARGIN
-        joined = -(-intervals // (self._console.width - margin - 1))  # neighbours that share a column
+        joined = -(-intervals // max(1, self._console.width - margin - 1))  # neighbours that share a column
         counts = [0] * -(-intervals // joined)
         for row in rows:
             counts[(row.start_ns - start_ns) // interval_ns // joined] += row.messages
