@@ -75,12 +75,12 @@ def is_loopback(address: str) -> bool:
     return (inner or parsed).is_loopback
 
 
-def _rule(set_name: str, name: str, text: str, forbidden: Filter) -> Rule:
-    return Rule(name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), set_name=set_name)
+def _rule(set_name: str, name: str, text: str, forbidden: Filter, *kinds: type) -> Rule:
+    return Rule(name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), set_name=set_name, kinds=kinds)
 
 
 SETS: dict[str, tuple[Rule, ...]] = {
-    "protocol": (_rule("protocol", "no errors", "problems of severity error", _is_error),),
+    "protocol": (_rule("protocol", "no errors", "problems of severity error", _is_error, Problem),),
     "secure": (
         _rule(
             "secure",
@@ -88,13 +88,28 @@ SETS: dict[str, tuple[Rule, ...]] = {
             "peers that speak NULL, PLAIN or a ZMTP below 3.0, and messages that can be read, but between loopback "
             "addresses",
             _in_clear,
+            Greeting,
+            Connection,
         ),
-        _rule("secure", "no credentials in clear", "user names and passwords of PLAIN", _credentials),
+        _rule("secure", "no credentials in clear", "user names and passwords of PLAIN", _credentials, Command),
     ),
     "complete": (
-        _rule("complete", "nothing missing from the capture", "gaps, and packets dropped or cut", _missing),
-        _rule("complete", "every handshake complete", "connections whose handshake is not complete", _no_handshake),
-        _rule("complete", "every request answered", "requests without a reply in time", _unanswered),
+        _rule(
+            "complete",
+            "nothing missing from the capture",
+            "gaps, and packets dropped or cut",
+            _missing,
+            Problem,
+            Capture,
+        ),
+        _rule(
+            "complete",
+            "every handshake complete",
+            "connections whose handshake is not complete",
+            _no_handshake,
+            Connection,
+        ),
+        _rule("complete", "every request answered", "requests without a reply in time", _unanswered, Problem),
     ),
-    "modern": (_rule("modern", "no peer below 3.0", "peers that speak ZMTP 1.0 or 2.0", _below_3),),
+    "modern": (_rule("modern", "no peer below 3.0", "peers that speak ZMTP 1.0 or 2.0", _below_3, Greeting),),
 }

@@ -49,6 +49,7 @@ class Rule:
     set_name: str | None = None  # the built-in set that it belongs to
     file: str | None = None  # where it stands
     line: int | None = None
+    kinds: tuple[type, ...] | None = None  # of records, all that the filters may accept; None if that is not known
 
 
 class Offence(NamedTuple):

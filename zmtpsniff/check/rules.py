@@ -37,7 +37,7 @@ class Check:
         self.totals: Capture | None = None  # the last record, once it has come
         self.span = Span()
         self._trials = [_trial(rule, shower) for rule in rules]
-        self._takes = [trial.take for trial in self._trials]
+        self._takes: dict[type, list[Callable[[AnyEvent], None]]] = {}  # what wants records of a type
         self._passes = passes
 
     def take(self, events: Sequence[AnyEvent]) -> None:
@@ -47,7 +47,10 @@ class Check:
         ended = []
         for event in events:
             if passes is None or passes(event):
-                for take in takes:
+                kind = type(event)
+                if kind not in takes:
+                    takes[kind] = self._interested(kind)
+                for take in takes[kind]:
                     take(event)
             if type(event) is Connection:
                 ended.append(event)
@@ -58,6 +61,10 @@ class Check:
         self.span.take(events)
         if events and isinstance(last := events[-1], Capture):
             self.totals = last
+
+    def _interested(self, kind: type) -> list[Callable[[AnyEvent], None]]:
+        """What is called with records of a type: few rules of the built-in sets look at messages, which are many."""
+        return [trial.take for trial in self._trials if trial.rule.kinds is None or kind in trial.rule.kinds]
 
     def finish(self) -> list[Outcome]:
         """How every rule fared, in their order; nothing may be taken after that."""
