@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from dissectors.events import Command, Connection, Event, Greeting, Problem, WireEvent
-from zmtpsniff.filters.paths import Kind, Value
+from zmtpsniff.filters.paths import Kind, Value, fields_of
 from zmtpsniff.filters.source import Source
 
 
@@ -46,15 +44,11 @@ ALIASES: dict[str, Alias] = {
 }
 
 
-def _fields(record: type[Event]) -> set[str]:
-    return {field.name for field in msgspec.structs.fields(record)}
-
-
 def _ends(record: type[Event]) -> tuple[str, str] | None:
     """The expressions of both ends of what a record tells of."""
     if record is Connection:
         return "e.client.address", "e.server.address"
-    return ("e.src", "e.dst") if "src" in _fields(record) else None
+    return ("e.src", "e.dst") if "src" in fields_of(record) else None
 
 
 def _of_both(kind: Kind, function: str) -> Callable[[type[Event], Source], Value | None]:
@@ -70,7 +64,7 @@ def _of_both(kind: Kind, function: str) -> Callable[[type[Event], Source], Value
 
 def _of_one(kind: Kind, function: str, end: str) -> Callable[[type[Event], Source], Value | None]:
     def make(record: type[Event], source: Source) -> Value | None:
-        return Value(kind, f"{function}(e.{end})", True) if end in _fields(record) else None
+        return Value(kind, f"{function}(e.{end})", True) if end in fields_of(record) else None
 
     return make
 
@@ -79,7 +73,7 @@ def _of_field(kind: Kind, field: str, template: str, *records: type[Event]) -> "
     """A field computed from another that may be None."""
 
     def make(record: type[Event], source: Source) -> Value | None:
-        if field not in _fields(record) or (records and record not in records):
+        if field not in fields_of(record) or (records and record not in records):
             return None
         name = source.name()
         return Value(kind, f"({template.format(name)} if ({name} := e.{field}) is not None else None)", True)
@@ -89,7 +83,7 @@ def _of_field(kind: Kind, field: str, template: str, *records: type[Event]) -> "
 
 def _of_properties(kind: Kind, method: str) -> Callable[[type[Event], Source], Value | None]:
     def make(record: type[Event], source: Source) -> Value | None:
-        if "properties" not in _fields(record):
+        if "properties" not in fields_of(record):
             return None
         name = source.name()
         return Value(kind, name, False, ((name, f"(e.properties or {{}}).{method}()"),))
@@ -98,7 +92,7 @@ def _of_properties(kind: Kind, method: str) -> Callable[[type[Event], Source], V
 
 
 def _mechanism(record: type[Event], source: Source) -> Value | None:
-    if "mechanism" in _fields(record):  # of the record itself
+    if "mechanism" in fields_of(record):  # of the record itself
         return None
     return Value("text", "mechanism_of(e)", True) if record is Command else None
 

@@ -7,6 +7,7 @@ there can be named at once.
 import re
 import typing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import NoneType
 from typing import Any, Literal, NamedTuple
 
@@ -61,6 +62,12 @@ class _Node:
     loops: tuple[tuple[str, str], ...] = ()
     octets: str | None = None
     shown_if_true: bool = False
+
+
+@lru_cache
+def fields_of(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a struct by their names; to look them up anew is most of the time of a long filter."""
+    return {field.name: field for field in msgspec.structs.fields(struct)}
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:
@@ -138,13 +145,12 @@ def _step(node: _Node, step: Step, source: Source) -> _Node | str:
     if is_record(hint) and step.kind == "name":
         if step.name == "type" and hint.__struct_config__.tag is not None:
             return _Node(str, source.constant(hint.__struct_config__.tag))
-        for field in msgspec.structs.fields(hint):
-            if field.name == step.name:
-                plain, optional = without_none(field.type)
-                code = lifted(source, node.code, node.optional, f"{{}}.{field.name}")
-                shown = field.default is False
-                return _Node(plain, code, node.optional or optional, node.loops, None, shown)
-        return ""
+        field = fields_of(hint).get(step.name)
+        if field is None:
+            return ""
+        plain, optional = without_none(field.type)
+        code = lifted(source, node.code, node.optional, f"{{}}.{field.name}")
+        return _Node(plain, code, node.optional or optional, node.loops, None, field.default is False)
     if is_octets(hint):
         return _part(node, step, source)
     if typing.get_origin(hint) is list:
