@@ -1,12 +1,17 @@
 """Policies: what they may say, and how mistakes in them are told."""
 
+import re
 from pathlib import Path
 
 import pytest
 from checked import check
-from conftest import FIXTURES
+from conftest import FIXTURES, PROJECT
 
-from zmtpsniff.check.policy import PolicyError, parse_policy
+from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.model import PATTERNS
+from zmtpsniff.check.policy import _KEYS, _LATENCY, PolicyError, parse_policy
+from zmtpsniff.check.report import FORMATS
+from zmtpsniff.cli.check import _FORMATS
 
 GOOD = """\
 include = ["protocol", "complete"]        # built-in rule sets
@@ -43,6 +48,26 @@ def test_the_policy_of_the_documentation_is_read() -> None:
     assert [rule.bounds.least for rule in rules[-4:]] == [None, 1, 1, 1]
     assert {rule.set_name for rule in rules[:-4]} == {"protocol", "complete"}
     assert [rule.level for rule in rules[-4:]] == ["error", "error", "error", "warning"]
+
+
+def _documentation() -> str:
+    return (PROJECT / "docs" / "check.md").read_text()
+
+
+def test_what_the_documentation_shows_is_a_policy() -> None:
+    (policy,) = re.findall(r"```toml\n(.*?)```", _documentation(), re.DOTALL)
+    rules = parse_policy(policy, "policy.toml")
+    assert {rule.kind for rule in rules} == {"forbid", "expect", "latency", "order"}
+
+
+def test_the_documentation_has_every_key_set_and_rule() -> None:
+    for key in (*_KEYS, *_LATENCY, *FORMATS, *PATTERNS):
+        assert re.search(rf"`\"?{key}", _documentation()), key
+    assert tuple(_FORMATS) == FORMATS
+    for name, rules in SETS.items():
+        assert f"| `{name}` |" in _documentation()
+        for rule in rules:
+            assert f" | {rule.name} | " in _documentation(), rule.name
 
 
 # what is wrong, the line, and words that the message must have
