@@ -418,15 +418,39 @@ def _hostile() -> ConnectionRow:
     return statistics.connection_rows(1)[0]
 
 
-def test_subscribers_now_and_at_most() -> None:
-    def subscription(flow: int, action: Any, topic: bytes = b"t") -> Subscription:
-        return Subscription(1, 1, flow, "c:1", "s:2", action, topic, "command")
+def subscription(flow: int, action: Any, topic: bytes = b"t") -> Subscription:
+    return Subscription(1, 1, flow, "c:1", "s:2", action, topic, "command")
 
+
+def still_open(flow: int) -> Connection:
+    event = connection(flow)
+    event.end = "open"
+    return event
+
+
+def test_subscribers_now_and_at_most() -> None:
     statistics = Statistics()
     statistics.take([subscription(flow, "subscribe") for flow in (1, 1, 2, 3)])  # one of them twice
-    statistics.take([subscription(1, "cancel"), subscription(1, "cancel"), connection(2)])
+    statistics.take([subscription(1, "cancel"), subscription(1, "cancel"), connection(2), still_open(1), still_open(3)])
     row = statistics.topics.rows[b"t"]
     assert (row.subscribers, row.subscribers_most) == (1, 3)
+
+    later = Statistics()
+    later.take([subscription(flow, "subscribe") for flow in (1, 2, 3)])
+    later.take([connection(1), connection(2), still_open(3)])
+    statistics.merge(later)
+    assert (row.subscribers, row.subscribers_most) == (2, 4)
+
+
+def test_a_subscription_that_was_cancelled_makes_room() -> None:
+    statistics = Statistics()
+    for number in range(60_000):
+        statistics.take([subscription(1, "subscribe", b"%d" % number), subscription(1, "cancel", b"%d" % number)])
+    topics = [b"%d" % number for number in range(30_000)]
+    for flow in (2, 3):
+        statistics.take([subscription(flow, "subscribe", topic) for topic in topics])
+        statistics.take([connection(flow)])
+    assert statistics.not_followed == 0
 
 
 # ------------------------------------------------------------------ time line
