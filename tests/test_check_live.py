@@ -1,9 +1,12 @@
 """Live traffic of real pyzmq programs held against a policy while it passes."""
 
 import json
+import os
+import pwd
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +15,8 @@ from pathlib import Path
 import pytest
 import zmq
 from live_program import engines, needs_privilege, wait_for
+
+from zmtpsniff.check.report import FORMATS
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "check", "--live", "-v", "-i", "lo", "-T", "json"]
 PATIENCE = 60  # seconds
@@ -129,6 +134,24 @@ def test_it_ends_after_the_time_asked_for(tmp_path: Path) -> None:
     with _checking(policy, "-f", f"tcp port {port}", "-a", "duration:0.5") as process:
         status, rules = _ended(process)
     assert (status, rules) == (0, {"no errors": True})
+
+
+@needs_privilege
+def test_reports_belong_to_the_invoking_user() -> None:
+    nobody = pwd.getpwnam("nobody")
+    sudo = ["env", f"SUDO_UID={nobody.pw_uid}", f"SUDO_GID={nobody.pw_gid}", "SUDO_USER=nobody"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        targets = [argument for name in FORMATS for argument in ("-T", f"{name}={folder}/{name}")]
+        options = ["-a", "duration:0.5", "--include", "protocol", "-o", f"{folder}/json on standard output", *targets]
+        done = subprocess.run(
+            [*sudo, *PROGRAM, *options], capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+        assert "as nobody" in done.stderr
+        assert done.returncode in (0, 1), done.stderr  # whatever others send over loopback
+        files = list(Path(folder).iterdir())
+        assert len(files) == len(FORMATS) + 1
+        assert {(file.stat().st_uid, file.stat().st_gid) for file in files} == {(nobody.pw_uid, nobody.pw_gid)}
 
 
 @needs_privilege

@@ -2,6 +2,7 @@
 
 import pytest
 from checked import capture, outcomes
+from conftest import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,10 @@ BUILT_IN = [
     ("rec_plain_wrong_password.pcap", {"no credentials in clear", "every handshake complete"}),
     ("sec_mismatch_null_curve.pcap", {"every handshake complete"}),
     ("rec_unanswered_request.pcap", {"every request answered"}),
+    ("rec_no_delimiter.pcap", {"every request answered"}),
+    ("rec_proxy.pcap", {"every request answered"}),
+    ("rec_request_to_pull.pcap", {"no errors", "every handshake complete"}),
+    ("rec_reconnect_storm.pcap", {"every handshake complete"}),
     ("x_325_to_435.pcap", {"no peer below 3.0"}),
     ("x_435_to_220.pcap", {"no peer below 3.0"}),
     # on addresses beyond loopback
@@ -56,6 +61,12 @@ def test_built_in_sets(name: str, broken: set[str]) -> None:
     found = outcomes(name, 'include = ["protocol", "secure", "complete", "modern"]')
     assert {rule for rule, outcome in found.items() if not outcome.passed} == broken
     assert all(found[rule].offences for rule in broken)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.glob("rec_*_ok.pcap")))
+def test_programs_that_behave_well_keep_all_of_them(name: str) -> None:
+    found = outcomes(name, 'include = ["protocol", "secure", "complete", "modern"]')
+    assert [rule for rule, outcome in found.items() if not outcome.passed] == []
 
 
 def test_every_built_in_rule_is_kept_by_one_capture_and_broken_by_another() -> None:
