@@ -96,8 +96,16 @@ class _Compiler:
         return self._each(lambda record: presence(named.values[record], self._source), named)
 
     def _comparison(self, tree: Tree[Token], depth: int) -> _Code:
-        quantifier, left, written, right = tree.children
-        assert isinstance(written, Tree)
+        quantifier, *chain = tree.children
+        # 1 < packet < 5 is two comparisons.
+        pairs = [
+            self._pair(quantifier, left, relation, right, depth)
+            for left, relation, right in zip(chain[::2], chain[1::2], chain[2::2], strict=False)
+        ]
+        return {record: _and([pair[record] for pair in pairs]) for record in RECORDS}
+
+    def _pair(self, quantifier: Any, left: Any, written: Any, right: Any, depth: int) -> _Code:
+        """One comparison: a field with a value, a value with a field, or a field with another."""
         relation, quantity = _RELATIONS[str(written.children[0])]
         if isinstance(quantifier, Tree):
             quantity = "all" if quantifier.children[0] == "all" else "any"
@@ -110,7 +118,7 @@ class _Compiler:
         field = self._field(left, depth)
         fitting = {record: value for record, value in field.values.items() if value.kind in _FITTING[relation]}
         if not fitting:
-            self._fail_relation(field, relation, tree)
+            self._fail_relation(field, relation)
         if relation == "matches":
             return self._search(field, fitting, right, quantity)
         constant = self._constant_of(right, fitting)
@@ -157,7 +165,7 @@ class _Compiler:
         field = self._field(operand, depth)
         fitting = {record: value for record, value in field.values.items() if value.kind in _FITTING["=="]}
         if not fitting:
-            self._fail_relation(field, "==", tree)
+            self._fail_relation(field, "==")
         tokens: list[tuple[Token, ...]] = []
         assert isinstance(elements, Tree)
         for element in elements.children:
@@ -227,7 +235,7 @@ class _Compiler:
             made[record] = expression
         return made
 
-    def _fail_relation(self, field: Field, relation: str, tree: Tree[Token]) -> NoReturn:
+    def _fail_relation(self, field: Field, relation: str) -> NoReturn:
         kind = next(iter(field.values.values())).kind
         if kind == "object":
             fail(field.token, f"{field.name} is an object: name one of its fields, or ask for its presence alone")

@@ -24,7 +24,7 @@ start: expression
 ?both: unary | unary (_and unary)+ -> both
 ?unary: test | _not unary -> negation
 ?test: "(" expression ")"
-    | [quantifier] operand relation operand -> comparison
+    | [quantifier] operand (relation operand)+ -> comparison
     | [quantifier] operand _in set -> membership
     | [quantifier] operand "not" _in set -> exclusion
     | operand -> presence
