@@ -178,7 +178,7 @@ class JsonlRenderer:
         return record
 
 
-@lru_cache(4096)
+@lru_cache(512)
 def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str, str]:
     """What all messages of one sender have in common.
 

@@ -232,7 +232,7 @@ class SummaryRenderer:
         return words
 
 
-@lru_cache(4096)
+@lru_cache(512)
 def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> str:
     """What the lines of all messages of one sender have in common after the packet number."""
     kind = f"{escape(socket_type)} " if socket_type else ""
