@@ -9,7 +9,6 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.fields import fields
-from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
