@@ -15,7 +15,11 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 @click.command(short_help="List what -Y can ask.")
 @click.argument("word", required=False)
 @click.option(
-    "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    "-T",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
     help="table: for people; json: JSON Lines.",
 )
 @click.option(
