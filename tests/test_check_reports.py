@@ -16,7 +16,7 @@ from zmtpsniff.check.model import Offence, Outcome, Rule
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.report import FORMATS, Report, make_report
 from zmtpsniff.check.rules import Check
-from zmtpsniff.check.sarif import uri
+from zmtpsniff.check.sarif import rule_ids, uri
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 
 GOLDEN = Path(__file__).parent / "golden_check"
@@ -128,6 +128,11 @@ def test_results_of_sarif_point_into_the_policy_and_to_the_packets() -> None:
     assert related["physicalLocation"]["artifactLocation"]["uri"] == "fixtures/sec_plain_ok_435_435.pcap"
     assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
     assert results["expect/few-messages"]["level"] == "warning"
+
+
+def test_rules_whose_names_differ_in_signs_only_have_ids_of_their_own() -> None:
+    rules = [Rule(name, "expect", "") for name in ("a b!", "a b?", "a-b", "...", "c")]
+    assert rule_ids(rules) == ["expect/a-b", "expect/a-b.2", "expect/a-b.3", "expect/...", "expect/c"]
 
 
 def test_a_name_of_a_file_as_uri() -> None:

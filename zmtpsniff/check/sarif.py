@@ -3,6 +3,8 @@
 import json
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -20,12 +22,16 @@ def sarif(report: Report) -> str:
     A result stands at the rule's line of the policy, or at the capture for a rule without a file; the offending
     records are its related locations.
     """
-    places = {id(outcome.rule): number for number, outcome in enumerate(report.outcomes)}
-    results = [_result(report, outcome, places[id(outcome.rule)]) for outcome in report.outcomes if not outcome.passed]
+    ids = rule_ids([outcome.rule for outcome in report.outcomes])
+    results = [
+        _result(report, outcome, number, ids[number])
+        for number, outcome in enumerate(report.outcomes)
+        if not outcome.passed
+    ]
     driver = {
         "name": "zmtpsniff",
         "version": report.version,
-        "rules": [_rule(outcome.rule) for outcome in report.outcomes],
+        "rules": [_rule(outcome.rule, name) for outcome, name in zip(report.outcomes, ids, strict=True)],
     }
     run: dict[str, Any] = {
         "tool": {"driver": driver},
@@ -43,10 +49,16 @@ def sarif(report: Report) -> str:
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def rule_id(rule: Rule) -> str:
-    """A name without blanks, that stays the same as long as the rule's name does."""
-    words = re.sub(r"[^\w.]+", "-", rule.name).strip("-") or "rule"
-    return f"{rule.set_name or rule.kind}/{words}"
+def rule_ids(rules: Sequence[Rule]) -> list[str]:
+    """A name without blanks for each rule, that stays the same as long as the rule's name does."""
+    seen: Counter[str] = Counter()
+    ids = []
+    for rule in rules:
+        words = re.sub(r"[^\w.]+", "-", rule.name).strip("-") or "rule"
+        name = f"{rule.set_name or rule.kind}/{words}"
+        seen[name] += 1
+        ids.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
+    return ids
 
 
 def uri(name: str) -> str:
@@ -57,9 +69,9 @@ def uri(name: str) -> str:
     return f"file://{quote(octets)}" if os.path.isabs(name) else quote(octets)
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule, name: str) -> dict[str, Any]:
     return {
-        "id": rule_id(rule),
+        "id": name,
         "name": escape(rule.name),
         "shortDescription": {"text": escape(rule.name)},
         "fullDescription": {"text": escape(rule.text)},
@@ -67,10 +79,10 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(report: Report, outcome: Outcome, place_of_rule: int) -> dict[str, Any]:
+def _result(report: Report, outcome: Outcome, place_of_rule: int, rule_id: str) -> dict[str, Any]:
     rule = outcome.rule
     result: dict[str, Any] = {
-        "ruleId": rule_id(rule),
+        "ruleId": rule_id,
         "ruleIndex": place_of_rule,
         "level": rule.level,
         "kind": "fail",
