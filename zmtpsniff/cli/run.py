@@ -29,7 +29,8 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
     body_octets = options["max_bytes"]
     if body_octets is None:  # s_dump prints all
         body_octets = 0 if options["format"] == "dump" else DissectorLimits().body_octets
-    if body_octets and options.get("passes") is not None:  # what is shown of a body must not change what passes
+    # What is shown of a body must not change what passes, nor what messages mean to each other.
+    if body_octets and (options.get("passes") is not None or options["patterns"]):
         body_octets = max(body_octets, DissectorLimits().body_octets)
     waiting = options["max_waiting"] << 20
     return Sniffer(
