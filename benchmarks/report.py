@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from measure import Run
-from tools import EK, FIELDS, JSON, SUMMARY
+from tools import EK, FIELDS, JSON, NO_PATTERNS, SUMMARY
 from traffic import Recording
 
 MEMORY_LIMIT_MIB = 100
+PATTERNS_COST = 0.25  # of the time without them
 LINEAR_TOLERANCE = 1.15  # of the time that a file twice, four times as large may take
 
 
@@ -123,6 +124,8 @@ def targets(measurements: Measurements) -> list[Target]:
         _rate(round_trip, "round trips: at least 150,000 packets a second", round_trip.recording.packets, 150_000),
         _faster(round_trip, "round trips: at least twice as fast as `tshark -T fields`", FIELDS, 2, comparable),
         _faster(round_trip, "round trips: at least 8 times as fast as `tshark -T ek`", EK, 8, comparable),
+        _cost_of_patterns(push),
+        _cost_of_patterns(round_trip),
         _memory(measurements),
         _linear(measurements.growth),
         *map(_start_up, measurements.start_up),
@@ -143,6 +146,14 @@ def _faster(comparison: Comparison, wanted: str, tool: str, least: float, compar
     if not comparable:
         return Target(wanted, f"{ratio:.2f} times, but that tshark knows no ZMTP", None)
     return Target(wanted, f"{ratio:.2f} times", ratio >= least)
+
+
+def _cost_of_patterns(comparison: Comparison) -> Target:
+    wanted = f"{comparison.title.lower()}: patterns cost under {PATTERNS_COST:.0%}"
+    ratio = comparison.ratio(NO_PATTERNS)
+    if ratio is None:
+        return Target(wanted, "failed", None)
+    return Target(wanted, f"{1 / ratio - 1:.0%}", 1 / ratio - 1 < PATTERNS_COST)
 
 
 def _memory(measurements: Measurements) -> Target:

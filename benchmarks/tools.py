@@ -12,8 +12,9 @@ from pathlib import Path
 import measure
 from traffic import PORT, Recording
 
-JSON, SUMMARY, FIELDS, EK, TCPDUMP = (
+JSON, NO_PATTERNS, SUMMARY, FIELDS, EK, TCPDUMP = (
     "zmtpsniff -T json",
+    "zmtpsniff -T json --no-patterns",
     "zmtpsniff -T summary",
     "tshark -T fields",
     "tshark -T ek",
@@ -81,9 +82,17 @@ def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
     ]
 
 
-def _verify_json(zmtpsniff: Sequence[str]) -> Callable[[Recording], str]:
+def without_patterns(zmtpsniff: Sequence[str]) -> Tool:
+    """Return the command that says nothing of what messages mean to each other, to tell what that costs."""
+    options = ["-T", "json", "--no-patterns"]
+    return Tool(
+        NO_PATTERNS, lambda capture: [*zmtpsniff, "read", *options, str(capture)], _verify_json(zmtpsniff, *options)
+    )
+
+
+def _verify_json(zmtpsniff: Sequence[str], *options: str) -> Callable[[Recording], str]:
     def verify(recording: Recording) -> str:
-        output = measure.count([*zmtpsniff, "read", "-T", "json", str(recording.path)])
+        output = measure.count([*zmtpsniff, "read", *(options or ("-T", "json")), str(recording.path)])
         try:
             totals = json.loads(output.last_line)
             messages, packets = totals["messages"], totals["packets"]
