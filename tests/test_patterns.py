@@ -8,7 +8,10 @@ from conftest import CAPTURES, FIXTURES
 
 from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.flows import FlowTable
 from zmtpsniff.patterns import Patterns
+from zmtpsniff.patterns.connections import Refusal
+from zmtpsniff.segment import ACK, RST, SYN, Segment
 from zmtpsniff.sniffer import Sniffer
 
 # program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves
@@ -146,3 +149,43 @@ def test_patterns_raise_no_false_alarm(name: str) -> None:
     sniffer = Sniffer(open_captures([str(path)]))
     without = [event for batch in sniffer.events() for event in batch if isinstance(event, Problem)]
     assert [problem for problem in with_patterns if problem not in without and problem.severity != "note"] == []
+
+
+# ------------------------------------------------------------------ refused connections
+
+_CLIENT, _SERVER = (
+    bytes([10, 0, 0, 1, 10, 0, 0, 2, 0x9C, 0x40, 0x15, 0xB3]),
+    bytes([10, 0, 0, 2, 10, 0, 0, 1, 0x15, 0xB3, 0x9C, 0x40]),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_refused"),
+    [
+        ((2, 2, _SERVER, 0, 101, RST | ACK, b"", 0), True),
+        ((2, 2, _SERVER, 0, 999, RST | ACK, b"", 0), False),  # acknowledges something else
+        ((2, 2, _SERVER, 0, 0, RST, b"", 0), False),
+        ((2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0), False),
+        ((2, 2, _CLIENT, 101, 0, RST, b"", 0), False),  # the client gives up
+    ],
+)
+def test_a_refused_connection_is_told(answer: Segment, is_refused: bool) -> None:
+    told: list[tuple[int, str, str, int, int]] = []
+    table = FlowTable(lambda *_: None, refuse=lambda *what: told.append(what))
+    table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), answer])
+    assert told == ([(1, "10.0.0.1:40000", "10.0.0.2:5555", 2, 2)] if is_refused else [])
+
+
+def test_a_reset_of_an_open_connection_is_no_refusal() -> None:
+    told: list[Any] = []
+    table = FlowTable(lambda *_: None, refuse=lambda *what: told.append(what))
+    table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), (2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0)])
+    table.take([(3, 3, _SERVER, 501, 101, RST | ACK, b"", 0)])
+    assert told == []
+
+
+def test_refused_connections_of_other_protocols_are_not_reported() -> None:
+    patterns = Patterns()
+    refusals: list[Any] = [Refusal(1, 1, 1, "10.0.0.1:40000", "10.0.0.2:80") for _ in range(20)]
+    assert patterns.take(refusals) == []
+    assert patterns.finish() == []

@@ -55,7 +55,8 @@ def relation_words(event: Message | Command) -> list[str]:
     """What a message means to others, beside the subscription that it matches."""
     words = []
     if event.latency_ns is not None:
-        words.append(f"{duration(event.latency_ns)} after #{event.request}")
+        guess = " by order" if isinstance(event, Message) and event.paired == "order" else ""
+        words.append(f"{duration(event.latency_ns)} after #{event.request}{guess}")
     if isinstance(event, Message) and event.forwards is not None:
         words.append(f"forwards #{event.forwards.packet} of flow {event.forwards.flow}")
     return words
