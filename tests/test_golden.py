@@ -57,6 +57,11 @@ CASES = [
     ("dealer_dealer_ipv6.summary", "rec_dealer_dealer_ipv6.pcap", "-T summary"),
     ("plain_wrong_password.tree", "rec_plain_wrong_password.pcap", "-v"),
     ("unanswered_request.tree", "rec_unanswered_request.pcap", ""),
+    ("proxy.tree", "rec_proxy.pcap", "-c 50"),
+    ("forwarder.summary", "rec_forwarder.pcap", "-T summary"),
+    ("relaxed_request.json", "rec_relaxed_request_ok.pcap", "-T json"),
+    ("unequal_work.summary", "rec_unequal_work.pcap", "-T summary"),
+    ("frozen_peer.summary", "rec_frozen_peer.pcap", "-T summary"),
     ("two_files.summary", "m31_req_rep.pcap m31_push_pull.pcap", "-T summary"),
 ]
 
