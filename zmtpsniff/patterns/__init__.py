@@ -285,6 +285,8 @@ class Patterns:
                 conversation.pings.finish(event, self._now_ns)
             self._forget_early(conversation)
         self._connections.end(event, conversation)
+        if conversation is not None:
+            conversation.part()
         self._count_work(event)
 
     def _count_work(self, event: Connection) -> None:

@@ -121,3 +121,11 @@ class Conversation:
         self.blind = False  # octets are missing, so what is not seen may have been there
         self.pings: Rules | None = None
         self.rules = Rules()
+
+    def part(self) -> None:
+        """Let go of what refers back to this, so that all of it goes at once and not when cycles are looked for."""
+        for rules in (self.rules, self.pings):
+            if rules is not None:
+                rules.message = None
+        self.rules = Rules()
+        self.pings = None

@@ -303,7 +303,7 @@ class RequestReply(Rules):
         self._pending = deque(kept)
 
     def lose(self) -> None:
-        """Requests or replies are missing, so that order tells nothing any more; a REP is in step once it is idle."""
+        """Requests or replies are missing, so that order tells nothing any more."""
         self._exchange.room.give(_REQUEST_COST * len(self._pending))
         self._pending.clear()
         self._late = False
