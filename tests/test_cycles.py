@@ -1,4 +1,4 @@
-"""What is over goes at once: nothing that is made for a connection waits until cycles are looked for, which is seldom."""
+"""What is over goes at once: nothing made for a connection waits until cycles are looked for, which is seldom."""
 
 import gc
 
