@@ -27,7 +27,9 @@ def cli() -> None:
     \b
     zmtpsniff read capture.pcap                  a tree of everything that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
-    tcpdump -i any -U -w - | zmtpsniff read -    as it happens
+    sudo zmtpsniff live -i any -T summary        as it happens, a line each
+    zmtpsniff stats capture.pcap                 who talks to whom, how fast
+    zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
