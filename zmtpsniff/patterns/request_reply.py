@@ -109,10 +109,14 @@ class LockStep(Rules):
             if self._forwarding is not None:
                 self._forwarding.begin(event)
         elif self._packet:
-            latency_ns = event.latency_ns = event.time_ns - self._time_ns
-            event.request = self._packet
-            if latency_ns > self._timeout_ns:
-                self.pass_time(event.time_ns)
+            latency_ns = event.time_ns - self._time_ns
+            if latency_ns >= 0:
+                event.latency_ns = latency_ns
+                event.request = self._packet
+                if latency_ns > self._timeout_ns:
+                    self.pass_time(event.time_ns)
+            else:  # octets that were missing held one side up, so it cannot be told what belongs together
+                self._exchange.conversation.blind = True
             self._packet = 0
             self._late = False
             if self._forwarding is not None:
@@ -154,6 +158,9 @@ class LockStep(Rules):
         request = next((request for request in requests if request.key == key), None)
         if request is None:
             self._exchange.report_unasked(event)
+            return
+        if event.time_ns < request.time_ns:
+            self._exchange.conversation.blind = True
             return
         event.latency_ns = event.time_ns - request.time_ns
         event.request = request.packet
@@ -285,6 +292,10 @@ class RequestReply(Rules):
                 return
             pending.remove(request)
         self._exchange.room.give(_REQUEST_COST)
+        if event.time_ns < request.time_ns:  # octets that were missing held one side up
+            self._exchange.conversation.blind = True
+            self._give_up_order()
+            return
         event.latency_ns = event.time_ns - request.time_ns
         event.request = request.packet
         if not self._strict:
