@@ -21,9 +21,8 @@ def sides() -> Iterator[tuple[Side, Side]]:
 def capturing(engine: str, side: Side, *interfaces: str) -> AbstractContextManager[LiveProgram]:
     """A capture that shows whole messages, with room for a burst of 20 MiB, which loopback counts twice."""
     # tcpdump takes eight times as much, and seconds to get it.
-    buffer = ("-B", "16" if engine == "tcpdump" else "64")
     chosen = [word for interface in interfaces for word in ("-i", interface)]
-    return live("--engine", engine, *chosen, "--max-bytes", "0", *buffer, "-f", "tcp", prefix=side.command())
+    return live("--engine", engine, *chosen, "--max-bytes", "0", "-f", "tcp", prefix=side.command())
 
 
 @engines()
