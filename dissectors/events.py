@@ -92,7 +92,7 @@ class Command(WireEvent, tag="command"):
 
     name: str
     properties: dict[str, Octets] | None = None  # READY, INITIATE
-    reason: Octets | None = None  # ERROR
+    reason: Octets | None = None  # ERROR, CLOSE
     ttl_ms: int | None = None  # PING
     context: Octets | None = None  # PING, PONG
     group: Octets | None = None  # JOIN, LEAVE
@@ -104,6 +104,7 @@ class Command(WireEvent, tag="command"):
     cookie: Octets | None = None  # CURVE INITIATE
     box: Octets | None = None  # CURVE, GSSAPI: the encrypted part
     token: Octets | None = None  # GSSAPI INITIATE
+    status: int | None = None  # CLOSE of WebSocket: why the connection is closed (RFC 6455, section 7.4)
     data: Octets | None = None  # what an unknown or malformed command holds after its name
     incomplete: bool = False  # octets of it are missing from the capture
     latency_ns: int | None = None  # PONG: since the PING that it answers

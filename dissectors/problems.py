@@ -168,6 +168,19 @@ PROBLEMS: dict[str, Kind] = {
     "message-before-ready": _error(
         "A message before this side's handshake was done.", "The peer is broken; libzmq closes such connections."
     ),
+    # --- WebSocket
+    "upgrade-refused": _error(
+        "The server does not upgrade an HTTP connection to the ZWS protocol that the client offers (45/ZWS).",
+        "Another program listens there, the path of the endpoint is wrong, or the mechanisms differ.",
+    ),
+    "bad-websocket-frame": _error(
+        "A WebSocket frame that is against RFC 6455 or 45/ZWS, or that uses an extension.",
+        "The peer is broken, or a proxy between the two turned on compression, which ZeroMQ does not offer.",
+    ),
+    "websocket-mask": _error(
+        "A client's WebSocket frames are not masked, or a server's are (RFC 6455, section 5.1).",
+        "The peer is broken; libzmq closes such connections. Reported once for each side.",
+    ),
     # --- frames and commands
     "reserved-flags": _error("Reserved bits of a flags octet are set (23/ZMTP, Framing).", "libzmq ignores them."),
     "command-with-more": _error("MORE is set on a command (23/ZMTP, Framing).", "The peer is broken."),

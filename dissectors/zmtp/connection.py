@@ -1,7 +1,7 @@
 """A ZMTP connection: two halves and what only the pair knows."""
 
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
-from dissectors.zmtp import greeting, sockets
+from dissectors.zmtp import greeting, sockets, upgrade
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
@@ -48,6 +48,7 @@ class ZmtpConnection:
         "forced_version",
         "halves",
         "out",
+        "protocol",
         "rejected",
         "security",
         "server",
@@ -77,6 +78,7 @@ class ZmtpConnection:
         self._refusal: tuple[Opening, str, str] | None = None
         self.security = Security()
         self.version: str | None = None
+        self.protocol: str | None = None  # of WebSocket, if the server has chosen one
         self._final = out
         self.out: list[AnyEvent] = []  # until it is certain
         self._not_seen = False
@@ -212,6 +214,33 @@ class ZmtpConnection:
                 self.security.failed = True
         self._wake()
 
+    def greeted_zws(self) -> None:
+        """A half has upgraded to ZWS; the server's protocol is the one that counts (45/ZWS, "Handshake")."""
+        one, other = self.halves
+        if self._compared or not (one.greeted and other.greeted) or one.upgrade is None or other.upgrade is None:
+            return
+        self._compared = True
+        self.protocol = other.upgrade.protocols[0]
+        if self.protocol in one.upgrade.protocols:
+            self.version = other.version
+            if other.mechanism is None:
+                self.security.skip()
+            else:
+                self.security.begin(other.mechanism)
+                if other.mechanism not in Security.KNOWN:
+                    other.problem("unknown-mechanism", f"mechanism {other.mechanism!r} is not known")
+        else:
+            offered = ", ".join(one.upgrade.protocols)
+            other.problem("mechanism-mismatch", f"the client offers {offered}, the server chooses {self.protocol}")
+            self.security.failed = True
+        for half in self.halves:
+            half.resume()
+
+    def identified_zws(self) -> None:
+        """A half without mechanism has sent its identity."""
+        for half in self.halves:
+            half.look_again()
+
     def _wake(self) -> None:
         for half in self.halves:
             half.look_again()
@@ -255,7 +284,7 @@ class ZmtpConnection:
         self.out.append(
             Connection(
                 flow=self.flow,
-                transport="tcp",
+                transport="ws" if self.client.upgraded or self.server.upgraded else "tcp",
                 client=self._peer(self.client),
                 server=self._peer(self.server),
                 messages=Sides(self.client.messages, self.server.messages),
@@ -283,6 +312,8 @@ class ZmtpConnection:
         if self.security.failed:
             return "failed"
         if self.version in ("1.0", "2.0") or self.security.complete:
+            return "complete"
+        if self.protocol == upgrade.PROTOCOL and all(half.identity is not None for half in self.halves):
             return "complete"
         late = not self._from_start and not all(half.greeted for half in self.halves)
         return "not-seen" if late or self._not_seen or self.security.unknown_start else "incomplete"

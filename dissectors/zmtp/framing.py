@@ -327,6 +327,16 @@ class FrameStream(OctetStream):
 
     # ------------------------------------------------------------------ gaps
 
+    @property
+    def _collects(self) -> bool:
+        """Whether the octets of a long body are being collected."""
+        return self._state == self._collect_body
+
+    @property
+    def _searches(self) -> bool:
+        """Whether frames are being looked for."""
+        return self._state in (self._search, self._pass_over)
+
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
         self.time_ns = time_ns

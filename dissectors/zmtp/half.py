@@ -4,13 +4,13 @@ from typing import Literal
 
 from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
 from dissectors.zmtp import commands, wire
-from dissectors.zmtp.opening import Opening
+from dissectors.zmtp.websocket import Upgraded
 
 # Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
 _PLAUSIBLE_REST = 1 << 32
 
 
-class Half(Opening):
+class Half(Upgraded):
     """What one side sends."""
 
     __slots__ = ()
@@ -128,7 +128,7 @@ class Half(Opening):
         self.search_now()
         if not self.connection.accepted:
             return
-        searching = self._state in (self._search, self._pass_over)
+        searching = self._searches
         if searching and self._searched + self._held:
             lost = self._searched + self._held
             self.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
@@ -140,7 +140,7 @@ class Half(Opening):
         held = self._held
         if held and self._state in (self._frames_v1, self._frames_v2):
             self._open_body()
-        if self._state == self._collect_body:
+        if self._collects:
             detail = f"{self._left} of the {self._length} octets of a frame's body are missing"
             code = "implausible-length" if self._left > _PLAUSIBLE_REST else "truncated-frame"
             self.problem("capture-ends-inside" if end == "open" else code, detail)

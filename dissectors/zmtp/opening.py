@@ -47,6 +47,7 @@ class Opening(FrameStream):
         "side",
         "silent",
         "topics",
+        "upgraded",
         "version",
         "versioned",
     )
@@ -74,6 +75,7 @@ class Opening(FrameStream):
         self._identity_left = 0
         self._greeting_before_gap = b""
         self._greeting_after_gap = 0  # octets of it
+        self.upgraded = False  # to WebSocket
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
         self._state = self._start if from_start else self._perhaps_start
 

@@ -73,6 +73,8 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
             fields += [(escape(key), octets) for key, octets in value.items()]
         elif name == "ttl_ms":
             fields.append(("ttl", f"{value} ms"))
+        elif isinstance(value, int):
+            fields.append((name, str(value)))
         else:
             fields.append((name.replace("_", " "), escape(value) if isinstance(value, str) else value))
     return fields
