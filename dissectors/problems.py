@@ -181,6 +181,22 @@ PROBLEMS: dict[str, Kind] = {
         "A client's WebSocket frames are not masked, or a server's are (RFC 6455, section 5.1).",
         "The peer is broken; libzmq closes such connections. Reported once for each side.",
     ),
+    # --- datagrams
+    "bad-radio-datagram": _error(
+        "A datagram on a port named for RADIO and DISH announces a longer group than it holds.",
+        "Another program sends to this port; libzmq drops such datagrams.",
+    ),
+    "multicast-lost": _error(
+        "Data packets of a PGM sender are not in the capture, and nothing repaired them.",
+        "The network or the capturing program dropped them. Messages go on where the next one begins.",
+    ),
+    "multicast-repaired": _note(
+        "Data packets of a PGM sender came as repairs (RDATA) only.",
+        "The network loses packets: a lower rate (ZMQ_RATE) or larger buffers help.",
+    ),
+    "bad-message-offset": _error(
+        "A PGM packet says that a message begins after its end.", "The sender is broken, or it is not libzmq."
+    ),
     # --- frames and commands
     "reserved-flags": _error("Reserved bits of a flags octet are set (23/ZMTP, Framing).", "libzmq ignores them."),
     "command-with-more": _error("MORE is set on a command (23/ZMTP, Framing).", "The peer is broken."),

@@ -15,7 +15,6 @@ from conftest import CAPTURES
 _JUDGE = CAPTURES.parent / "judge.py"
 _TRUTHS = sorted(CAPTURES.glob("*.truth.json")) if _JUDGE.exists() else []
 _COMMAND = f"{sys.executable} -m zmtpsniff read -T json --max-bytes 0"
-_NOT_YET = "transport is not dissected yet"
 
 
 def _judge() -> ModuleType:
@@ -29,8 +28,6 @@ def _judge() -> ModuleType:
 
 @pytest.mark.skipif(not _TRUTHS, reason=f"no captures with judge.py at {CAPTURES} (set ZMTPSNIFF_CAPTURES)")
 @pytest.mark.parametrize("name", [path.name.removesuffix(".truth.json") for path in _TRUTHS] or ["none"])
-def test_output_agrees_with_truth(name: str, request: pytest.FixtureRequest) -> None:
+def test_output_agrees_with_truth(name: str) -> None:
     truth = json.loads((CAPTURES / f"{name}.truth.json").read_text())
-    if any(connection.get("transport", "tcp") not in ("tcp", "ws") for connection in truth["connections"]):
-        request.applymarker(pytest.mark.xfail(reason=_NOT_YET, strict=True))
     assert _judge().run(_COMMAND, truth, CAPTURES / truth["file"]) == []

@@ -8,16 +8,16 @@ _PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
 
 
 class DecodeAs(NamedTuple):
-    """A rule: connections with a port in this range, on either side, are ZMTP of this version."""
+    """A rule: what has a port in this range, on either side, is ZMTP of this version, or RADIO's datagrams over UDP."""
 
     transport: str
     first_port: int
     last_port: int
     version: int  # 1, 2, 3; 0 to find out which
 
-    def matches(self, *ports: int) -> bool:
-        """Whether one of the ports is in the range."""
-        return any(self.first_port <= port <= self.last_port for port in ports)
+    def matches(self, transport: str, *ports: int) -> bool:
+        """Whether it is a rule for this transport and one of the ports is in the range."""
+        return self.transport == transport and any(self.first_port <= port <= self.last_port for port in ports)
 
 
 def parse(rule: str) -> DecodeAs:
@@ -27,8 +27,8 @@ def parse(rule: str) -> DecodeAs:
         raise ValueError(f"{rule!r} is no rule like tcp.port==5555,zmtp")
     if match["protocol"] not in _PROTOCOLS:
         raise ValueError(f"protocol {match['protocol']!r} is none of {', '.join(_PROTOCOLS)}")
-    if match["transport"] == "udp":
-        raise ValueError("udp is not dissected yet")
+    if match["transport"] == "udp" and match["protocol"] != "zmtp":
+        raise ValueError(f"{match['protocol']} is not for udp, which has no versions: udp.port=={match['first']},zmtp")
     first = int(match["first"])
     last = int(match["last"] or first)
     if not first <= last <= 65_535:

@@ -129,6 +129,11 @@ class FlowTable:
         self.count = 0  # flows so far
         self.waiting_octets = 0
 
+    def number(self) -> int:
+        """The number of another flow, which is counted, too, though it is none of TCP."""
+        self.count += 1
+        return self.count
+
     # ------------------------------------------------------------------ the hot loop
 
     def take(self, segments: list[Segment]) -> None:
@@ -271,12 +276,12 @@ class FlowTable:
             self._discard(old.flow, "open")
         if len(self._flows) >= self._limits.flows:
             self._evict()
-        self.count += 1
+        number = self.number()
         size = (len(key) - 4) // 2
         back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
         if by_port:
             server = int.from_bytes(key[-4:-2], "big") < int.from_bytes(key[-2:], "big")
-        flow = Flow(self, self.count, *((back, key) if server else (key, back)), time_ns)
+        flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine
         self._directions[back] = theirs

@@ -1,4 +1,4 @@
-"""Link, IP and TCP headers taken off packets: what is left are segments."""
+"""Link, IP and TCP headers taken off packets: what is left are segments. Of UDP and PGM datagrams are left."""
 
 import struct
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.fragments import Fragments
-from zmtpsniff.segment import Segment
+from zmtpsniff.segment import PGM, UDP, Datagram, Segment
 
 # Link types: https://www.tcpdump.org/linktypes.html
 NULL, ETHERNET, LOOP, LINUX_SLL, LINUX_SLL2 = 0, 1, 108, 113, 276
@@ -70,11 +70,17 @@ class HeaderDecoder:
         self.malformed = 0
         self.cut = 0
         self._fragments = Fragments()
-        self._transports = {TCP: self._tcp}
+        self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
+        self._transports = {TCP: self._tcp, UDP: self._udp, PGM: self._pgm}
 
     def segments(self, packets: list[Packet], first_number: int) -> list[Segment]:
-        """Return the TCP segments in ``packets``, whose numbers count up from ``first_number``."""
+        """Return the TCP segments in ``packets``, whose numbers count up from ``first_number``.
+
+        Datagrams of UDP and PGM among them are in :attr:`datagrams` afterwards.
+        """
         out: list[Segment] = []
+        if self.datagrams:
+            self.datagrams = []
         append = out.append
         current = -1
         unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _UNKNOWN
@@ -263,6 +269,21 @@ class HeaderDecoder:
             return self._short(True)
         missing = stop - max(begin, have)
         return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing
+
+    def _udp(self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int) -> None:
+        if have < start + 8:
+            return
+        ports, length = struct.unpack_from("!4sH", data, start)
+        if 8 <= length < stop - start:
+            stop = start + length
+        begin, have = start + 8, min(have, stop)
+        self.datagrams.append((time, number, UDP, addresses + ports, data[begin:have], stop - have))
+        return
+
+    def _pgm(self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int) -> None:
+        if have >= start + 4:
+            ports = data[start : start + 4]
+            self.datagrams.append((time, number, PGM, addresses + ports, data[start:have], stop - have))
 
     def _short(self, malformed: bool) -> Segment | None:
         """Count a packet that makes no segment: it is wrong, or too little of it was captured."""

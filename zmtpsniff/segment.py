@@ -1,4 +1,4 @@
-"""The TCP segment as it passes from the header decoder to the flows."""
+"""The TCP segment, and the datagram, as they pass from the header decoder to the flows."""
 
 Segment = tuple[int, int, bytes, int, int, int, bytes, int]
 """time_ns, packet number, key, sequence number, acknowledgment number, flags, payload, missing.
@@ -9,3 +9,11 @@ payload octets that were on the wire after ``payload`` but were not captured (sn
 """
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10  # RFC 9293, section 3.1
+
+Datagram = tuple[int, int, int, bytes, bytes, int]
+"""time_ns, packet number, protocol, key, payload, missing: of UDP, or of PGM with its own header as the payload.
+
+``key`` and ``missing`` are as in a segment.
+"""
+
+UDP, PGM = 17, 113  # protocol numbers of IP

@@ -1,14 +1,18 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.datagrams import DatagramTable, Transport
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
@@ -47,6 +51,7 @@ class Sniffer:
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
+        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, flow_limits)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -81,6 +86,7 @@ class Sniffer:
         if self._patterns is not None:
             self._patterns.settle(self._last_ns)
         self._flows.finish()
+        self._datagrams.finish()
         self._report_source()
         for code, detail in self._headers.skipped():
             self._report(code, detail)
@@ -115,6 +121,7 @@ class Sniffer:
         if now_ns - self._settled_ns > _SETTLE_NS:
             self._settled_ns = now_ns
             self._flows.settle(now_ns)
+            self._datagrams.sweep(now_ns)
             if self._patterns is not None:
                 self._patterns.settle(now_ns)  # which it tells of once it has seen what came until then
 
@@ -137,18 +144,36 @@ class Sniffer:
     def _dissect(self, packets: list[Packet]) -> None:
         segments = self._headers.segments(packets, self._packets + 1)
         self._packets += len(packets)
+        if self._headers.datagrams:
+            # Each in its place among the segments.
+            begin = 0
+            for datagram in self._headers.datagrams:
+                end = bisect(segments, datagram[1], begin, key=itemgetter(1))
+                self._flows.take(segments[begin:end])
+                begin = end
+                self._datagrams.take(datagram)
+            segments = segments[begin:]
         self._flows.take(segments)
 
     def _connect(
         self, number: int, client: flows.Address, server: flows.Address, from_start: bool
     ) -> ZmtpConnection | None:
-        rules = (rule.version for rule in self._decode_as if rule.matches(server.port, client.port))
+        rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
         starts = (from_start, from_start)
         return ZmtpConnection(self._events, number, client.text, server.text, starts, self._limits, forced)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
+
+    def _listen(self, number: int, transport: Transport, src: flows.Address, dst: flows.Address) -> Radio | Multicast:
+        if transport == "udp":
+            return Radio(self._events, number, src.text, dst.text, self._limits)
+        forced = transport == "epgm" and self._is_named(dst.port)
+        return Multicast(self._events, number, transport, src.text, dst.text, self._limits, forced)
+
+    def _is_named(self, *ports: int) -> bool:
+        return any(rule.matches("udp", *ports) for rule in self._decode_as)
 
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))

@@ -64,7 +64,7 @@ decoding = options(
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Take a port for ZMTP whatever its octets say: tcp.port==5555,zmtp (zmtp1, zmtp2, zmtp3 for a version, "
-        "5555-5560 for several ports). Repeatable.",
+        "5555-5560 for several ports), or for RADIO and DISH over UDP: udp.port==5556,zmtp. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,
