@@ -3,6 +3,7 @@
 import random
 import socket
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,8 @@ from scapy.layers.inet6 import (
     fragment6,
 )
 from scapy.layers.ipsec import AH
-from scapy.layers.l2 import ARP, Ether
+from scapy.layers.l2 import ARP, GRE, Ether
+from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
@@ -306,6 +308,44 @@ def test_fragments_beyond_the_end_give_the_datagram_up() -> None:
     assert fragments._held == 0
 
 
+# ---------------------------------------------------------------- tunnels
+
+
+def tunnels() -> dict[str, Callable[[ScapyPacket], ScapyPacket]]:
+    """What is put around a packet that begins with its IP header."""
+    return {
+        "VXLAN": lambda inner: ip4() / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MAC) / inner,
+        "VXLAN over IPv6": lambda inner: ip6() / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MAC) / inner,
+        "GRE": lambda inner: ip4() / GRE() / inner,
+        "GRE with key": lambda inner: ip4() / GRE(chksum_present=1, key_present=1, seqnum_present=1, key=3) / inner,
+        "GRE with Ethernet": lambda inner: ip4() / GRE(proto=0x6558) / Ether(**MAC) / inner,
+        "IP in IP": lambda inner: ip4() / inner,
+        "IP in IPv6": lambda inner: ip6() / inner,
+        "two": lambda inner: ip4() / GRE() / ip6() / UDP(dport=4789) / VXLAN() / Ether(**MAC) / inner,
+    }
+
+
+@pytest.mark.parametrize("name", tunnels())
+@pytest.mark.parametrize("ip", [ip4, ip6])
+@pytest.mark.parametrize("cut", [0, 3])
+def test_tunnels(name: str, ip: Callable[[], ScapyPacket], cut: int) -> None:
+    inner = ip() / tcp()
+    outer = ethernet(tunnels()[name](inner))
+    decoder = HeaderDecoder()
+    (expected,) = decode(ethernet(inner))
+    given = expected[6]
+    expected = (*expected[:6], given[: len(given) - cut], cut)
+    assert decoder.segments([(100, ETHERNET, outer[: len(outer) - cut], len(outer), None)], 1) == [expected]
+    assert decoder.skipped() == []
+
+
+def test_tunnels_without_end_are_left() -> None:
+    packet = bytes(ip4() / tcp())
+    for _ in range(2000):
+        packet = bytes(ip4(proto=4))[:2] + struct.pack("!H", len(packet) + 20) + bytes(ip4(proto=4))[4:20] + packet
+    assert decode(ethernet(Raw(packet))) == []
+
+
 # ---------------------------------------------------------------- invariants
 
 
@@ -326,6 +366,7 @@ SEEDS = [
     ethernet(ip6() / tcp()),
     fragments4()[1],
     fragments6()[1],
+    *(ethernet(tunnel(ip4() / tcp())) for tunnel in tunnels().values()),
 ]
 
 

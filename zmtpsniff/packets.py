@@ -17,8 +17,17 @@ VLAN_TAGS = frozenset((0x8100, 0x88A8, 0x9100))
 IPV6_FAMILIES = frozenset((10, 24, 28, 30))  # AF_INET6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
 
 TCP = 6
+IP_IN_IP, IPV6_IN_IP, GRE = 4, 41, 47
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
 EXTENSIONS = frozenset((HOP_BY_HOP, ROUTING, DESTINATION, 135, 139, 140))  # with their length in units of 8 octets
+
+VXLAN_PORT = 4789  # RFC 7348
+VXLAN_SIZE = 8
+VXLAN_VALID = 0x08
+VXLAN_NAMED = 0x04  # says which protocol is inside
+TRANSPARENT_ETHERNET = 0x6558  # in GRE
+VXLAN_PROTOCOLS = {1: IPV4, 2: IPV6, 3: TRANSPARENT_ETHERNET}
+_MOST_TUNNELS = 8  # one inside the other
 
 Unpack = Callable[[bytes], tuple[Any, ...]]
 
@@ -71,7 +80,15 @@ class HeaderDecoder:
         self.cut = 0
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
-        self._transports = {TCP: self._tcp, UDP: self._udp, PGM: self._pgm}
+        self._depth = 0  # tunnels around what is taken apart
+        self._transports = {
+            TCP: self._tcp,
+            UDP: self._udp,
+            PGM: self._pgm,
+            IP_IN_IP: self._ip_in_ip,
+            IPV6_IN_IP: self._ip_in_ip,
+            GRE: self._gre,
+        }
 
     def segments(self, packets: list[Packet], first_number: int) -> list[Segment]:
         """Return the TCP segments in ``packets``, whose numbers count up from ``first_number``.
@@ -270,15 +287,53 @@ class HeaderDecoder:
         missing = stop - max(begin, have)
         return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing
 
-    def _udp(self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int) -> None:
+    def _udp(
+        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
         if have < start + 8:
-            return
+            return None
         ports, length = struct.unpack_from("!4sH", data, start)
         if 8 <= length < stop - start:
             stop = start + length
         begin, have = start + 8, min(have, stop)
+        if int.from_bytes(ports[2:], "big") == VXLAN_PORT and have >= begin + VXLAN_SIZE and data[begin] & VXLAN_VALID:
+            inner = VXLAN_PROTOCOLS.get(data[begin + 3], 0) if data[begin] & VXLAN_NAMED else TRANSPARENT_ETHERNET
+            begin += VXLAN_SIZE
+            return self._inside(time, number, inner, data[begin:have], stop - begin)
         self.datagrams.append((time, number, UDP, addresses + ports, data[begin:have], stop - have))
-        return
+        return None
+
+    def _ip_in_ip(
+        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """IPv4 or IPv6 inside IP (RFC 2003, RFC 4213)."""
+        if have <= start:
+            return None
+        return self._inside(time, number, IPV6 if data[start] >> 4 == 6 else IPV4, data[start:have], stop - start)
+
+    def _gre(
+        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """IP or Ethernet inside GRE (RFC 2784, RFC 2890)."""
+        if have < start + 4:
+            return None
+        flags, protocol = struct.unpack_from("!HH", data, start)
+        if flags & 0x4007:  # routing, which nobody uses, or another version
+            return None
+        begin = start + 4 + 4 * ((flags >> 15 & 1) + (flags >> 13 & 1) + (flags >> 12 & 1))  # checksum, key, sequence
+        return self._inside(time, number, protocol, data[begin:have], stop - begin)
+
+    def _inside(self, time: int, number: int, protocol: int, data: bytes, wire: int) -> Segment | None:
+        """A packet inside a tunnel, of which ``wire`` octets were on the wire."""
+        if protocol not in (IPV4, IPV6, TRANSPARENT_ETHERNET) or self._depth == _MOST_TUNNELS:
+            return None
+        self._depth += 1
+        try:
+            if protocol == TRANSPARENT_ETHERNET:
+                return self._general(time, number, ETHERNET, data, wire)
+            return (self._ipv4 if protocol == IPV4 else self._ipv6)(time, number, data, 0, max(wire, len(data)))
+        finally:
+            self._depth -= 1
 
     def _pgm(self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int) -> None:
         if have >= start + 4:
