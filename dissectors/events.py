@@ -172,7 +172,7 @@ class Sides(msgspec.Struct, gc=False):
     server: int
 
 
-Transport = Literal["tcp", "ws", "udp", "pgm", "epgm"]
+Transport = Literal["tcp", "ws", "udp", "pgm", "epgm", "ipc"]
 Handshake = Literal["complete", "failed", "incomplete", "not-seen"]
 End = Literal["fin", "rst", "timeout", "open"]
 

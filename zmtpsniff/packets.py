@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.fragments import Fragments
-from zmtpsniff.segment import PGM, UDP, Datagram, Segment
+from zmtpsniff.segment import FIN, PGM, PSH, UDP, Datagram, Segment
 
 # Link types: https://www.tcpdump.org/linktypes.html
 NULL, ETHERNET, LOOP, LINUX_SLL, LINUX_SLL2 = 0, 1, 108, 113, 276
+UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
 RAW = frozenset((12, 14, 101, 228, 229))
 
 IPV4, IPV6 = 0x0800, 0x86DD
@@ -27,6 +28,8 @@ VXLAN_VALID = 0x08
 VXLAN_NAMED = 0x04  # says which protocol is inside
 TRANSPARENT_ETHERNET = 0x6558  # in GRE
 VXLAN_PROTOCOLS = {1: IPV4, 2: IPV6, 3: TRANSPARENT_ETHERNET}
+_UNIX_SIZE = 16
+_MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
 
 Unpack = Callable[[bytes], tuple[Any, ...]]
@@ -80,6 +83,7 @@ class HeaderDecoder:
         self.cut = 0
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
+        self._sent: dict[bytes, int] = {}  # sequence number that comes next in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
         self._transports = {
             TCP: self._tcp,
@@ -150,6 +154,8 @@ class HeaderDecoder:
 
     def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
         """Any packet, whatever is in front of its TCP header."""
+        if link == UNIX and len(data) >= _UNIX_SIZE:
+            return self._unix(time, number, data, wire)
         ip, protocol = self._link(link, data)
         size = len(data)
         if protocol == IPV4:
@@ -157,6 +163,17 @@ class HeaderDecoder:
         if protocol == IPV6:
             return self._ipv6(time, number, data, ip, max(wire, size))
         return None
+
+    def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
+        """What was sent through a Unix domain socket, numbered as TCP would; nothing stands for the stream's end."""
+        key = data[8:16] + data[:8] + bytes(4)
+        payload = data[_UNIX_SIZE:]
+        missing = max(wire - len(data), 0)
+        sequence = self._sent.pop(key, 1)
+        if len(self._sent) >= _MOST_STREAMS:
+            self._sent.pop(next(iter(self._sent)))
+        self._sent[key] = (sequence + len(payload) + missing) & 0xFFFF_FFFF
+        return time, number, key, sequence, 0, PSH if payload or missing else FIN, payload, missing
 
     def _link(self, link: int, data: bytes) -> tuple[int, int]:
         """Offset of the network header and its EtherType, -1 if it is none that matters."""

@@ -161,7 +161,9 @@ class Sniffer:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
         starts = (from_start, from_start)
-        return ZmtpConnection(self._events, number, client.text, server.text, starts, self._limits, forced)
+        return ZmtpConnection(
+            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
+        )
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out

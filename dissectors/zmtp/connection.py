@@ -1,5 +1,7 @@
 """A ZMTP connection: two halves and what only the pair knows."""
 
+from typing import Literal
+
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
 from dissectors.zmtp import greeting, sockets, upgrade
 from dissectors.zmtp.half import Half
@@ -52,6 +54,7 @@ class ZmtpConnection:
         "rejected",
         "security",
         "server",
+        "transport",
         "version",
     )
 
@@ -64,13 +67,17 @@ class ZmtpConnection:
         from_start: tuple[bool, bool] = (True, True),
         limits: Limits | None = None,
         forced: int | None = None,
+        transport: Literal["tcp", "ipc"] = "tcp",
     ) -> None:
-        """``from_start`` says for each side whether its first octets are those of its stream.
+        """``transport`` is what carries it; that it is ws shows by itself.
+
+        ``from_start`` says for each side whether its first octets are those of its stream.
 
         ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2 or 3 for that version.
         """
         limits = limits or Limits()
         self.flow = flow
+        self.transport = transport
         self.accepted = False
         self.rejected = False
         self.forced = forced is not None
@@ -284,7 +291,7 @@ class ZmtpConnection:
         self.out.append(
             Connection(
                 flow=self.flow,
-                transport="ws" if self.client.upgraded or self.server.upgraded else "tcp",
+                transport="ws" if self.client.upgraded or self.server.upgraded else self.transport,
                 client=self._peer(self.client),
                 server=self._peer(self.server),
                 messages=Sides(self.client.messages, self.server.messages),

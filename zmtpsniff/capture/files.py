@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
 
-from zmtpsniff.capture import compression, pcap, pcapng
+from zmtpsniff.capture import compression, pcap, pcapng, strace
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, OctetStream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source, SourceState
 
@@ -13,6 +13,9 @@ CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little en
 LEAST_CHUNK = 16 << 10
 MERGED_BATCH = 4096  # packets
 MAGIC_SIZE = 6  # octets; that of xz is the longest
+
+_TEXT_STARTS = frozenset(bytes([octet]) for octet in b"[<+-0123456789abcdefghijklmnopqrstuvwxyz")
+_LINE_SIZE = 64  # octets of a line that tell whether a text is a log of strace
 
 # What people take for a capture file. It is named so that they know what to do.
 LOOKALIKES: tuple[tuple[bytes, str], ...] = (
@@ -152,6 +155,10 @@ def _recognise(title: str, chunks: Iterator[bytes], source: SourceState) -> Iter
         return pcap.read_pcap(stream, data, source)
     if data[:4] == pcapng.MAGIC:
         return pcapng.read_pcapng(stream, data, source)
+    if data[:1] in _TEXT_STARTS:
+        data = stream.extend(data, _LINE_SIZE)
+        if strace.looks_like_log(data):
+            return strace.read_log(stream, data, source)
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 

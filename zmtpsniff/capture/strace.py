@@ -1,0 +1,182 @@
+"""Logs of strace as captures: what a program sends and receives on its sockets, whatever carries it.
+
+    strace -f -ttt -xx -s 99999 -e trace=sendto,recvfrom,read,write,sendmsg,recvmsg,close -o FILE PROGRAM
+
+Each call that moved octets becomes a packet as sockdump writes them, with the link type of these: 8 octets that name
+the receiver, 8 that name the sender, then what was sent. A stream that ends becomes a packet without octets.
+"""
+
+import re
+from collections.abc import Iterator
+
+from zmtpsniff.capture.octets import OctetStream
+from zmtpsniff.capture.source import Packet, SourceState
+
+LINK_TYPE = 147  # LINKTYPE_USER0
+PEER = 1 << 63  # set in the name of an end that is not of the program traced
+
+_PIECE = 1 << 20
+_LONGEST_LINE = 16 << 20
+_MOST_REMEMBERED = 1 << 16  # descriptors, unfinished calls
+
+_WHO = rb"(?:\[pid +(?P<pid>\d{1,9})\] |(?P<tid>\d{1,9}) +)?"
+_WHEN = rb"(?:(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)|(?P<epoch>\d{1,12}))?(?:\.(?P<fraction>\d{1,9}))? *"
+_START = re.compile(_WHO + _WHEN)
+_LOG = re.compile(rb"(?:\[pid +\d+\] |\d+ +)?(?:[\d:.]+ +)?(?:[a-z][a-z0-9_]*\(|<\.\.\. |\+\+\+ |--- SIG|strace: )")
+_CALL = re.compile(
+    rb"(?P<name>[a-z]+)\((?P<fd>\d{1,9})(?:<(?P<what>.*?)>)?(?:, (?P<given>.*))?\) += (?P<result>-?\d{1,12})", re.S
+)
+_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"(\.\.\.)?')
+_ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|[0-7]{1,3}|.)", re.S)
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
+_BASE = b"iov_base="
+_SOCKET = re.compile(rb"UNIX|TCP|socket:|SOCK")
+
+_SENDING = frozenset({b"sendto", b"sendmsg", b"write", b"writev", b"send"})
+_RECEIVING = frozenset({b"recvfrom", b"recvmsg", b"read", b"readv", b"recv"})
+_OF_ANYTHING = frozenset({b"read", b"write", b"readv", b"writev"})  # of files, too
+
+
+def looks_like_log(data: bytes) -> bool:
+    """Whether a file that begins so is a log of strace."""
+    return _LOG.match(data) is not None
+
+
+def read_log(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
+    """The packets that the calls in a log stand for, a list for each piece of the log."""
+    calls = _Calls()
+    while True:
+        end = data.rfind(b"\n") + 1
+        yield calls.packets(data[:end].split(b"\n")) if end else []
+        data = data[end:]
+        if len(data) > _LONGEST_LINE:
+            stream.corrupt(source, data, 0, f"a line of more than {_LONGEST_LINE} octets")
+            return
+        before = len(data)
+        # What is there is not kept waiting, but a line that grows and grows is not looked through again each time.
+        data = stream.extend(data, before + 1 if before < _PIECE else before * 2)
+        if len(data) == before:
+            break
+    if data and stream.damage is None:
+        yield calls.packets([data])
+    else:
+        stream.ended(source, data, 0, "line")
+
+
+class _Calls:
+    """What is remembered from one line to the next."""
+
+    def __init__(self) -> None:
+        self._unfinished: dict[bytes, bytes] = {}  # by thread
+        self._ends: dict[tuple[int, int], int] = {}  # name of the end, by thread and descriptor
+        self._ignored: set[tuple[int, int]] = set()
+        self._made = 0
+
+    def packets(self, lines: list[bytes]) -> list[Packet]:
+        found: list[Packet] = []
+        for line in lines:
+            start = _START.match(line)
+            assert start is not None  # it matches nothing, too
+            thread = start["pid"] or start["tid"] or b"0"
+            call = line[start.end() :]
+            if call.endswith(b"<unfinished ...>"):
+                if len(self._unfinished) < _MOST_REMEMBERED:
+                    self._unfinished[thread] = call[: -len(b"<unfinished ...>")]
+                continue
+            if call.startswith(b"<... "):
+                call = self._unfinished.pop(thread, b"") + call[call.find(b"resumed>") + len(b"resumed>") :]
+            match = _CALL.match(call)
+            if match is not None and match["name"] == b"close":
+                found += self._close((int(thread), int(match["fd"])), _time(start))
+            elif match is not None:
+                packet = self._packet(int(thread), _time(start), match)
+                if packet is not None:
+                    found.append(packet)
+            elif call.startswith((b"+++ exited", b"+++ killed")):
+                for at in [at for at in self._ends if at[0] == int(thread)]:
+                    found += self._close(at, _time(start))
+        return found
+
+    def _close(self, at: tuple[int, int], time_ns: int) -> list[Packet]:
+        """The program is done with a descriptor: both directions end, for nobody sees more of them."""
+        self._ignored.discard(at)
+        end = self._ends.pop(at, None)
+        if end is None:
+            return []
+        return [_made(time_ns, end | PEER, end, b"", 0), _made(time_ns, end, end | PEER, b"", 0)]
+
+    def _packet(self, thread: int, time_ns: int, call: re.Match[bytes]) -> Packet | None:
+        name, result = call["name"], int(call["result"])
+        at = thread, int(call["fd"])
+        sends = name in _SENDING
+        if result < 0 or not (sends or name in _RECEIVING) or at in self._ignored:
+            return None
+        octets = _octets((call["given"] or b"").lstrip(), b"msg" in name or name.endswith(b"v"))
+        octets = octets[:result]
+        end = self._ends.get(at)
+        if end is None:
+            if not result:
+                return None
+            what = call["what"]
+            if name in _OF_ANYTHING and not (octets[:1] == b"\xff" if what is None else _SOCKET.search(what)):
+                if len(self._ignored) < _MOST_REMEMBERED:
+                    self._ignored.add(at)
+                return None
+            if len(self._ends) >= _MOST_REMEMBERED:
+                self._ends.pop(next(iter(self._ends)))
+            self._made += 1
+            end = self._ends[at] = (thread & 0x3FFF_FFFF) << 32 | (self._made & 0xFFFF) << 16 | at[1] & 0xFFFF
+        if not result and sends:
+            return None
+        receiver, sender = (end | PEER, end) if sends else (end, end | PEER)
+        return _made(time_ns, receiver, sender, octets, result)
+
+
+def _made(time_ns: int, receiver: int, sender: int, octets: bytes, length: int) -> Packet:
+    data = receiver.to_bytes(8, "big") + sender.to_bytes(8, "big") + octets
+    return time_ns, LINK_TYPE, data, 16 + length, None
+
+
+def _time(start: re.Match[bytes]) -> int:
+    """Nanoseconds since the Unix epoch; of -t and -tt, which leave the date out, since midnight; else 0."""
+    if start["epoch"]:
+        seconds = int(start["epoch"])
+    elif start["hour"]:
+        seconds = int(start["hour"]) * 3600 + int(start["minute"]) * 60 + int(start["second"])
+    else:
+        return 0
+    return seconds * 1_000_000_000 + int((start["fraction"] or b"0").ljust(9, b"0"))
+
+
+def _octets(given: bytes, several: bool) -> bytes:
+    """What the arguments of a call hold, up to where the log leaves octets out (-s)."""
+    if not several:
+        match = _STRING.match(given)
+        return _unescaped(match[1]) if match else b""
+    parts = []
+    at = given.find(_BASE)
+    while at >= 0:
+        match = _STRING.match(given, at + len(_BASE))
+        if match is None:
+            break
+        parts.append(_unescaped(match[1]))
+        if match[2]:
+            break
+        at = given.find(_BASE, match.end())
+    return b"".join(parts)
+
+
+def _unescaped(text: bytes) -> bytes:
+    """What a string of the log stands for; with -xx all of it is in hexadecimal digits."""
+    if text[:2] == b"\\x" and text.count(b"\\x") * 4 == len(text):
+        return bytes.fromhex(text.replace(b"\\x", b"").decode())
+    return _ESCAPE.sub(_meaning, text)
+
+
+def _meaning(escape: re.Match[bytes]) -> bytes:
+    what = escape[1]
+    if what[:1] == b"x":
+        return bytes([int(what[1:], 16)]) if len(what) == 3 else what
+    if what.isdigit() and what < b"8":
+        return bytes([int(what, 8) & 0xFF])
+    return _ESCAPES.get(what, what)
