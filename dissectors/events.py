@@ -7,7 +7,7 @@ Octets from the wire stay ``bytes`` here. Whether they are shown as text, as hex
 those who show them, so that nothing is converted that nobody looks at.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -120,6 +120,27 @@ class Subscription(WireEvent, tag="subscription"):
     incomplete: bool = False
 
 
+class Payload(msgspec.Struct, gc=False):
+    """What an application says in a message, as a dissector of its protocol knows it.
+
+    ``fields`` are strings, numbers, booleans and octets, or lists and dicts of those; in a record they stand beside
+    ``protocol`` and ``summary``. Octets of ``fields`` that nobody should see are ``Hidden`` (see ``secrets``).
+    """
+
+    protocol: str  # the name of the dissector
+    summary: str  # one line
+    fields: dict[str, Any] = {}
+    secrets: tuple[int, ...] = ()  # places of frames that hold credentials, which are not shown to people
+
+
+class Body(msgspec.Struct, frozen=True, gc=False):
+    """What is in a frame that some encoding of structures was found in."""
+
+    frame: int  # its place in the message, from 0
+    format: str  # "json", "msgpack", "gzip json" ...
+    value: Any
+
+
 class Message(WireEvent, tag="message"):
     """An application's message with all its frames."""
 
@@ -133,6 +154,8 @@ class Message(WireEvent, tag="message"):
     request: int | None = None  # number of the packet with that
     paired: Literal["envelope", "order"] | None = None  # how, where the protocol itself does not say it
     forwards: Place | None = None  # the same message on its way to the proxy that sent this one on
+    payload: Payload | None = None  # what it says in the protocol of its application, where that is known
+    bodies: list[Body] = []  # what is in its frames, where that was asked for
 
 
 class Problem(Event, tag="problem"):

@@ -317,4 +317,8 @@ PROBLEMS: dict[str, Kind] = {
     "older-peer": _note(
         "A service has peers of different versions of ZMTP.", "Some of them use an older libzmq and do less."
     ),
+    "payload-dissector-failed": _note(
+        "A dissector of payloads failed on a message; told once of each.",
+        "That message is shown without its payload. If the dissector is a plug-in, correct it; else report it.",
+    ),
 }

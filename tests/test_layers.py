@@ -20,6 +20,8 @@ ALLOWED = {
     "zmtpsniff/datagrams.py": {"zmtpsniff.flows", "zmtpsniff.pgm", "zmtpsniff.segment"},
     "zmtpsniff/pgm.py": {"zmtpsniff.reassembly"},
     "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},
+    "zmtpsniff/payloads.py": {"zmtpsniff.decode_as", "dissectors"},
+    "zmtpsniff/plugins.py": {"dissectors.payloads"},
     "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
     "zmtpsniff/privileges.py": set(),
     "zmtpsniff/stats": {"zmtpsniff.stats", "zmtpsniff.render", "dissectors.events"},

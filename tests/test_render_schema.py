@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Capture, Command, Cut, Event, Hidden, Message, Problem
+from dissectors.events import AnyEvent, Body, Capture, Command, Cut, Event, Hidden, Message, Payload, Problem
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.render.schema import json_schema
 
@@ -20,6 +20,11 @@ PLACE = (1_700_000_000_123_456_789, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 st.register_type_strategy(Cut, st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(), st.integers(0)))
 st.register_type_strategy(Hidden, st.builds(Hidden, st.integers(0)))
 st.register_type_strategy(float, st.floats(0, 1))  # shares
+_SCALARS = st.text() | st.integers() | st.booleans() | st.floats() | st.binary()
+_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+_FIELDS = st.dictionaries(st.text(), _VALUES, max_size=3)
+st.register_type_strategy(Payload, st.builds(Payload, st.text(), st.text(), _FIELDS))
+st.register_type_strategy(Body, st.builds(Body, st.integers(0), st.text(), _VALUES))
 
 
 def every_field(kind: type[Event]) -> st.SearchStrategy[Any]:

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-_RULE = re.compile(r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>\w+)")
+_RULE = re.compile(r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>[\w.-]+)")
 _PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
 
 
@@ -14,6 +14,7 @@ class DecodeAs(NamedTuple):
     first_port: int
     last_port: int
     version: int  # 1, 2, 3; 0 to find out which
+    payload: str = ""  # the name of the dissector of their messages' payloads, if the rule says that
 
     def matches(self, transport: str, *ports: int) -> bool:
         """Whether it is a rule for this transport and one of the ports is in the range."""
@@ -25,12 +26,12 @@ def parse(rule: str) -> DecodeAs:
     match = _RULE.fullmatch(rule.replace(" ", ""))
     if not match:
         raise ValueError(f"{rule!r} is no rule like tcp.port==5555,zmtp")
-    if match["protocol"] not in _PROTOCOLS:
-        raise ValueError(f"protocol {match['protocol']!r} is none of {', '.join(_PROTOCOLS)}")
     if match["transport"] == "udp" and match["protocol"] != "zmtp":
-        raise ValueError(f"{match['protocol']} is not for udp, which has no versions: udp.port=={match['first']},zmtp")
+        raise ValueError(f"{match['protocol']} is not for udp: udp.port=={match['first']},zmtp")
     first = int(match["first"])
     last = int(match["last"] or first)
     if not first <= last <= 65_535:
         raise ValueError(f"{first}-{last} is no range of ports (0 to 65535)")
-    return DecodeAs(match["transport"], first, last, _PROTOCOLS[match["protocol"]])
+    protocol = match["protocol"]  # of ZMTP's messages if it is not ZMTP; which there are is known later
+    payload = "" if protocol in _PROTOCOLS else protocol
+    return DecodeAs(match["transport"], first, last, _PROTOCOLS.get(protocol, 0), payload)

@@ -17,6 +17,7 @@ from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.patterns.connections import Refusal
+from zmtpsniff.payloads import Payloads
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
@@ -33,10 +34,12 @@ class Sniffer:
         count: int | None = None,
         clock: Callable[[], int] | None = None,
         patterns: Patterns | None = None,
+        payloads: Payloads | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
-        ``patterns`` adds to the events what they mean to each other; None to leave that out.
+        ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
+        to leave that out.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -48,6 +51,7 @@ class Sniffer:
         self._clock = clock
         self._settled_ns = 0
         self._patterns = patterns
+        self._payloads = payloads
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
@@ -197,6 +201,8 @@ class Sniffer:
             events = self._patterns.take(events)
             if at_end:
                 events += self._patterns.finish()
+        if self._payloads is not None:
+            events = self._payloads.take(events)
         kinds = Counter(map(type, events))
         self._messages += kinds[Message]
         self._problems += kinds[Problem]

@@ -64,7 +64,8 @@ decoding = options(
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Take a port for ZMTP whatever its octets say: tcp.port==5555,zmtp (zmtp1, zmtp2, zmtp3 for a version, "
-        "5555-5560 for several ports), or for RADIO and DISH over UDP: udp.port==5556,zmtp. Repeatable.",
+        "5555-5560 for several ports), for RADIO and DISH over UDP: udp.port==5556,zmtp, or its messages for a "
+        "protocol: tcp.port==5557,mlm. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,
@@ -73,6 +74,12 @@ decoding = options(
     click.option(
         "--timeout", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
         help="Report a request that waits for its reply for longer.",
+    ),
+    click.option(
+        "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
+    ),
+    click.option(
+        "--plugin", "plugins", multiple=True, metavar="FILE", help="A dissector of payloads, in Python. Repeatable."
     ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.payloads import Payloads
     from zmtpsniff.render import Format
     from zmtpsniff.sniffer import Sniffer
     from zmtpsniff.status import StatusLine
@@ -46,7 +47,32 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
         options["count"],
         clock,
         Patterns(options["timeout"]) if options["patterns"] else None,
+        _make_payloads(options),
     )
+
+
+def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
+    """What recognises payloads, with the plug-ins; None if that is switched off."""
+    from zmtpsniff.plugins import PluginError, load_dissectors
+
+    if not options["payload"]:
+        for name, option in (("plugins", "plugin"), ("decode_bodies", "decode-bodies")):
+            if options.get(name):
+                raise click.UsageError(f"--{option}: not with --no-payload")
+        for rule in options["rules"]:
+            if rule.payload:
+                raise click.UsageError(f"-d {rule.payload}: not with --no-payload")
+        return None
+    from zmtpsniff.payloads import Payloads
+
+    try:
+        dissectors = load_dissectors(options["plugins"])
+    except PluginError as error:
+        raise click.UsageError(f"--plugin {error}") from None
+    try:
+        return Payloads(dissectors, options["rules"], options["show_secrets"])
+    except ValueError as error:
+        raise click.UsageError(f"-d: {error}") from None
 
 
 def load(output: "Format") -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from dissectors.events import AnyEvent, Message, Octets
+from zmtpsniff.render.payload import frames_to_show
 from zmtpsniff.render.text import at_hand
 
 _RULE = "-" * 40
@@ -23,7 +24,7 @@ class DumpRenderer:
         for event in events:
             if type(event) is Message:
                 lines.append(_RULE)
-                lines += [self._line(frame) for frame in event.frames]
+                lines += [self._line(frame) for frame in frames_to_show(event)]
         if lines:
             lines.append("")
             self._stream.write("\n".join(lines))

@@ -5,11 +5,12 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
+from math import isfinite
 from typing import Any, BinaryIO
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets
+from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
 
 DEFAULT_MAX_BYTES = 65_536
@@ -112,6 +113,9 @@ class JsonlRenderer:
                     shown.append(f"{lengths[length]}{text}}}")
                 else:
                     shown.append(fragment(frame))
+            if event.payload is not None or event.bodies:
+                parts.append(self._line(event))
+                continue
             tail = incomplete if event.incomplete else whole
             relations = ""
             if event.envelope is not None:
@@ -152,7 +156,8 @@ class JsonlRenderer:
         record = self._convert(event)
         try:
             return _encode(record).decode() + "\n"
-        except UnicodeEncodeError:  # a name with a lone surrogate, which JSON can hold as an escape only
+        except (UnicodeEncodeError, OverflowError):
+            # A name with a lone surrogate, which JSON can hold as an escape only, or a number of more than 64 bits.
             return json.dumps(record, separators=(",", ":")) + "\n"
 
     def _convert(self, value: Any) -> Any:
@@ -163,8 +168,13 @@ class JsonlRenderer:
             return [self._convert(item) for item in value]
         if isinstance(value, dict):
             return {str(name): self._convert(item) for name, item in value.items()}
+        if isinstance(value, float) and not isfinite(value):
+            return str(value)  # JSON has no such numbers
         if not isinstance(value, msgspec.Struct):
             return value
+        if isinstance(value, Payload):
+            own = {"protocol": value.protocol, "summary": value.summary}
+            return {**own, **self._convert({k: v for k, v in value.fields.items() if v is not None and k not in own})}
         plan = self._plans.get(type(value))
         if plan is None:
             plan = self._plans[type(value)] = _plan(type(value))

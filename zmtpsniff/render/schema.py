@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Hidden
+from dissectors.events import AnyEvent, Cut, Hidden, Payload
 
 _SHOWN = {
     "length": {"type": "integer", "minimum": 0, "description": "How many octets there were on the wire."},
@@ -40,6 +40,20 @@ _OCTETS: dict[str, Any] = {
         },
     ],
 }
+_PAYLOAD: dict[str, Any] = {
+    "title": "Payload",
+    "description": "What the application says in a message, with fields of its protocol. Octets are as elsewhere.",
+    "type": "object",
+    "properties": {
+        "protocol": {"type": "string", "description": "The name of the dissector that knows it."},
+        "summary": {"type": "string", "description": "What it says, on one line."},
+    },
+    "required": ["protocol", "summary"],
+}
+
+
+class _PayloadObject:
+    """Stands in the types for a payload, whose fields are those of its protocol."""
 
 
 class _OctetsObject:
@@ -65,6 +79,7 @@ def json_schema(
             (tag,) = kind.pop("enum")
             kind["const"] = tag
     definitions["Octets"] = _OCTETS
+    definitions["Payload"] = _PAYLOAD
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
@@ -77,6 +92,8 @@ def json_schema(
 def _octets_reference(kind: type) -> dict[str, Any]:
     if kind is _OctetsObject:
         return {"$ref": "#/$defs/Octets"}
+    if kind is _PayloadObject:
+        return {"$ref": "#/$defs/Payload"}
     raise NotImplementedError(kind)
 
 
@@ -105,6 +122,8 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
 def _type_as_written(kind: Any, made: dict[type, type]) -> Any:
     if kind in (bytes, Cut, Hidden):
         return _OctetsObject
+    if kind is Payload:
+        return _PayloadObject
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _as_written(kind, made)
     arguments = typing.get_args(kind)

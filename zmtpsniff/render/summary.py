@@ -19,6 +19,7 @@ from dissectors.events import (
     Work,
 )
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.text import encodable, escape, quote
 from zmtpsniff.render.wording import (
     ENDS,
@@ -99,7 +100,7 @@ class SummaryRenderer:
                 head = f"{clock.time(time_ns)} #{packet} {sender}"
                 if clock.date != self._date:
                     parts.append(self._new_date())
-            frames = event.frames
+            frames = event.frames if event.payload is None else frames_to_show(event)
             count = len(frames)
             total = 0
             shown: list[str] = []
@@ -121,6 +122,10 @@ class SummaryRenderer:
             if count > most:
                 total += sum([length_on_wire(frame) for frame in frames[most:]])
                 shown.append(f"{_MORE} {_plain(count - most, 'more frame')}")
+            if event.payload is not None:
+                if not self._verbosity:
+                    shown.clear()
+                shown.append(payload_words(event.payload))
             if event.incomplete:
                 shown.append("(incomplete)")
             if event.latency_ns is not None or event.matched is not None or event.forwards is not None:

@@ -22,6 +22,7 @@ from zmtpsniff.render import Color
 from zmtpsniff.render.body import body_lines
 from zmtpsniff.render.clock import Clock, duration
 from zmtpsniff.render.palette import make_palette, make_signs
+from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.text import at_hand, encodable, escape, quote
 from zmtpsniff.render.wording import (
     ENDS,
@@ -110,6 +111,7 @@ class TreeRenderer:
                 lines.append(self._first(event, message_words(event), lines, event.incomplete))
                 lines[-1] += self._relations(event)
                 self._add_frames(event, lines)
+                self._add_payload(event, lines)
             case Subscription():
                 words = subscription_words(event, self._max_bytes, self._more)
                 lines.append(self._first(event, words, lines, event.incomplete))
@@ -245,7 +247,7 @@ class TreeRenderer:
     def _add_frames(self, event: Message, lines: list[str]) -> None:
         """Add the frames of a message: the body alone if it has one, else each with its number and length."""
         paint, palette = self._paint, self._palette
-        frames = event.frames
+        frames = frames_to_show(event)
         shown = frames if self._verbosity or not self._max_bytes else frames[:_FRAMES]
         lengths = [at_hand(frame, 1)[1] for frame in shown]
         width = len(f"{max(lengths, default=0):,}")
@@ -253,7 +255,10 @@ class TreeRenderer:
         delimiter = self._delimiter(event)
         for index, frame in enumerate(shown):
             data, length = at_hand(frame, self._max_bytes)
-            body = body_lines(data or b"", length, palette, self._signs, self._verbosity)
+            if data is None:
+                body = [paint(palette.dim, quote(frame))]
+            else:
+                body = body_lines(data, length, palette, self._signs, self._verbosity)
             if index == delimiter:
                 body[0] = paint(palette.note, "(empty) delimiter")
             elif event.envelope is not None and index < event.envelope.identities:
@@ -268,6 +273,20 @@ class TreeRenderer:
         if len(frames) > len(shown):
             left = number(len(frames) - len(shown), "frame").replace(" ", " more ", 1)
             lines.append(_INDENT + paint(palette.dim, f"{self._signs.more} {left}"))
+
+    def _add_payload(self, event: Message, lines: list[str]) -> None:
+        """Add what the application says, below the frames that say it."""
+        paint, palette = self._paint, self._palette
+        if (payload := event.payload) is not None:
+            lines.append(_INDENT + paint(palette.title, payload_words(payload)))
+            fields = payload_fields(payload, bool(self._verbosity) or not self._max_bytes)
+            width = max([len(name) for name, _ in fields], default=0)
+            for name, value in fields:
+                shown = value if isinstance(value, str) else self._octets(value)
+                lines.append(f"{_INDENT * 2}{paint(palette.label, f'{name:{width}}')}  {shown}")
+        for body in event.bodies:
+            lines.append(f"{_INDENT}{paint(palette.title, f'frame {body.frame + 1} is {escape(body.format)}')}")
+            lines += [_INDENT * 2 + escape(line) for line in body_text(body).split("\n")]
 
     @staticmethod
     def _delimiter(event: Message) -> int | None:

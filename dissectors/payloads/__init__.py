@@ -1,0 +1,123 @@
+"""Application protocols inside messages: what a payload dissector is, and what it needs.
+
+A dissector is any object with the attributes of :class:`PayloadDissector`. Built-in ones have a file each here,
+plug-ins are elsewhere; both import from this module only.
+"""
+
+from typing import Any, Protocol
+
+from dissectors.events import Hidden, Message, Octets, Payload, at_hand
+
+__all__ = [
+    "Hidden",
+    "Message",
+    "Octets",
+    "Payload",
+    "PayloadConnection",
+    "PayloadDissector",
+    "Reader",
+    "at_hand",
+    "body_start",
+    "text",
+]
+
+_ENVELOPE = 8  # frames in which the end of an envelope is looked for
+
+
+class PayloadConnection:
+    """The connection of a message, as its payload's dissector sees it."""
+
+    __slots__ = ("client", "flow", "server", "show_secrets", "socket_types", "state")
+
+    def __init__(self, flow: int, client: str, server: str, show_secrets: bool = False) -> None:
+        """``client`` and ``server`` are ``address:port``; without a greeting the client has the higher port."""
+        self.flow = flow
+        self.client = client
+        self.server = server
+        self.show_secrets = show_secrets  # whether credentials may be shown
+        self.socket_types: dict[str, str] = {}  # address to the socket type that it announced
+        self.state: dict[Any, Any] = {}  # of this dissector on this connection, for what it has to remember
+
+    def from_client(self, message: Message) -> bool:
+        """Whether the client of the TCP connection sent the message."""
+        return message.src == self.client
+
+    def port(self, address: str) -> int:
+        """The port of one of the addresses."""
+        digits = address.rpartition(":")[2]
+        return int(digits) if digits.isdecimal() else 0
+
+
+class PayloadDissector(Protocol):
+    """Knows one protocol. One object is made for a run, so what it remembers itself is of all connections."""
+
+    name: str  # short, as users type it: "mlm"
+
+    def match(self, message: Message, connection: PayloadConnection) -> float | bool:
+        """How certain it is that the message is of this protocol: 0 to 1, or False or True.
+
+        Called for many messages, so look at the first octets first. From 0.5 on a message counts as recognised; of
+        several dissectors that recognise it the most certain one gets it.
+        """
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """What the message says; None if it is not of this protocol after all."""
+
+
+class Reader:
+    """Reads numbers and strings from octets, in network order; raises ValueError where there are too few."""
+
+    def __init__(self, data: bytes, place: int = 0) -> None:
+        """Read ``data`` from ``place`` on."""
+        self.data = data
+        self.place = place
+
+    def octets(self, length: int) -> bytes:
+        """The next ``length`` octets."""
+        end = self.place + length
+        if end > len(self.data):
+            raise ValueError(f"{length} octets expected, {len(self.data) - self.place} left")
+        found = self.data[self.place : end]
+        self.place = end
+        return found
+
+    def number(self, length: int) -> int:
+        """A number of ``length`` octets."""
+        return int.from_bytes(self.octets(length), "big")
+
+    def string(self, size: int = 1) -> str:
+        """A string behind its length, which is a number of ``size`` octets; of ZProto's codecs."""
+        return text(self.octets(self.number(size)))
+
+    def strings(self) -> list[str]:
+        """A list of long strings behind its length."""
+        return [self.string(4) for _ in range(self._count(4))]
+
+    def dictionary(self) -> dict[str, str]:
+        """Names and long strings behind their number."""
+        return {self.string(): self.string(4) for _ in range(self._count(5))}
+
+    def end(self) -> None:
+        """Raise ValueError if octets are left."""
+        if self.place != len(self.data):
+            raise ValueError(f"{len(self.data) - self.place} octets too many")
+
+    def _count(self, least: int) -> int:
+        """A number of items that each take ``least`` octets; a larger one than there can be is an error at once."""
+        count = self.number(4)
+        if count * least > len(self.data) - self.place:
+            raise ValueError(f"{count} items expected, {len(self.data) - self.place} octets left")
+        return count
+
+
+def text(octets: Octets) -> str:
+    """Octets that should be text; what is not UTF-8 in them is shown as ``\\\\x..``."""
+    return at_hand(octets).decode("utf-8", "backslashreplace")
+
+
+def body_start(frames: list[Octets]) -> int:
+    """The place of the first frame behind the envelope: behind the first empty frame, 0 if there is none."""
+    for place, frame in enumerate(frames[:_ENVELOPE]):
+        if frame == b"":
+            return place + 1
+    return 0

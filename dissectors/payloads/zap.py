@@ -1,0 +1,103 @@
+"""ZAP 1.0, with which libzmq asks whether a peer may connect (27/ZAP)."""
+
+from typing import Any
+
+from dissectors.payloads import Hidden, Message, Octets, Payload, PayloadConnection, at_hand, body_start, text
+
+_VERSION = b"1.0"
+# Mechanism to the names of its credentials (27/ZAP, "NULL Mechanism" and the others).
+_CREDENTIALS: dict[bytes, tuple[str, ...]] = {
+    b"NULL": (),
+    b"PLAIN": ("username", "password"),
+    b"CURVE": ("public_key",),
+    b"GSSAPI": ("principal",),
+}
+_STATUS = {b"200": "success", b"300": "temporary error", b"400": "authentication failure", b"500": "internal error"}
+_FIRST_CREDENTIAL = 6
+
+
+class Zap:
+    """Requests to an authenticator and its replies."""
+
+    name = "zap"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether version, status or mechanism and the number of frames are right."""
+        frames = message.frames
+        start = body_start(frames)
+        count = len(frames) - start
+        if count < 6 or frames[start] != _VERSION:
+            return False
+        if count == 6 and frames[start + 2] in _STATUS:
+            return True
+        credentials = _credentials(frames[start + 5])
+        return credentials is not None and count == _FIRST_CREDENTIAL + len(credentials)
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The fields of a request or a reply."""
+        frames = message.frames
+        start = body_start(frames)
+        body = frames[start:]
+        request = at_hand(body[1])
+        if len(body) == 6 and body[2] in _STATUS:
+            return _reply(body, connection.state.pop(request, None))
+        credentials = _credentials(body[5])
+        if credentials is None:
+            return None
+        mechanism = text(body[5])
+        fields: dict[str, Any] = {
+            "kind": "request",
+            "request_id": body[1],
+            "domain": text(body[2]),
+            "address": text(body[3]),
+            "identity": body[4],
+            "mechanism": mechanism,
+        }
+        for name, octets in zip(credentials, body[_FIRST_CREDENTIAL:], strict=True):
+            hidden = name == "password" and not connection.show_secrets
+            fields[name] = Hidden(_length(octets)) if hidden else octets
+        secrets = (start + _FIRST_CREDENTIAL + 1,) if "password" in credentials and not connection.show_secrets else ()
+        if len(connection.state) < 1000:  # requests that nobody answers
+            connection.state[request] = message.packet
+        user = f" {text(body[6])!r}" if "username" in credentials else ""
+        summary = f"request {text(body[1])} for {text(body[3])}, {mechanism}{user}"
+        return Payload("zap", summary, fields, secrets)
+
+
+def _reply(body: list[Octets], request: int | None) -> Payload:
+    status = at_hand(body[2])
+    fields: dict[str, Any] = {
+        "kind": "reply",
+        "request_id": body[1],
+        "status": int(status),
+        "reason": text(body[3]),
+        "user_id": text(body[4]),
+        "metadata": _metadata(at_hand(body[5])),
+    }
+    if request is not None:
+        fields["request"] = request
+    user = f" as {text(body[4])!r}" if body[4] else ""
+    return Payload("zap", f"reply {text(body[1])}: {status.decode()} {text(body[3]) or _STATUS[status]}{user}", fields)
+
+
+def _credentials(mechanism: Octets) -> tuple[str, ...] | None:
+    return _CREDENTIALS.get(mechanism) if isinstance(mechanism, bytes) else None
+
+
+def _metadata(data: bytes) -> dict[str, Octets]:
+    """Properties as in ZMTP's READY (23/ZMTP, "metadata"); as far as they are whole."""
+    found: dict[str, Octets] = {}
+    place = 0
+    while place < len(data):
+        name_end = place + 1 + data[place]
+        value = name_end + 4
+        end = value + int.from_bytes(data[name_end:value], "big")
+        if value > len(data) or end > len(data):
+            break
+        found[data[place + 1 : name_end].decode("ascii", "backslashreplace")] = data[value:end]
+        place = end
+    return found
+
+
+def _length(octets: Octets) -> int:
+    return len(octets) if isinstance(octets, bytes) else octets.length

@@ -1,0 +1,94 @@
+"""Plug-ins: dissectors of payloads from files and from installed packages."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dissectors.payloads import PayloadDissector
+from dissectors.payloads.registry import built_in
+
+ENTRY_POINTS = "zmtpsniff.dissectors"
+
+
+class PluginError(Exception):
+    """A plug-in cannot be used; the text says which and why, on one line."""
+
+
+def load_dissectors(files: Sequence[str] = ()) -> list[PayloadDissector]:
+    """All dissectors: those of ``files`` first, then those of installed packages, then the built-in ones.
+
+    Raises PluginError for one that cannot be loaded.
+    """
+    found = [dissector for name in files for dissector in load_file(name)]
+    return [*found, *_installed(), *built_in()]
+
+
+def load_file(name: str) -> list[PayloadDissector]:
+    """The dissectors in a Python file: an object of each class there that has the attributes of one.
+
+    Raises PluginError if the file cannot be run or has none.
+    """
+    path = Path(name)
+    if not path.is_file():
+        raise PluginError(f"{name}: no such file")
+    if path.suffix != ".py":
+        hint = "; compile it to Python first: ksc -t python" if path.suffix == ".ksy" else ""
+        raise PluginError(f"{name}: not a Python file (.py){hint}")
+    module_name = f"zmtpsniff_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    # A plug-in may have files beside it, such as a parser that Kaitai Struct made.
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+        made = [
+            kind()
+            for kind in vars(module).values()
+            if isinstance(kind, type) and kind.__module__ == module_name and is_dissector(kind)
+        ]
+    except Exception as error:  # it may raise anything
+        raise PluginError(f"{name}: {_in_words(error, path)}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    if not made:
+        raise PluginError(f"{name}: no class in it has name, match and dissect")
+    return made
+
+
+def is_dissector(thing: object) -> bool:
+    """Whether a class or an object has the attributes of a dissector."""
+    name = getattr(thing, "name", None)
+    return isinstance(name, str) and bool(name) and all(callable(getattr(thing, a, None)) for a in ("match", "dissect"))
+
+
+def _installed() -> list[PayloadDissector]:
+    """The dissectors of installed packages, which name them in the entry point group ``zmtpsniff.dissectors``."""
+    from importlib.metadata import entry_points
+
+    found: list[PayloadDissector] = []
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        try:
+            kind = entry.load()
+            dissector = kind() if isinstance(kind, type) else kind
+        except Exception as error:
+            raise PluginError(f"{entry.name} of an installed package ({entry.value}): {_in_words(error)}") from error
+        if not is_dissector(dissector):
+            raise PluginError(f"{entry.name} of an installed package ({entry.value}): has no name, match and dissect")
+        found.append(dissector)
+    return found
+
+
+def _in_words(error: Exception, path: Path | None = None) -> str:
+    """An error on one line, with the line of the file that it came from."""
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None and path is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    reason = str(error.msg if isinstance(error, SyntaxError) else error).partition("\n")[0]
+    return f"{f'line {line}: ' if line else ''}{type(error).__name__}: {reason}"

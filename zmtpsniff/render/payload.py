@@ -1,0 +1,68 @@
+"""What applications say in messages, for people: a name and a value a line."""
+
+import json
+from typing import Any
+
+from dissectors.events import Body, Cut, Hidden, Message, Octets, Payload
+from zmtpsniff.render.text import escape, quote
+
+_ITEMS = 32  # of a list or of all fields, unless everything is asked for
+_DEEP = 12
+
+
+def frames_to_show(event: Message) -> list[Octets]:
+    """The frames of a message, without the octets of those that hold credentials."""
+    if event.payload is None or not event.payload.secrets:
+        return event.frames
+    secrets = event.payload.secrets
+    return [Hidden(_length(frame)) if place in secrets else frame for place, frame in enumerate(event.frames)]
+
+
+def payload_words(payload: Payload) -> str:
+    """The protocol and what is said, on one line, safe to show."""
+    return f"{escape(payload.protocol)}: {escape(payload.summary)}"
+
+
+def payload_fields(payload: Payload, everything: bool = False) -> list[tuple[str, str | Octets]]:
+    """The fields, those of fields inside them as ``header.date``: octets, and text that is ready to be shown."""
+    fields: list[tuple[str, str | Octets]] = []
+    _flatten("", payload.fields, fields, 0)
+    if not everything and len(fields) > _ITEMS:
+        left = len(fields) - _ITEMS
+        fields[_ITEMS:] = [("...", f"{left} more")]
+    return fields
+
+
+def body_text(body: Body) -> str:
+    """The value of a body as JSON over several lines, not yet safe to show."""
+    return json.dumps(body.value, indent=2, ensure_ascii=False, default=_plain)
+
+
+def _flatten(name: str, value: Any, fields: list[tuple[str, str | Octets]], depth: int) -> None:
+    if isinstance(value, dict) and depth < _DEEP:
+        if not value and name:
+            fields.append((name, "{}"))
+        for key, item in value.items():
+            inner = escape(str(key))
+            _flatten(f"{name}.{inner}" if name else inner, item, fields, depth + 1)
+    elif isinstance(value, list | tuple) and depth < _DEEP:
+        if not value:
+            fields.append((name, "(none)"))
+        for place, item in enumerate(value):
+            _flatten(f"{name}[{place}]", item, fields, depth + 1)
+    elif isinstance(value, bytes | Cut | Hidden):
+        fields.append((name, value))
+    elif isinstance(value, str):
+        fields.append((name, value.encode("utf-8", "backslashreplace")))
+    elif value is not None:
+        fields.append((name, escape(str(value).lower() if isinstance(value, bool) else str(value))))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | Cut | Hidden):
+        return quote(value)
+    return str(value)
+
+
+def _length(octets: Octets) -> int:
+    return len(octets) if isinstance(octets, bytes) else octets.length
