@@ -20,6 +20,10 @@ from zmtpsniff.payloads import Payloads
 from zmtpsniff.sniffer import Sniffer
 
 KNOWN = {  # captures with known contents, and the protocols in them
+    "app_jupyter.pcap": {"jupyter"},
+    "app_majordomo_mdp01.pcap": {"mdp"},
+    "app_malamute.pcap": {"mlm"},
+    "mix_21_cases_interleaved.pcap": {"mlm", "mdp", "zap"},
     "zap_over_tcp.pcap": {"zap"},
 }
 needs_captures = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures at {CAPTURES} (set ZMTPSNIFF_CAPTURES)")

@@ -1,0 +1,141 @@
+"""Jupyter's messaging protocol, version 5: notebooks and kernels."""
+
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dissectors.payloads import Message, Octets, Payload, PayloadConnection, text
+
+_DELIMITER = b"<IDS|MSG>"
+_IDENTITIES = 16  # frames in which the delimiter is looked for
+_PARTS = 5  # signature, header, parent header, metadata, content
+_REMEMBERED = 10_000  # requests of all connections
+_STDIN = frozenset({"input_request", "input_reply"})
+_CONTROL = frozenset(
+    {
+        "shutdown_request",
+        "shutdown_reply",
+        "interrupt_request",
+        "interrupt_reply",
+        "debug_request",
+        "debug_reply",
+        "create_subshell_request",
+        "create_subshell_reply",
+        "delete_subshell_request",
+        "delete_subshell_reply",
+        "list_subshell_request",
+        "list_subshell_reply",
+    }
+)
+
+
+class _Request(NamedTuple):
+    kind: str
+    packet: int
+
+
+class Jupyter:
+    """All channels; what a kernel says is joined with the request that it is about, whatever channel it comes by."""
+
+    name = "jupyter"
+
+    def __init__(self) -> None:
+        """Start without any request."""
+        self._requests: OrderedDict[str, _Request] = OrderedDict()
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether the delimiter is there, and a header behind it."""
+        place = _delimiter(message.frames)
+        if place is None or len(message.frames) < place + 1 + _PARTS:
+            return False
+        header = message.frames[place + 2]
+        return isinstance(header, bytes) and header[:1] == b"{" and b'"msg_type"' in header
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The headers and the content."""
+        frames = message.frames
+        place = _delimiter(frames)
+        if place is None:
+            return _heartbeat(frames)
+        parts = frames[place + 1 :]
+        if len(parts) < _PARTS:
+            return None
+        header = _decoded(parts[1])
+        parent = _decoded(parts[2])
+        if not isinstance(header, dict) or not isinstance(parent, dict):
+            return None
+        kind, number = header.get("msg_type"), header.get("msg_id")
+        if not isinstance(kind, str) or not isinstance(number, str):
+            return None
+        fields: dict[str, Any] = {
+            "channel": _channel(message, connection, kind),
+            "msg_type": kind,
+            "identities": frames[:place],
+            "signature": text(parts[0]),
+            "header": header,
+            "parent_header": parent,
+            "metadata": _decoded(parts[3]),
+            "content": _decoded(parts[4]),
+        }
+        if len(parts) > _PARTS:
+            fields["buffers"] = parts[_PARTS:]
+        if kind.endswith("_request"):
+            self._requests[number] = _Request(kind, message.packet)
+            if len(self._requests) > _REMEMBERED:
+                self._requests.popitem(last=False)
+        summary = f"{fields['channel']} {kind}"
+        request = self._requests.get(str(parent.get("msg_id")))
+        if request is not None:
+            fields["request"] = request.packet
+            fields["answers"] = request.kind
+        return Payload("jupyter", summary + _gist(fields["content"]), fields)
+
+
+def _delimiter(frames: list[Octets]) -> int | None:
+    try:
+        return frames.index(_DELIMITER, 0, _IDENTITIES)
+    except ValueError:
+        return None
+
+
+def _decoded(part: Octets) -> Any:
+    """What a part says in JSON; the octets themselves where they are none or not all at hand."""
+    if not isinstance(part, bytes):
+        return part
+    try:
+        return msgspec.json.decode(part)
+    except (msgspec.DecodeError, RecursionError):
+        return part
+
+
+def _channel(message: Message, connection: PayloadConnection, kind: str) -> str:
+    """By which of the five channels it comes: what a socket publishes is iopub, the others differ by their messages."""
+    if connection.socket_types.get(message.src) in ("PUB", "XPUB") or connection.state.get("channel") == "iopub":
+        connection.state["channel"] = "iopub"
+    elif kind in _STDIN:
+        connection.state["channel"] = "stdin"
+    elif kind in _CONTROL:
+        connection.state["channel"] = "control"
+    elif not kind.endswith(("_request", "_reply")):
+        return str(connection.state.get("channel", "iopub"))
+    return str(connection.state.setdefault("channel", "shell"))
+
+
+def _gist(content: Any) -> str:
+    """What people look for in some kinds of content."""
+    if not isinstance(content, dict):
+        return ""
+    for name in ("execution_state", "code", "status", "ename", "name"):
+        value = content.get(name)
+        if isinstance(value, str) and value:
+            line, _, more = value.partition("\n")
+            return f" {line[:60]}{'...' if more or len(line) > 60 else ''}"
+    return ""
+
+
+def _heartbeat(frames: list[Octets]) -> Payload | None:
+    """The fifth channel echoes what it is sent, in a form that others use, too: known only where somebody says so."""
+    if len(frames) == 2 and frames[0] == b"":
+        return Payload("jupyter", "hb", {"channel": "hb", "content": frames[1]})
+    return None

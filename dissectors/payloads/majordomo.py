@@ -1,0 +1,116 @@
+"""Majordomo 0.1 and 0.2: clients, a broker and its workers (7/MDP, 18/MDP)."""
+
+from collections import deque
+from typing import Any
+
+from dissectors.payloads import Message, Octets, Payload, PayloadConnection, body_start, text
+
+_CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2 = b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02"
+_HEADERS = frozenset({_CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2})
+_COMMANDS: dict[bytes, dict[bytes, str]] = {
+    _WORKER_V1: {b"\1": "READY", b"\2": "REQUEST", b"\3": "REPLY", b"\4": "HEARTBEAT", b"\5": "DISCONNECT"},
+    _CLIENT_V2: {b"\1": "REQUEST", b"\2": "PARTIAL", b"\3": "FINAL"},
+    _WORKER_V2: {
+        b"\1": "READY",
+        b"\2": "REQUEST",
+        b"\3": "PARTIAL",
+        b"\4": "FINAL",
+        b"\5": "HEARTBEAT",
+        b"\6": "DISCONNECT",
+    },
+}
+_LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a request
+_WAITING = 1000  # requests of a connection that nobody answers
+
+
+class Majordomo:
+    """Both protocols, that of clients and that of workers; replies are joined with their requests."""
+
+    name = "mdp"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether one of the four headers is where it should be."""
+        return _place(message.frames) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The command; the broker is the side that has a ROUTER socket."""
+        place = _place(message.frames)
+        if place is None:
+            return None
+        header, *rest = message.frames[place:]
+        assert isinstance(header, bytes)
+        fields: dict[str, Any] = {"version": "0.1" if header.endswith(b"1") else "0.2"}
+        fields["role"] = "client" if header[3:4] == b"C" else "worker"
+        if header == _CLIENT_V1:
+            return _client(message, connection, fields, None, rest)
+        kind = _COMMANDS[header].get(rest[0]) if rest and isinstance(rest[0], bytes) else None
+        if kind is None:
+            return None
+        if header == _CLIENT_V2:
+            return _client(message, connection, fields, kind, rest[1:])
+        return _worker(message, connection, fields, kind, rest[1:])
+
+
+def _place(frames: list[Octets]) -> int | None:
+    if not frames:
+        return None
+    if isinstance(frames[0], bytes) and frames[0] in _HEADERS:
+        return 0
+    start = body_start(frames)
+    if start < len(frames) and isinstance(header := frames[start], bytes) and header in _HEADERS:
+        return start
+    return None
+
+
+def _client(
+    message: Message, connection: PayloadConnection, fields: dict[str, Any], kind: str | None, rest: list[Octets]
+) -> Payload | None:
+    if not rest:
+        return None
+    service = text(rest[0])
+    if kind is None:  # 0.1 has no numbers of commands: the broker replies, all others request
+        kind = "REPLY" if _is_broker(message, connection) else "REQUEST"
+    fields |= {"command": kind, "service": service, "body": rest[1:]}
+    payload = Payload("mdp", f"client {kind} {service}", fields)
+    _join(message, connection, payload, kind, service)
+    return payload
+
+
+def _worker(
+    message: Message, connection: PayloadConnection, fields: dict[str, Any], kind: str, rest: list[Octets]
+) -> Payload | None:
+    fields["command"] = kind
+    if kind == "READY":
+        if not rest:
+            return None
+        fields["service"] = text(rest[0])
+        return Payload("mdp", f"worker READY {fields['service']}", fields)
+    if kind in ("HEARTBEAT", "DISCONNECT"):
+        return Payload("mdp", f"worker {kind}", fields)
+    start = body_start(rest)
+    if start == 0:
+        return None
+    addresses = rest[: start - 1]
+    fields |= {"addresses": addresses, "body": rest[start:]}
+    payload = Payload("mdp", " ".join([f"worker {kind}", *map(text, addresses)]), fields)
+    _join(message, connection, payload, kind, tuple(map(text, addresses)))
+    return payload
+
+
+def _is_broker(message: Message, connection: PayloadConnection) -> bool:
+    kind = connection.socket_types.get(message.src)
+    return kind == "ROUTER" if kind else not connection.from_client(message)
+
+
+def _join(message: Message, connection: PayloadConnection, payload: Payload, kind: str, key: Any) -> None:
+    """Join a reply with the oldest request to the same service, or of the same client."""
+    state = connection.state
+    if kind == "REQUEST":
+        if len(state) < _WAITING:
+            state.setdefault(key, deque(maxlen=_WAITING)).append(message.packet)
+    elif waiting := state.get(key):
+        payload.fields["request"] = waiting[0]
+        if kind in _LAST:
+            waiting.popleft()
+            if not waiting:
+                del state[key]

@@ -1,0 +1,113 @@
+"""The Malamute protocol (zeromq/malamute, src/mlm_proto.bnf)."""
+
+from collections import deque
+
+from dissectors.payloads import Message, Payload, PayloadConnection
+from dissectors.payloads.zproto import Codec, command
+
+_CODEC = Codec(
+    "mlm",
+    b"\xaa\xa8",
+    {
+        1: command("CONNECTION_OPEN", "protocol_name:string version:number-2 address:string", "address"),
+        2: command("CONNECTION_PING"),
+        3: command("CONNECTION_PONG"),
+        4: command("CONNECTION_CLOSE"),
+        5: command("STREAM_WRITE", "stream:string", "stream"),
+        6: command("STREAM_READ", "stream:string pattern:string", "stream pattern"),
+        7: command("STREAM_SEND", "subject:string", "subject", content=True),
+        8: command("STREAM_DELIVER", "address:string sender:string subject:string", "address subject", content=True),
+        9: command(
+            "MAILBOX_SEND",
+            "address:string subject:string tracker:string timeout:number-4",
+            "address subject",
+            content=True,
+        ),
+        10: command(
+            "MAILBOX_DELIVER",
+            "sender:string address:string subject:string tracker:string",
+            "address subject",
+            content=True,
+        ),
+        11: command(
+            "SERVICE_SEND",
+            "address:string subject:string tracker:string timeout:number-4",
+            "address subject",
+            content=True,
+        ),
+        12: command("SERVICE_OFFER", "address:string pattern:string", "address pattern"),
+        13: command(
+            "SERVICE_DELIVER",
+            "sender:string address:string subject:string tracker:string",
+            "address subject",
+            content=True,
+        ),
+        14: command("OK", "status_code:number-2 status_reason:string", "status_code status_reason"),
+        15: command("ERROR", "status_code:number-2 status_reason:string", "status_code status_reason"),
+        16: command("CREDIT", "amount:number-2", "amount"),
+        17: command(
+            "CONFIRM",
+            "tracker:string status_code:number-2 status_reason:string",
+            "tracker status_code status_reason",
+        ),
+        18: command("STREAM_CANCEL", "stream:string", "stream"),
+    },
+)
+# What the broker answers with OK or ERROR. It answers a MAILBOX_SEND or SERVICE_SEND, too, says the grammar; brokers
+# answer these only with what went wrong.
+_ANSWERED = frozenset(
+    {
+        "CONNECTION_OPEN",
+        "CONNECTION_CLOSE",
+        "STREAM_WRITE",
+        "STREAM_READ",
+        "STREAM_CANCEL",
+        "SERVICE_OFFER",
+    }
+)
+_TRACKED = frozenset({"MAILBOX_SEND", "SERVICE_SEND", "MAILBOX_DELIVER", "SERVICE_DELIVER"})
+_WAITING = 1000  # requests of a connection that nobody answers
+
+
+class Malamute:
+    """Clients and the broker; replies are joined with the requests that they answer."""
+
+    name = "mlm"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether signature and command are of this protocol."""
+        return _CODEC.place(message) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The command, and to what it is the answer."""
+        payload = _CODEC.read(message)
+        if payload is None:
+            return None
+        state = connection.state
+        if not state:
+            state["requests"] = deque(maxlen=_WAITING)
+            state["pings"] = deque(maxlen=_WAITING)
+            state["trackers"] = {}
+        fields = payload.fields
+        kind = fields["command"]
+        answered: tuple[str, int] | None = None
+        if kind == "CONNECTION_OPEN":
+            if fields.pop("protocol_name") != "MALAMUTE":
+                return None
+            state["requests"].clear()
+        if kind in _ANSWERED:
+            state["requests"].append((kind, message.packet))
+        elif kind == "CONNECTION_PING":
+            state["pings"].append((kind, message.packet))
+        elif kind in _TRACKED and fields["tracker"] and len(state["trackers"]) < _WAITING:
+            state["trackers"][fields["tracker"]] = (kind, message.packet)
+        elif kind in ("OK", "ERROR"):
+            answered = state["requests"].popleft() if state["requests"] else None
+        elif kind == "CONNECTION_PONG":
+            answered = state["pings"].popleft() if state["pings"] else None
+        elif kind == "CONFIRM":
+            answered = state["trackers"].pop(fields["tracker"], None)
+        if answered is not None:
+            fields["answers"], fields["request"] = answered
+            payload.summary += f" to {answered[0]}"
+        return payload

@@ -1,0 +1,86 @@
+"""Messages of codecs that ZProto makes: a signature, the number of a command, its fields; and frames behind that."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dissectors.payloads import Message, Octets, Payload, Reader, body_start
+
+_KINDS: dict[str, Callable[[Reader], Any]] = {
+    "string": Reader.string,
+    "longstr": lambda reader: reader.string(4),
+    "strings": Reader.strings,
+    "dictionary": Reader.dictionary,
+    "number-1": lambda reader: reader.number(1),
+    "number-2": lambda reader: reader.number(2),
+    "number-4": lambda reader: reader.number(4),
+    "number-8": lambda reader: reader.number(8),
+    "chunk": lambda reader: reader.octets(reader.number(4)),
+}
+
+
+class Command(NamedTuple):
+    """A command: its name, what it holds, and which of that is told in its summary."""
+
+    name: str
+    fields: tuple[tuple[str, str], ...]  # name and kind
+    told: tuple[str, ...] = ()
+    content: bool = False  # whether frames of the application follow
+
+
+def command(name: str, fields: str = "", told: str = "", content: bool = False) -> Command:
+    """A command from words: ``"address:string timeout:number-4"``."""
+    pairs = tuple((field.partition(":")[0], field.partition(":")[2]) for field in fields.split())
+    return Command(name, pairs, tuple(told.split()), content)
+
+
+class Codec:
+    """The commands of one protocol."""
+
+    def __init__(self, protocol: str, signature: bytes, commands: dict[int, Command], version: int | None = None):
+        """``version`` is the octet that follows the command's number in all messages, None if there is none."""
+        self._protocol = protocol
+        self._signature = signature
+        self._commands = commands
+        self._version = version
+
+    def place(self, message: Message) -> int | None:
+        """The place of the frame with the command, None if there is none."""
+        frames = message.frames
+        if not frames:
+            return None
+        if self._fits(frames[0]):
+            return 0
+        start = body_start(frames)
+        return start if start < len(frames) and self._fits(frames[start]) else None
+
+    def _fits(self, frame: Octets) -> bool:
+        # A frame of which only the beginning is at hand cannot be read to its end.
+        if not isinstance(frame, bytes) or not frame.startswith(self._signature) or len(frame) < 3:
+            return False
+        if self._version is not None and (len(frame) < 4 or frame[3] != self._version):
+            return False
+        return frame[2] in self._commands
+
+    def read(self, message: Message) -> Payload | None:
+        """The command with its fields; None if these are not as they should be."""
+        place = self.place(message)
+        if place is None:
+            return None
+        frame = message.frames[place]
+        assert isinstance(frame, bytes)
+        known = self._commands[frame[2]]
+        reader = Reader(frame, 3 if self._version is None else 4)
+        fields: dict[str, Any] = {"command": known.name}
+        try:
+            for name, kind in known.fields:
+                fields[name] = _KINDS[kind](reader)
+            reader.end()
+        except ValueError:
+            return None
+        content = message.frames[place + 1 :]
+        if known.content:
+            fields["content"] = content
+        elif content:
+            return None
+        told = [str(fields[name]) for name in known.told if fields[name] != ""]
+        return Payload(self._protocol, " ".join([known.name, *told]), fields)

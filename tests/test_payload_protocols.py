@@ -1,0 +1,217 @@
+"""The fields of each application protocol: those of real programs, and of octets made after the specification."""
+
+import json
+from typing import Any
+
+import pytest
+from conftest import CAPTURES
+from test_payloads import given, needs_captures, octets, payloads_of, read, truth
+
+from dissectors.events import Message, Payload
+from dissectors.payloads.registry import built_in
+
+
+def payload(*frames: bytes) -> Payload | None:
+    """What the built-in dissectors say to a message."""
+    (event,) = given(built_in(), list(frames))
+    assert isinstance(event, Message)
+    return event.payload
+
+
+def fields(*frames: bytes) -> dict[str, Any]:
+    found = payload(*frames)
+    assert found is not None
+    return found.fields
+
+
+# ---------------------------------------------------------------------- Malamute
+
+
+@needs_captures
+def test_malamute_commands_are_what_clients_did() -> None:
+    records = read(CAPTURES / "app_malamute.pcap")
+    commands = 0
+    for connection in truth("app_malamute")["connections"]:
+        client = f"127.0.0.1:{connection['client_port']}"
+        for direction, end in (("client_to_server", "src"), ("server_to_client", "dst")):
+            sent = [record["payload"] for record in records if record["type"] == "message" and record[end] == client]
+            # Pings and the end are not listed.
+            later = iter(sent)
+            for expected in connection["mlm_commands"][direction]:
+                listed = {"command": expected} if isinstance(expected, str) else dict(expected)
+                if listed["command"] == "STREAM_DELIVER":  # the grammar calls the stream's name "address"
+                    listed["sender"], listed["address"] = listed["address"], listed.pop("stream")
+                found = next(payload for payload in later if payload["command"] == listed["command"])
+                content = [octets(frame).decode() for frame in found.pop("content", [])]
+                assert {**found, **({"content": content} if content else {})}.items() >= listed.items()
+                commands += 1
+    assert commands == 27  # all that are listed
+
+
+@needs_captures
+def test_malamute_replies_are_joined_with_requests() -> None:
+    records = read(CAPTURES / "app_malamute.pcap")
+    sent = {record["packet"]: record["payload"] for record in records if "payload" in record}
+    replies = [found for found in sent.values() if found["command"] in ("OK", "CONNECTION_PONG")]
+    assert len(replies) == 17
+    for reply in replies:
+        assert sent[reply["request"]]["command"] == reply["answers"]
+    assert [reply["answers"] for reply in replies].count("CONNECTION_CLOSE") == 4
+
+
+def test_malamute_confirmation_is_joined_by_its_tracker() -> None:
+    send = b"\xaa\xa8\x09\x03box\x01s\x02t1" + (1000).to_bytes(4, "big")
+    found = fields(send, b"body")
+    assert found == {
+        "command": "MAILBOX_SEND", "address": "box", "subject": "s", "tracker": "t1", "timeout": 1000,
+        "content": [b"body"],
+    }  # fmt: skip
+    assert fields(b"\xaa\xa8\x11\x02t1\x01\x2e\x00")["status_code"] == 302
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\xaa\xa8\x00",
+        b"\xaa\xa8\x13",
+        b"\xaa\xa8\x05\x09short",
+        b"\xaa\xa8\x05\x01ab",
+        b"\xaa\xa8\x01\x08MALAMUTF\0\1\0",
+        b"\xaa\xa9\x02",
+    ],
+)
+def test_malformed_malamute_is_none(frame: bytes) -> None:
+    assert payload(frame) is None
+
+
+# ---------------------------------------------------------------------- Majordomo
+
+
+@needs_captures
+def test_majordomo_commands_are_what_was_sent() -> None:
+    records = read(CAPTURES / "app_majordomo_mdp01.pcap")
+    names = {1: "READY", 2: "REQUEST", 3: "REPLY", 4: "HEARTBEAT", 5: "DISCONNECT"}
+    for connection in truth("app_majordomo_mdp01")["connections"]:
+        client = f"127.0.0.1:{connection['client_port']}"
+        for direction, end in (("client_to_server", "src"), ("server_to_client", "dst")):
+            sent = [record["payload"] for record in records if record["type"] == "message" and record[end] == client]
+            for found, frames in zip(sent, connection["messages"][direction], strict=True):
+                _, header, *rest = map(bytes.fromhex, frames)
+                body = [octets(frame) for frame in found.get("body", [])]
+                assert found["version"] == "0.1"
+                if header == b"MDPC01":
+                    assert found["role"] == "client"
+                    assert found["command"] == ("REQUEST" if end == "src" else "REPLY")
+                    assert [found["service"].encode(), *body] == rest
+                else:
+                    assert found["role"] == "worker"
+                    assert found["command"] == names[rest[0][0]]
+                    if "addresses" in found:
+                        assert [*map(octets, found["addresses"]), b"", *body] == rest[1:]
+    assert [record["payload"]["request"] for record in records if "request" in record.get("payload", {})] == [
+        25, 24, 32, 31, 40, 39, 47,
+    ]  # fmt: skip
+
+
+def test_majordomo_02() -> None:
+    assert fields(b"MDPC02", b"\1", b"echo", b"a", b"b") == {
+        "version": "0.2", "role": "client", "command": "REQUEST", "service": "echo", "body": [b"a", b"b"],
+    }  # fmt: skip
+    assert fields(b"MDPW02", b"\4", b"client", b"", b"a") == {
+        "version": "0.2", "role": "worker", "command": "FINAL", "addresses": [b"client"], "body": [b"a"],
+    }  # fmt: skip
+    assert fields(b"", b"MDPW02", b"\6") == {"version": "0.2", "role": "worker", "command": "DISCONNECT"}
+    assert payload(b"MDPW02", b"\7") is None
+    assert payload(b"MDPC02", b"\1") is None
+    assert payload(b"MDPW02", b"\2", b"no delimiter", b"a") is None
+
+
+# ---------------------------------------------------------------------- Jupyter
+
+
+@needs_captures
+def test_jupyter_messages_are_what_was_sent() -> None:
+    told = truth("app_jupyter")["jupyter"]
+    records = [record for record in read(CAPTURES / "app_jupyter.pcap") if "payload" in record]
+    for name, channel in told["channels"].items():
+        for direction, end in (("client_to_server", "dst"), ("server_to_client", "src")):
+            sent = [r["payload"] for r in records if r[end].endswith(f":{channel['port']}")]
+            assert {found["channel"] for found in sent} <= {name}
+            kinds = iter([found["msg_type"] for found in sent])
+            assert all(any(kind == other for other in kinds) for kind in channel[direction])
+    executed = [r for r in records if r["payload"]["msg_type"] == "execute_request"]
+    assert [r["payload"]["header"]["msg_id"] for r in executed] == told["execute_msg_ids"]
+    assert [r["payload"]["content"]["code"] for r in executed] == told["cells"]
+    assert {r["payload"]["header"]["session"] for r in executed} == {told["client_session"]}
+    for request in executed:
+        answers = [r["payload"] for r in records if r["payload"].get("request") == request["packet"]]
+        assert {found["channel"] for found in answers} == {"shell", "iopub"}
+        assert [found["msg_type"] for found in answers if found["channel"] == "shell"] == ["execute_reply"]
+        assert {found["answers"] for found in answers} == {"execute_request"}
+        for found in answers:
+            assert found["parent_header"]["msg_id"] == request["payload"]["header"]["msg_id"]
+
+
+@needs_captures
+def test_jupyter_heartbeats_are_known_where_somebody_says_so() -> None:
+    found = payloads_of(CAPTURES / "app_jupyter.pcap", "-d", "tcp.port==22105,jupyter")
+    assert [octets(each["content"]) for each in found if each["channel"] == "hb"] == [b"ping"] * 10
+
+
+def test_jupyter_with_identities_and_buffers() -> None:
+    header = json.dumps({"msg_id": "1", "msg_type": "comm_msg", "session": "s"}).encode()
+    found = fields(b"\0one", b"two", b"<IDS|MSG>", b"ab", header, b"{}", b"{}", b"not JSON", b"\0\1")
+    assert found["identities"] == [b"\0one", b"two"]
+    assert (found["signature"], found["content"], found["buffers"]) == ("ab", b"not JSON", [b"\0\1"])
+    assert payload(b"<IDS|MSG>", b"", b'{"msg_type": 1, "msg_id": "1"}', b"{}", b"{}", b"{}") is None
+    assert payload(b"<IDS|MSG>", b"", header, b"{}", b"{}") is None
+
+
+# ---------------------------------------------------------------------- others, made after their specifications
+
+
+def test_zre() -> None:
+    hello = (
+        b"\xaa\xa1\x01\x02\x00\x01\x14tcp://127.0.0.1:5670"
+        + b"\0\0\0\1\0\0\0\6CHAT-1"
+        + b"\x03\x04node"
+        + b"\0\0\0\1\x08X-HEADER\0\0\0\5value"
+    )
+    assert fields(hello) == {
+        "command": "HELLO", "sequence": 1, "endpoint": "tcp://127.0.0.1:5670", "groups": ["CHAT-1"], "status": 3,
+        "name": "node", "headers": {"X-HEADER": "value"},
+    }  # fmt: skip
+    assert fields(b"\xaa\xa1\x03\x02\x00\x07\x04CHAT", b"a", b"b") == {
+        "command": "SHOUT", "sequence": 7, "group": "CHAT", "content": [b"a", b"b"],
+    }  # fmt: skip
+    assert payload(b"\xaa\xa1\x06\x01\x00\x07") is None  # another version
+    assert payload(b"\xaa\xa1\x01\x02\x00\x01\x00\xff\xff\xff\xff") is None  # more groups than there are octets
+
+
+def test_zgossip() -> None:
+    publish = b"\xaa\xa0\x02\x01\x03key\0\0\0\5value\0\0\1\0"
+    assert fields(publish) == {"command": "PUBLISH", "key": "key", "value": "value", "ttl": 256}
+    assert fields(b"\xaa\xa0\x03\x01") == {"command": "PING"}
+
+
+def test_filemq() -> None:
+    number = (5).to_bytes(8, "big")
+    chunk = b"\xaa\xa3\x08" + number + b"\1\5a.txt" + number + b"\1\0\0\0\0\0\0\0\3abc"
+    assert fields(chunk) == {
+        "command": "CHEEZBURGER", "sequence": 5, "operation": "create", "filename": "a.txt", "offset": 5, "eof": True,
+        "headers": {}, "chunk": b"abc",
+    }  # fmt: skip
+    assert fields(b"\xaa\xa3\x01\x06FILEMQ\0\2") == {"command": "OHAI", "version": 2}
+    assert payload(b"\xaa\xa3\x01\x06FILEMR\0\2") is None
+
+
+def test_bitcoin() -> None:
+    shown = bytes(range(32))
+    number = (7).to_bytes(4, "little")
+    assert fields(b"hashblock", shown, number) == {"topic": "hashblock", "sequence": 7, "hash": shown.hex()}
+    assert fields(b"sequence", shown + b"A" + (9).to_bytes(8, "little"), number) == {
+        "topic": "sequence", "sequence": 7, "hash": shown.hex(), "event": "transaction added", "mempool_sequence": 9,
+    }  # fmt: skip
+    assert fields(b"rawtx", bytes(60), number)["body"] == bytes(60)
+    assert payload(b"hashtx", shown[:31], number) is None
+    assert payload(b"hashtx", shown, b"7") is None
