@@ -67,6 +67,11 @@ CASES = [
     ("relaxed_request.json", "rec_relaxed_request_ok.pcap", "-T json"),
     ("unequal_work.summary", "rec_unequal_work.pcap", "-T summary"),
     ("frozen_peer.summary", "rec_frozen_peer.pcap", "-T summary"),
+    ("zap.tree", "zap_over_tcp.pcap", ""),
+    ("malamute.summary", "app_malamute.pcap", "-T summary"),
+    ("malamute.verbose.tree", "app_malamute.pcap", "-v -c 40"),
+    ("majordomo.json", "app_majordomo_mdp01.pcap", "-T json"),
+    ("jupyter.tree", "app_jupyter.pcap", "-c 160"),
     ("two_files.summary", "m31_req_rep.pcap m31_push_pull.pcap", "-T summary"),
 ]
 

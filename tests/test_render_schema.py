@@ -21,7 +21,7 @@ st.register_type_strategy(Cut, st.builds(lambda data, more: Cut(data, len(data) 
 st.register_type_strategy(Hidden, st.builds(Hidden, st.integers(0)))
 st.register_type_strategy(float, st.floats(0, 1))  # shares
 _SCALARS = st.text() | st.integers() | st.booleans() | st.floats() | st.binary()
-_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+_VALUES = _SCALARS | st.lists(_SCALARS, max_size=2) | st.dictionaries(st.text(), _SCALARS, max_size=2)
 _FIELDS = st.dictionaries(st.text(), _VALUES, max_size=3)
 st.register_type_strategy(Payload, st.builds(Payload, st.text(), st.text(), _FIELDS))
 st.register_type_strategy(Body, st.builds(Body, st.integers(0), st.text(), _VALUES))

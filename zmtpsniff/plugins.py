@@ -29,7 +29,7 @@ def load_file(name: str) -> list[PayloadDissector]:
 
     Raises PluginError if the file cannot be run or has none.
     """
-    path = Path(name)
+    path = Path(name).absolute()
     if not path.is_file():
         raise PluginError(f"{name}: no such file")
     if path.suffix != ".py":

@@ -68,7 +68,7 @@ def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
     try:
         dissectors = load_dissectors(options["plugins"])
     except PluginError as error:
-        raise click.UsageError(f"--plugin {error}") from None
+        raise click.UsageError(f"plug-in {error}") from None
     try:
         return Payloads(dissectors, options["rules"], options["show_secrets"])
     except ValueError as error:

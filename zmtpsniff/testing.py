@@ -1,0 +1,88 @@
+"""For tests of plug-ins: run a dissector of payloads on a capture or on a message, and look at what it says."""
+
+from collections.abc import Sequence
+from os import PathLike
+
+from dissectors.events import AnyEvent, Connection, Message, Payload, Problem
+from dissectors.payloads import PayloadConnection, PayloadDissector
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.decode_as import parse
+from zmtpsniff.patterns import Patterns
+from zmtpsniff.payloads import Payloads
+from zmtpsniff.plugins import load_file
+from zmtpsniff.sniffer import Sniffer
+
+__all__ = ["Dissection", "dissect_capture", "dissect_message", "new_connection"]
+
+
+class Dissection:
+    """What became of a capture."""
+
+    def __init__(self, events: list[AnyEvent]) -> None:
+        """``events`` are all that the capture gave."""
+        self.events = events
+        self.messages = [event for event in events if isinstance(event, Message)]
+        self.connections = [event for event in events if isinstance(event, Connection)]
+
+    @property
+    def payloads(self) -> list[Payload]:
+        """What the dissectors said, in order."""
+        return [message.payload for message in self.messages if message.payload is not None]
+
+    @property
+    def unknown(self) -> list[Message]:
+        """The messages that no dissector knew."""
+        return [message for message in self.messages if message.payload is None]
+
+
+def dissect_capture(
+    dissectors: str | PayloadDissector | Sequence[PayloadDissector],
+    capture: str | PathLike[str],
+    decode_as: Sequence[str] = (),
+    show_secrets: bool = False,
+) -> Dissection:
+    """Run dissectors, and no others, on all messages of a capture file.
+
+    ``dissectors`` are objects or the name of a plug-in's file, ``decode_as`` rules of ``-d``. Raises what is wrong:
+    AssertionError if a dissector failed on a message, PluginError, CaptureError, ValueError for a rule.
+    """
+    given: Sequence[PayloadDissector]
+    if isinstance(dissectors, str):
+        given = load_file(dissectors)
+    else:
+        given = dissectors if isinstance(dissectors, Sequence) else [dissectors]
+    rules = [parse(rule) for rule in decode_as]
+    source = open_captures([str(capture)])
+    payloads = Payloads(given, rules, show_secrets)
+    sniffer = Sniffer(source, decode_as=rules, patterns=Patterns(), payloads=payloads)
+    events = [event for batch in sniffer.events() for event in batch]
+    failed = [e.detail for e in events if isinstance(e, Problem) and e.code == "payload-dissector-failed"]
+    assert not failed, failed[0]
+    return Dissection(events)
+
+
+def dissect_message(
+    dissector: PayloadDissector,
+    frames: Sequence[bytes],
+    from_client: bool = True,
+    socket_type: str | None = None,
+    connection: PayloadConnection | None = None,
+) -> Payload | None:
+    """What a dissector says to one message; None if it does not know it. What it raises is raised here.
+
+    ``socket_type`` is that of the sender; ``connection`` the one of the message before, to go on with its state.
+    """
+    connection = connection or new_connection()
+    client, server = connection.client, connection.server
+    src, dst = (client, server) if from_client else (server, client)
+    if socket_type is not None:
+        connection.socket_types[src] = socket_type
+    message = Message(1_700_000_000_000_000_000, 1, connection.flow, src, dst, list(frames), socket_type)
+    if dissector.match(message, connection) < 0.5:
+        return None
+    return dissector.dissect(message, connection)
+
+
+def new_connection(show_secrets: bool = False) -> PayloadConnection:
+    """A connection for dissect_message()."""
+    return PayloadConnection(1, "192.0.2.1:49152", "192.0.2.2:5555", show_secrets)
