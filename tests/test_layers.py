@@ -21,6 +21,7 @@ ALLOWED = {
     "zmtpsniff/pgm.py": {"zmtpsniff.reassembly"},
     "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},
     "zmtpsniff/payloads.py": {"zmtpsniff.decode_as", "dissectors"},
+    "zmtpsniff/bodies.py": {"dissectors.events"},
     "zmtpsniff/plugins.py": {"dissectors.payloads"},
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
@@ -40,7 +41,7 @@ ALLOWED = {
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/output.py": set(),
 }
-LATE = ["rich", "scapy", "pyshark", "zstandard", "lzma", "lark", "re2", "dissectors", "msgspec"]
+LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors", "msgspec"]
 
 
 def _imports(path: Path) -> set[str]:

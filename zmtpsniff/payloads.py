@@ -1,9 +1,9 @@
 """Payloads: each message is given to the dissectors of application protocols, and what they know added to it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Payload, Problem
+from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, PayloadDissector
 from dissectors.problems import PROBLEMS
 from zmtpsniff.decode_as import DecodeAs
@@ -35,13 +35,17 @@ class Payloads:
         dissectors: Sequence[PayloadDissector],
         decode_as: Sequence[DecodeAs] = (),
         show_secrets: bool = False,
+        bodies: Callable[[Message], list[Body]] | None = None,
     ) -> None:
         """``dissectors`` in the order in which they are asked; ``decode_as`` may name one for a port.
+
+        ``bodies`` says what is in the frames of a message, None to leave that out.
 
         Raises ValueError if it names one that there is not.
         """
         self._dissectors = list(dissectors)
         self._show_secrets = show_secrets
+        self._bodies = bodies
         by_name = {dissector.name: dissector for dissector in reversed(self._dissectors)}
         self._forced: list[tuple[DecodeAs, PayloadDissector]] = []
         for rule in decode_as:
@@ -77,6 +81,10 @@ class Payloads:
         self._try_again(events, found)
         for place, problem in sorted(found, key=lambda each: each[0], reverse=True):
             events.insert(place, problem)
+        if self._bodies is not None:
+            for event in events:
+                if type(event) is Message and not (event.payload is not None and event.payload.secrets):
+                    event.bodies = self._bodies(event)
         return events
 
     def _begin(self, event: Message) -> _Track:

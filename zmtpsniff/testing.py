@@ -36,21 +36,17 @@ class Dissection:
 
 
 def dissect_capture(
-    dissectors: str | PayloadDissector | Sequence[PayloadDissector],
+    dissector: str | PayloadDissector,
     capture: str | PathLike[str],
     decode_as: Sequence[str] = (),
     show_secrets: bool = False,
 ) -> Dissection:
-    """Run dissectors, and no others, on all messages of a capture file.
+    """Run a dissector, and no others, on all messages of a capture file.
 
-    ``dissectors`` are objects or the name of a plug-in's file, ``decode_as`` rules of ``-d``. Raises what is wrong:
-    AssertionError if a dissector failed on a message, PluginError, CaptureError, ValueError for a rule.
+    ``dissector`` is an object or the name of a plug-in's file, ``decode_as`` rules of ``-d``. Raises what is wrong:
+    AssertionError if it failed on a message, PluginError, CaptureError, ValueError for a rule.
     """
-    given: Sequence[PayloadDissector]
-    if isinstance(dissectors, str):
-        given = load_file(dissectors)
-    else:
-        given = dissectors if isinstance(dissectors, Sequence) else [dissectors]
+    given = load_file(dissector) if isinstance(dissector, str) else [dissector]
     rules = [parse(rule) for rule in decode_as]
     source = open_captures([str(capture)])
     payloads = Payloads(given, rules, show_secrets)

@@ -81,6 +81,10 @@ decoding = options(
     click.option(
         "--plugin", "plugins", multiple=True, metavar="FILE", help="A dissector of payloads, in Python. Repeatable."
     ),
+    click.option(
+        "--decode-bodies", is_flag=True,
+        help="Show what is in frames as structure: JSON, MessagePack, CBOR, compressed by zlib, gzip or zstd.",
+    ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
         "--max-flows", type=click.IntRange(1), default=50_000, show_default=True, metavar="N",

@@ -30,8 +30,8 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
     body_octets = options["max_bytes"]
     if body_octets is None:  # s_dump prints all
         body_octets = 0 if options["format"] == "dump" else DissectorLimits().body_octets
-    # What is shown of a body must not change what passes, nor what messages mean to each other.
-    if body_octets and (options.get("passes") is not None or options["patterns"]):
+    # What is shown of a body must not change what passes, nor what messages say or mean to each other.
+    if body_octets and (options.get("passes") is not None or options["patterns"] or options["payload"]):
         body_octets = max(body_octets, DissectorLimits().body_octets)
     waiting = options["max_waiting"] << 20
     return Sniffer(
@@ -69,8 +69,13 @@ def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
         dissectors = load_dissectors(options["plugins"])
     except PluginError as error:
         raise click.UsageError(f"plug-in {error}") from None
+    bodies = None
+    if options["decode_bodies"]:
+        from zmtpsniff.bodies import bodies_of
+
+        bodies = bodies_of
     try:
-        return Payloads(dissectors, options["rules"], options["show_secrets"])
+        return Payloads(dissectors, options["rules"], options["show_secrets"], bodies)
     except ValueError as error:
         raise click.UsageError(f"-d: {error}") from None
 

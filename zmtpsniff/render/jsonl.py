@@ -174,7 +174,7 @@ class JsonlRenderer:
             return value
         if isinstance(value, Payload):
             own = {"protocol": value.protocol, "summary": value.summary}
-            return {**own, **self._convert({k: v for k, v in value.fields.items() if v is not None and k not in own})}
+            return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
         plan = self._plans.get(type(value))
         if plan is None:
             plan = self._plans[type(value)] = _plan(type(value))
@@ -212,6 +212,13 @@ def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
         make: Callable[[], Any] | Any = field.default_factory
         plan.append((field.name, make() if callable(make) else field.default))
     return plan
+
+
+def _without_none(value: Any) -> Any:
+    """Fields without those that are None, in dicts inside them, too."""
+    if isinstance(value, dict):
+        return {name: _without_none(item) for name, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -285,6 +285,8 @@ class TreeRenderer:
                 shown = value if isinstance(value, str) else self._octets(value)
                 lines.append(f"{_INDENT * 2}{paint(palette.label, f'{name:{width}}')}  {shown}")
         for body in event.bodies:
+            if body.format == "json":
+                continue  # the frame itself shows it
             lines.append(f"{_INDENT}{paint(palette.title, f'frame {body.frame + 1} is {escape(body.format)}')}")
             lines += [_INDENT * 2 + escape(line) for line in body_text(body).split("\n")]
 
