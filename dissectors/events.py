@@ -130,7 +130,7 @@ class Payload(msgspec.Struct, gc=False):
     protocol: str  # the name of the dissector
     summary: str  # one line
     fields: dict[str, Any] = {}
-    secrets: tuple[int, ...] = ()  # places of frames that hold credentials, which are not shown to people
+    secrets: list[int] = []  # places of frames that hold credentials, which are not shown to people
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):

@@ -48,6 +48,7 @@ def _of_hint(hint: Any) -> st.SearchStrategy[Any]:
         int: st.integers(-1, 6) | st.integers(0, 2**63),
         float: st.floats(0, 1),
         str: st.sampled_from(WORDS) | st.text(max_size=5) | st.just("\udcff"),
+        Any: st.sampled_from(WORDS),
     }
     return simple[hint]
 

@@ -112,7 +112,7 @@ def test_zap_password_is_hidden_in_the_payload() -> None:
     assert isinstance(event, Message)
     assert event.payload is not None
     assert event.payload.fields["password"] == Hidden(6)
-    assert event.payload.secrets == (8,)
+    assert event.payload.secrets == [8]
 
 
 # ---------------------------------------------------------------------- the stage
@@ -192,3 +192,27 @@ def test_every_dissector_takes_what_is_cut_or_empty(dissector: Any) -> None:
         (event,) = stage.take([Message(*PLACE, list(frames))])
         assert isinstance(event, Message)
         assert event.payload is None
+
+
+# ---------------------------------------------------------------------- filters
+
+
+@needs_captures
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("app_malamute", 'payload.protocol == "mlm"', 47),
+        ("app_malamute", 'payload.command == "OK"', 11),
+        ("app_malamute", 'payload.status_code == "200"', 11),
+        ("app_malamute", 'payload.content contains "page"', 2),
+        ("app_malamute", "payload.answers", 17),
+        ("app_malamute", "payload.nothing_of_that_name", 0),
+        ("app_jupyter", 'payload.header.msg_type == "execute_request" && payload.content.code contains "1"', 2),
+        ("app_jupyter", "payload.header.date.length == 27", 26),
+        ("zap_over_tcp", "payload.password.length == 6", 1),
+        ("zap_over_tcp", 'payload.password == "secret"', 0),
+    ],
+)
+def test_fields_in_filters(name: str, text: str, count: int) -> None:
+    shown = [record for record in read(CAPTURES / f"{name}.pcap", "-Y", text) if record["type"] == "message"]
+    assert len(shown) == count

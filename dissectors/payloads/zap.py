@@ -56,7 +56,8 @@ class Zap:
         for name, octets in zip(credentials, body[_FIRST_CREDENTIAL:], strict=True):
             hidden = name == "password" and not connection.show_secrets
             fields[name] = Hidden(_length(octets)) if hidden else octets
-        secrets = (start + _FIRST_CREDENTIAL + 1,) if "password" in credentials and not connection.show_secrets else ()
+        hide = "password" in credentials and not connection.show_secrets
+        secrets = [start + _FIRST_CREDENTIAL + 1] if hide else []
         if len(connection.state) < 1000:  # requests that nobody answers
             connection.state[request] = message.packet
         user = f" {text(body[6])!r}" if "username" in credentials else ""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.events import AnyEvent, Event
+from dissectors.events import AnyEvent, Event, Payload
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
-from zmtpsniff.filters.paths import PARTS, Value, is_octets, is_record, kind_of, without_none
+from zmtpsniff.filters.paths import PARTS, PAYLOAD_FIELDS, Value, is_octets, is_record, kind_of, without_none
 from zmtpsniff.filters.source import Source
 
 
@@ -64,6 +64,13 @@ MEANINGS: dict[str, str] = {
     "forwards": "The same message on its way to the proxy that sent this one on.",
     "forwards.flow": "The connection of that message.",
     "forwards.packet": "The packet of that message.",
+    "payload": "What the application says; payload.NAME is a field of its protocol, as octets: docs/payloads.md.",
+    "payload.protocol": 'The protocol: "mlm", "jupyter".',
+    "payload.summary": "What it says, on one line.",
+    "bodies": "What is in the frames of a message (--decode-bodies).",
+    "bodies.frame": "The place of the frame, from 0.",
+    "bodies.format": 'What it is in: "msgpack", "gzip json".',
+    "bodies.value": "Its value.",
     "severity": '"error", "warning" or "note".',
     "code": "Which problem this is: docs/problems.md lists all.",
     "detail": "A problem in a sentence.",
@@ -147,6 +154,8 @@ def _of_struct(struct: type[msgspec.Struct], prefix: str) -> list[tuple[str, str
     """The names and kinds of what a struct holds."""
     found: list[tuple[str, str]] = []
     for field in msgspec.structs.fields(struct):
+        if struct is Payload and field.name not in PAYLOAD_FIELDS:
+            continue
         name = prefix + field.name
         hint, _ = without_none(field.type)
         inner = typing.get_args(hint)[0] if typing.get_origin(hint) is list else hint

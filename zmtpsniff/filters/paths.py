@@ -13,8 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from dissectors.events import Octets, Payload
 from zmtpsniff.filters.errors import FilterError
 from zmtpsniff.filters.source import Source
+
+PAYLOAD_FIELDS = ("protocol", "summary")  # that all payloads have
 
 Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "object"]
 
@@ -132,12 +135,30 @@ def parse_subscript(text: str, column: int, line: int) -> Step:
 def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Source) -> Value | str:
     """The values of a path that begins in a struct, or the reason why there are none."""
     node = _Node(struct, code)
-    for step in steps:
-        found = _step(node, step, source)
+    left = list(steps)
+    while left:
+        inside = _of_payload(node, left, source) if node.hint is Payload else None
+        found = inside or _step(node, left.pop(0), source)
         if isinstance(found, str):
             return found
         node = found
     return _finish(node, source)
+
+
+def _of_payload(node: _Node, left: list[Step], source: Source) -> _Node | None:
+    """A field of the application's own, which only its dissector knows: as octets; takes its steps off those left."""
+    if left[0].name in PAYLOAD_FIELDS:
+        return None
+    names: list[str] = []
+    while left and left[0].kind in ("name", "key"):
+        if names and len(left) == 1 and left[0].kind == "name" and left[0].name in PARTS:
+            break
+        names.append(left.pop(0).name)
+    if not names:
+        return None
+    name = source.name()
+    values = f"payload_octets({node.code}, {source.constant(tuple(names))})"
+    return _Node(Octets, name, False, (*node.loops, (name, values)))
 
 
 def _step(node: _Node, step: Step, source: Source) -> _Node | str:
