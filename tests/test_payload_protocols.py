@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from conftest import CAPTURES
 from test_payloads import given, needs_captures, octets, payloads_of, read, truth
@@ -54,6 +55,11 @@ def test_malamute_replies_are_joined_with_requests() -> None:
     sent = {record["packet"]: record["payload"] for record in records if "payload" in record}
     replies = [found for found in sent.values() if found["command"] in ("OK", "CONNECTION_PONG")]
     assert len(replies) == 17
+    for record in records:
+        if "request" in record.get("payload", {}):
+            assert record["request"] == record["payload"]["request"]
+            assert 0 < record["latency_ns"] < 10_000_000  # and not since something else
+            assert "paired" not in record
     for reply in replies:
         assert sent[reply["request"]]["command"] == reply["answers"]
     assert [reply["answers"] for reply in replies].count("CONNECTION_CLOSE") == 4
@@ -215,3 +221,19 @@ def test_bitcoin() -> None:
     assert fields(b"rawtx", bytes(60), number)["body"] == bytes(60)
     assert payload(b"hashtx", shown[:31], number) is None
     assert payload(b"hashtx", shown, b"7") is None
+
+
+def test_salt() -> None:
+    load = {"cmd": "_auth", "id": "minion-1", "token": b"\0\1"}
+    clear = msgspec.msgpack.encode({"enc": "clear", "load": load, "version": 2})
+    assert fields(b"", clear) == {"kind": "envelope", "enc": "clear", "load": load, "version": 2}
+    published = msgspec.msgpack.encode({"enc": "aes", "load": bytes(64), "sig": bytes(9)})
+    found = payload(b"broadcast", published)
+    assert found is not None
+    assert found.summary == "aes"
+    event = {"id": "minion-1", "_stamp": "2026-11-21T12:00:00.000000"}
+    assert fields(b"salt/auth\n\n" + msgspec.msgpack.encode(event)) == {
+        "kind": "event", "tag": "salt/auth", "data": event,
+    }  # fmt: skip
+    assert payload(msgspec.msgpack.encode({"enc": "none", "load": load})) is None
+    assert payload(b"GET /\n\n" + msgspec.msgpack.encode({"id": 1})) is None

@@ -10,6 +10,7 @@ from zmtpsniff.decode_as import DecodeAs
 
 _ENOUGH = 0.5  # certainty from which on a dissector gets a message
 _UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked
+_REMEMBERED = 1000  # messages of a connection that others may answer
 _RARELY = 1009  # and then of so many messages one is tried again
 _TYPES = frozenset({"READY", "INITIATE"})
 
@@ -17,13 +18,14 @@ _TYPES = frozenset({"READY", "INITIATE"})
 class _Track:
     """What is known of one connection."""
 
-    __slots__ = ("connection", "forced", "known", "states", "unknown")
+    __slots__ = ("connection", "forced", "known", "states", "times", "unknown")
 
     def __init__(self, connection: PayloadConnection, forced: PayloadDissector | None) -> None:
         self.connection = connection
         self.forced = forced
         self.known: list[PayloadDissector] = []  # who knew messages of it
         self.unknown = 0  # messages in a row that nobody knew
+        self.times: dict[int, int] = {}  # of its last messages that were known, by their packets
         self.states: dict[int, dict[Any, Any]] = {}  # of dissectors, by their id()
 
 
@@ -180,7 +182,10 @@ class Payloads:
             self._fail(dissector, event, TypeError(f"{type(payload).__name__} is no Payload"), place, found)
             return False
         event.payload = payload
-        return payload is not None
+        if payload is None:
+            return False
+        _join(track, event, payload.fields.get("request"))
+        return True
 
     def _fail(
         self,
@@ -200,6 +205,16 @@ class Payloads:
             PROBLEMS[code].severity, code, detail, event.time_ns, event.packet, event.flow, event.src, event.dst
         )
         found.append((place, problem))
+
+
+def _join(track: _Track, event: Message, request: object) -> None:
+    """What the application says that a message answers is better known than what only their order suggests."""
+    times = track.times
+    if isinstance(request, int) and request in times:
+        event.request, event.latency_ns, event.paired = request, event.time_ns - times[request], None
+    times[event.packet] = event.time_ns
+    if len(times) > _REMEMBERED:
+        del times[next(iter(times))]
 
 
 def _port(address: str) -> int:
