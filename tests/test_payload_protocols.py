@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import CAPTURES
+from conftest import CAPTURES, FIXTURES
 from test_payloads import given, needs_captures, octets, payloads_of, read, truth
 
 from dissectors.events import Message, Payload
@@ -237,3 +237,15 @@ def test_salt() -> None:
     }  # fmt: skip
     assert payload(msgspec.msgpack.encode({"enc": "none", "load": load})) is None
     assert payload(b"GET /\n\n" + msgspec.msgpack.encode({"id": 1})) is None
+
+
+def test_zap_of_libzmq_and_pyzmq() -> None:
+    """libzmq asks, through a proxy and so with an identity in front, and pyzmq's authenticator answers."""
+    first, yes, second, no = payloads_of(FIXTURES / "rec_zap_by_tcp.pcap")
+    for request, secret in ((first, "opensesame"), (second, "wrong")):
+        assert (request["kind"], request["domain"], request["mechanism"]) == ("request", "global", "PLAIN")
+        assert octets(request["username"]) == b"alice"
+        assert request["password"] == {"length": len(secret)}
+    assert (yes["status"], yes["reason"], yes["user_id"]) == (200, "OK", "alice")
+    assert (no["status"], no["user_id"]) == (400, "")
+    assert yes["request"] < no["request"]
