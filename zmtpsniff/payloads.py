@@ -94,7 +94,7 @@ class Payloads:
         connection = PayloadConnection(event.flow, client, server, self._show_secrets)
         connection.socket_types = self._types.setdefault(event.flow, {})
         ports = (_port(server), _port(client))
-        forced = next((dissector for rule, dissector in self._forced if rule.matches(*ports)), None)
+        forced = next((dissector for rule, dissector in self._forced if rule.matches("tcp", *ports)), None)
         track = self._tracks[event.flow] = _Track(connection, forced)
         return track
 
