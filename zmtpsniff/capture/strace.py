@@ -23,8 +23,11 @@ _WHO = rb"(?:\[pid +(?P<pid>\d{1,9})\] |(?P<tid>\d{1,9}) +)?"
 _WHEN = rb"(?:(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)|(?P<epoch>\d{1,12}))?(?:\.(?P<fraction>\d{1,9}))? *"
 _START = re.compile(_WHO + _WHEN)
 _LOG = re.compile(rb"(?:\[pid +\d+\] |\d+ +)?(?:[\d:.]+ +)?(?:[a-z][a-z0-9_]*\(|<\.\.\. |\+\+\+ |--- SIG|strace: )")
+# What a descriptor is, is taken once: else a hostile line is looked through again from each place where it may end.
 _CALL = re.compile(
-    rb"(?P<name>[a-z]+)\((?P<fd>\d{1,9})(?:<(?P<what>.*?)>)?(?:, (?P<given>.*))?\) += (?P<result>-?\d{1,12})", re.S
+    rb"(?P<name>[a-z]+)\((?P<fd>\d{1,9})(?><(?P<what>.{0,400}?)>(?=, |\)))?"
+    rb"(?:, (?P<given>.*))?\) += (?P<result>-?\d{1,12})",
+    re.S,
 )
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"(\.\.\.)?')
 _ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|[0-7]{1,3}|.)", re.S)
