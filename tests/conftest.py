@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A machine that does much else may be slow: no test is about how long something takes.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 PROJECT = Path(__file__).parent.parent
 FIXTURES = PROJECT / "fixtures"
