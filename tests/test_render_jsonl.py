@@ -104,6 +104,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
         *("time_ns", "packet", "flow", "src", "dst"),
         *("frames", "socket_type", "incomplete"),
         *("envelope", "matched", "latency_ns", "request", "paired", "forwards"),
+        *("payload", "bodies"),
     )
 
 

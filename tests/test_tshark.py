@@ -163,12 +163,16 @@ WRAPPED: dict[str, tuple[Callable[[ScapyPacket], ScapyPacket], list[str]]] = {
 }
 
 
+KNOWN = {"gre", "gretap", "vxlan", "ipv4 in ipv6"}
+
+
 @needs_tshark
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_tunnels(tmp_path: Path, kind: str) -> None:
     wrap, options = WRAPPED[kind]
     path = rewrite(tmp_path / "wrapped.pcap", wrap)
-    assert summary(read(path)) == (0, 0)
+    # Our own reader knows the plain ones, and must then say the same.
+    assert read(path) == read(REQ_REP) if kind in KNOWN else summary(read(path)) == (0, 0)
     assert through_tshark(path, *options) == read(REQ_REP)
 
 

@@ -38,6 +38,7 @@ MEANINGS: dict[str, str] = {
     "name": 'The name of a command: "READY", "PING".',
     "properties": 'What READY or INITIATE announces: properties.Socket-Type, properties["X-Name"].',
     "reason": "What ERROR says.",
+    "status": "Why a WebSocket is closed, as its CLOSE says.",
     "ttl_ms": "How long a PING's connection may be silent, in milliseconds.",
     "context": "What PING gives PONG to return.",
     "group": "The group of JOIN or LEAVE.",
