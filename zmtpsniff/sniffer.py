@@ -1,7 +1,6 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
@@ -203,8 +202,10 @@ class Sniffer:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
-        kinds = Counter(map(type, events))
-        self._messages += kinds[Message]
-        self._problems += kinds[Problem]
-        self._connections += kinds[Connection]
+        kinds = list(map(type, events))
+        messages = kinds.count(Message)
+        self._messages += messages
+        if messages < len(kinds):
+            self._problems += kinds.count(Problem)
+            self._connections += kinds.count(Connection)
         return events
