@@ -37,7 +37,7 @@ capturing = options(
     click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
     click.option(
         "--engine", type=click.Choice(ENGINES), default="auto", show_default=True,
-        help="What captures: auto takes the first that works here and says so with -v.",
+        help="What captures. auto takes the first that works here, and says so with -v.",
     ),
 )  # fmt: skip
 

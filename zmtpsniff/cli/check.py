@@ -10,12 +10,15 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
-from zmtpsniff.cli.options import DisplayFilter, decoding, tshark_options
+from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.options import DisplayFilter, File, decoding, tshark_options
 from zmtpsniff.cli.run import make_sniffer
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
 
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.live import LiveSource
@@ -46,30 +49,47 @@ class ReportTarget(click.ParamType):  # type: ignore[type-arg]  # generic from c
             self.fail(f"{value}: the name of a file is missing", param, ctx)
         return output, file or _STANDARD_OUTPUT
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The formats; a file behind one is not completed."""
+        from click.shell_completion import CompletionItem
 
-@click.command(short_help="Hold traffic against a policy.")
-@click.argument("captures", nargs=-1, metavar="CAPTURE...")
-@click.option("--policy", metavar="FILE", help="The policy, a TOML file: docs/check.md tells what it may say.")
+        return [CompletionItem(name) for name in _FORMATS if name.startswith(incomplete)]
+
+
+def _complete_set(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from zmtpsniff.check.builtin import SETS
+
+    return [name for name in SETS if name.startswith(incomplete)]
+
+
+@click.command(cls=Command, short_help="Hold traffic against a policy.")
+@click.argument("captures", nargs=-1, type=File(), metavar="CAPTURE...")
 @click.option(
-    "--include", multiple=True, metavar="SET",
-    help="A built-in set of rules, without or beside a policy: protocol, secure, complete, modern. Repeatable.",
+    "--policy", type=File(), metavar="FILE", help="The policy, a TOML file: docs/check.md tells what it may say."
+)
+@click.option(
+    "--include", multiple=True, metavar="SET", shell_complete=_complete_set,
+    help="A set of rules: protocol, secure, complete, modern. Without or beside a policy. Repeatable.",
 )  # fmt: skip
-@click.option("--init", "init", is_flag=True, help="Write a policy that this traffic passes, to -o or standard output.")
+@click.option(
+    "--init", "init", is_flag=True, help="Write a policy that this traffic passes. It goes to -o or standard output."
+)
 @click.option(
     "--baseline",
     is_flag=True,
-    help="Compare two captures, OLD and NEW: what is new, gone or changed; 1 if anything is.",
+    help="Compare two captures, OLD and NEW. Says what is new, gone or changed; exit status 1 if anything is.",
 )
 @click.option(
     "--factor", type=click.FloatRange(1, min_open=True), default=2.0, show_default=True, metavar="N",
     help="By how much rates and latencies may change (--init, --baseline).",
 )  # fmt: skip
-@click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes, from -i, until -a, -c or Ctrl-C.")
+@click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C.")
 @click.option(
     "-T", "--format", "targets", type=ReportTarget(), multiple=True, default=["text"], metavar="FORMAT[=FILE]",
-    help="text: for people; junit: JUnit XML; sarif: SARIF 2.1.0; github: annotations; json: one object. Repeatable.",
+    help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
+    "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "output", metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option("-o", "output", type=File(), metavar="FILE", help="Write to FILE what has none of its own.")
 @click.option(
     "--show", type=click.IntRange(0, 10_000), default=5, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
@@ -89,7 +109,6 @@ def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) 
     """Hold captured or live traffic against a policy: exit status 0 if it passes, 1 if a rule fails.
 
     \b
-    zmtpsniff check capture.pcap --policy policy.toml
     zmtpsniff check capture.pcap --include protocol --include secure
     zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=report.xml
     zmtpsniff check --init capture.pcap -o policy.toml

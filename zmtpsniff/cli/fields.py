@@ -5,6 +5,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from zmtpsniff.cli.help import Command
+
 if TYPE_CHECKING:
     from zmtpsniff.filters.fields import FieldInfo
     from zmtpsniff.render import Color
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 
-@click.command(short_help="List what -Y can ask.")
+@click.command(cls=Command, short_help="List what -Y can ask.")
 @click.argument("word", required=False)
 @click.option(
     "-T",

@@ -5,6 +5,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from zmtpsniff.cli.help import Command
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 
-@click.command(short_help="List what can be captured on.")
+@click.command(cls=Command, short_help="List what can be captured on.")
 @click.option(
     "-T",
     "output_format",

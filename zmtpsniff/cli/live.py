@@ -8,12 +8,13 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
+from zmtpsniff.cli.help import Command
 from zmtpsniff.cli.options import decoding, output, tshark_options
 from zmtpsniff.cli.run import load, make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
 
 
-@click.command(short_help="Dissect live traffic.")
+@click.command(cls=Command, short_help="Dissect live traffic.")
 @capturing
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @tshark_options

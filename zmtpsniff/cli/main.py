@@ -1,5 +1,6 @@
 """The command line: its commands, and the only place that ends the program."""
 
+import os
 import signal
 import sys
 
@@ -9,6 +10,7 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.fields import fields
+from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
@@ -17,9 +19,12 @@ from zmtpsniff.cli.stats import stats
 from zmtpsniff.output import OutputError, discard_standard_output
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
+_COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
 
 
-@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Group, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def cli() -> None:
     """See what ZeroMQ programs say to each other.
@@ -38,7 +43,14 @@ for _command in (read, live, check, stats, interfaces, fields, schema):
 
 
 def main() -> None:
-    """Run the program: 0 done, 2 wrong usage or unreadable input with one line that says why."""
+    """Run the program: 0 done, 2 wrong usage or unreadable input with one line that says why.
+
+    If a shell asks how a command line could go on, that is all it does.
+    """
+    if instruction := os.environ.get(_COMPLETION):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(cli, {}, "zmtpsniff", _COMPLETION, instruction))
     try:
         # Not cli.main(): click has its own mind about closed pipes and interrupts.
         with cli.make_context("zmtpsniff", sys.argv[1:]) as context:

@@ -41,6 +41,14 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
             raise click.UsageError(f"-Y: {error}", ctx) from None
 
 
+class File(click.Path):
+    """The name of a file, for shells to complete; opening it is what says that it is not there."""
+
+    def __init__(self) -> None:
+        """Take any name."""
+        super().__init__(readable=False)
+
+
 def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     """Several options as one decorator, in the order of the help."""
 
@@ -63,8 +71,8 @@ decoding = options(
     click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
-        help="Take a port for ZMTP whatever its octets say: tcp.port==5555,zmtp (zmtp1, zmtp2, zmtp3 for a version, "
-        "5555-5560 for several ports), for RADIO and DISH over UDP: udp.port==5556,zmtp, or its messages for a "
+        help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
+        "5555-5560 for several ports. For RADIO and DISH over UDP: udp.port==5556,zmtp; to take its messages for a "
         "protocol: tcp.port==5557,mlm. Repeatable.",
     ),
     click.option(
@@ -79,11 +87,12 @@ decoding = options(
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
     ),
     click.option(
-        "--plugin", "plugins", multiple=True, metavar="FILE", help="A dissector of payloads, in Python. Repeatable."
+        "--plugin", "plugins", multiple=True, type=File(), metavar="FILE",
+        help="A dissector of payloads, in Python. Repeatable."
     ),
     click.option(
         "--decode-bodies", is_flag=True,
-        help="Show what is in frames as structure: JSON, MessagePack, CBOR, compressed by zlib, gzip or zstd.",
+        help="Show JSON, MessagePack and CBOR in frames as structure. Also compressed by zlib, gzip or zstd.",
     ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
@@ -102,25 +111,25 @@ decoding = options(
 
 display_filter = click.option(
     "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
-    help='Show only records that pass, and the totals: type == "message" && frames[0] contains "x". '
-    "zmtpsniff fields lists what can be asked.",
+    help='Show only records that pass: type == "message". The totals come in any case. zmtpsniff fields lists what can '
+    "be asked.",
 )  # fmt: skip
 
 output = options(
     display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
-        help="tree: for people; json: JSON Lines; summary: a line each; dump: as zhelpers' s_dump.",
+        help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump.",
     ),
     click.option(
         "--max-bytes", type=click.IntRange(0), metavar="N",
         help="Octets to show of each body, 0 for all. By default a few dozen, with -vv 4,096, in JSON 65,536, in "
         "dump all.",
     ),
-    click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial."),
+    click.option("-o", "output", type=File(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."),
     click.option(
         "-v", "verbosity", count=True,
-        help="Show every field, frame and topic, and nanoseconds (tree, summary); -vv: also up to 4,096 octets of "
+        help="Show every field, frame and topic, and nanoseconds. In tree and summary; -vv: also up to 4,096 octets of "
         "each body.",
     ),
     click.option("--utc", is_flag=True, help="Show times in UTC, not in local time."),

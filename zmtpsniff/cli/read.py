@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.options import decoding, output, tshark_options
+from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.options import File, decoding, output, tshark_options
 from zmtpsniff.cli.run import make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
 
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
 
 
-@click.command(short_help="Dissect capture files.")
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.command(cls=Command, short_help="Dissect capture files.")
+@click.argument("captures", nargs=-1, required=True, type=File(), metavar="CAPTURE...")
 @click.option(
     "--engine",
     type=click.Choice(["native", "tshark"]),
     default="native",
     show_default=True,
-    help="What takes packets apart below TCP; tshark, slowly, knows tunnels and more formats.",
+    help="What takes packets apart below TCP. tshark, slowly, knows more tunnels and formats.",
 )
 @tshark_options
 @saving

@@ -8,20 +8,21 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import options
+from zmtpsniff.cli.options import File, options
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.saving import Saver
 
 saving = options(
     click.option(
-        "-w", "save", metavar="FILE",
-        help='Save the packets, too, as pcapng; "-" is standard output, if the records go to a file (-o).',
+        "-w", "save", type=File(), metavar="FILE",
+        help='Save the packets, too, as pcapng. "-" is standard output, if the records go to a file (-o).',
     ),
     click.option(
         "-b", "ring", multiple=True, metavar="KIND:N",
-        help="Several files in place of one: go on with another after filesize:N kB, duration:N seconds or packets:N; "
-        "files:N keeps only the newest N. They are FILE_00001_20261121173000 and so on. Repeatable.",
+        help="Save to a ring of files: filesize:1000, files:10. Go on with another after filesize:N kB, duration:N "
+        "seconds or packets:N; files:N keeps only the newest N. They are FILE_00001_20261121173000 and so on. "
+        "Repeatable.",
     ),
 )  # fmt: skip
 

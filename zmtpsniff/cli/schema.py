@@ -2,15 +2,30 @@
 
 import click
 
+from zmtpsniff.cli.help import Command
 
-@click.command(short_help="Print the JSON Schema of the records.")
+
+@click.command(cls=Command, short_help="Print the JSON Schema of the records.")
 @click.option("--stats", is_flag=True, help="Of the records of zmtpsniff stats.")
-def schema(stats: bool) -> None:
-    """Print the JSON Schema (2020-12) of the records that -T json writes."""
+@click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
+def schema(stats: bool, version: bool) -> None:
+    """Print the JSON Schema (2020-12) of the records that -T json writes.
+
+    Their version is MAJOR.MINOR: records and fields that are new raise MINOR, what programs that read them may trip
+    over raises MAJOR.
+
+    \b
+    zmtpsniff schema > record.schema.json
+    zmtpsniff schema --stats
+    zmtpsniff schema --version
+    """
     import json
 
-    from zmtpsniff.render.schema import json_schema
+    from zmtpsniff.render.schema import VERSION, json_schema
 
+    if version:
+        click.echo(VERSION)
+        return
     if stats:
         from zmtpsniff.stats.records import AnyRecord
 

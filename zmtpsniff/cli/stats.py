@@ -6,7 +6,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.options import decoding, display_filter
+from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.options import File, decoding, display_filter
 from zmtpsniff.cli.run import make_sniffer
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
 
 
-@click.command(short_help="Say who talks to whom, how much, how fast.")
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.command(cls=Command, short_help="Say who talks to whom, how much, how fast.")
+@click.argument("captures", nargs=-1, required=True, type=File(), metavar="CAPTURE...")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Rows of each table.")
 @click.option(
     "--sort",
@@ -43,7 +44,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
     show_default=True,
     help="table: for people; json: JSON Lines.",
 )
-@click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
+@click.option("-o", "output", type=File(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
 @click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
@@ -56,7 +57,7 @@ def stats(captures: tuple[str, ...], **options: Any) -> None:
     zmtpsniff stats capture.pcap
     zmtpsniff stats --top 5 --sort p99 capture.pcap
     zmtpsniff stats -Y 'ip.addr == 10.0.0.5' capture.pcap
-    zmtpsniff stats --interval 60 -T json day.pcapng | jq 'select(.type == "stats-timeline")'
+    zmtpsniff stats --interval 60 -T json day.pcapng | jq .messages_per_s
     """
     target = options["output"]
     if target is not None and any(_is_same(name, target) for name in captures):

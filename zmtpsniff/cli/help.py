@@ -1,0 +1,199 @@
+"""How commands say what they can do: on one screen with ``--help``, everything with ``--help-all``."""
+
+import textwrap
+from typing import Any, NamedTuple
+
+import click
+
+_ROOM = 24  # columns for the names of options; a longer one has a line of its own
+_LAST = "Other options"
+
+# The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "What to count": ("--top", "--sort", "--interval"),
+    "Packets": (
+        "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tshark-option", "--status",
+    ),
+    "Decoding": (
+        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
+        "--max-flows", "--max-waiting", "--idle-timeout",
+    ),
+    "Output": ("-Y", "-T", "--max-bytes", "-o", "-v", "--utc", "--color"),
+}  # fmt: skip
+# Seldom needed: --help only names them.
+RARE = frozenset(
+    {
+        *(
+            "--factor",
+            "--show",
+            "--interval",
+            "-b",
+            "--decode-bodies",
+            "-s",
+            "-B",
+            "-p",
+            "--tshark-option",
+            "--status",
+            "--patterns",
+        ),
+        *("--timeout", "--payload", "--plugin", "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--color"),
+        *("--help", "--help-all"),
+    }
+)
+
+
+class Section(NamedTuple):
+    """Options that stand together."""
+
+    title: str
+    options: list[click.Option]
+
+
+class Description(NamedTuple):
+    """What the docstring of a command says."""
+
+    paragraphs: list[str]  # each on one line
+    examples: list[str]  # command lines
+
+
+def describe(command: click.Command) -> Description:
+    """Take the text of a command apart: what is behind a line ``\\b`` are examples, as click keeps such lines."""
+    paragraphs: list[str] = []
+    examples: list[str] = []
+    for paragraph in (command.help or "").split("\n\n"):
+        lines = [line.strip() for line in paragraph.strip().splitlines()]
+        if lines and lines[0] == "\b":
+            examples += lines[1:]
+        elif lines:
+            paragraphs.append(" ".join(lines))
+    return Description(paragraphs, examples)
+
+
+def sections(command: click.Command, context: click.Context) -> list[Section]:
+    """All options of a command in their sections, in the order of SECTIONS; a section without options is left out."""
+    left = [option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden]
+    made = []
+    for title, names in SECTIONS.items():
+        found = [option for option in left if not set(names).isdisjoint(option.opts)]
+        found.sort(key=lambda option: min(names.index(name) for name in option.opts if name in names))
+        left = [option for option in left if option not in found]
+        made.append(Section(title, found))
+    made.append(Section(_LAST if any(section.options for section in made) else "Options", left))
+    return [section for section in made if section.options]
+
+
+def is_rare(option: click.Option) -> bool:
+    """Whether ``--help`` only names it."""
+    return not RARE.isdisjoint(option.opts)
+
+
+def synopsis(option: click.Option, context: click.Context, *, short: bool = False) -> str:
+    """The names of an option, or the first, with what it takes: ``-o FILE``, ``--patterns / --no-patterns``."""
+    names = option.opts[0] if short else ", ".join(option.opts)
+    if option.secondary_opts:
+        return f"{names} / {', '.join(option.secondary_opts)}"
+    if option.is_flag or option.count:
+        return names
+    if option.metavar is None and isinstance(option.type, click.Choice):
+        return f"{names} {(option.name or '').rpartition('_')[2].upper()}"
+    return f"{names} {option.make_metavar(context)}"
+
+
+def details(option: click.Option) -> str:
+    """Everything that its help says, with its default and what it may be."""
+    text = option.help or ""
+    if isinstance(option.type, click.Choice) and option.metavar is None:
+        text += f" One of {', '.join(map(str, option.type.choices))}."
+    kind = option.type
+    if isinstance(kind, click.IntRange | click.FloatRange) and not option.count:
+        low = f"{'more than' if kind.min_open else 'at least'} {kind.min:,}" if kind.min or kind.min_open else ""
+        high = "" if kind.max is None else f"at most {kind.max:,}"
+        if low or high:
+            text += f" {', '.join(filter(None, (low, high))).capitalize()}."
+    if option.show_default and option.default is not None and not option.is_flag:
+        default = option.default
+        text += f" Default: {f'{default:,g}' if isinstance(default, int | float) else default}."
+    return text.strip()
+
+
+def first_sentence(text: str) -> str:
+    """What stands before the first full stop that ends a sentence."""
+    head, stop, _ = text.partition(". ")
+    return head + "." if stop else text
+
+
+def _show_all(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        command = context.command
+        formatter = context.make_formatter()
+        command.format_usage(context, formatter)
+        _write_text(command, formatter)
+        for title, listed in sections(command, context):
+            with formatter.section(title):
+                formatter.write_dl([(synopsis(option, context), details(option)) for option in listed], _ROOM)
+        click.echo(formatter.getvalue().rstrip("\n"))
+        context.exit()
+
+
+def _write_text(command: click.Command, formatter: click.HelpFormatter) -> None:
+    described = describe(command)
+    for paragraph in described.paragraphs:
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(paragraph)
+    if described.examples:
+        with formatter.section("Examples"):
+            for line in described.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class Command(click.Command):
+    """A command whose ``--help`` fits a screen: options in sections, a sentence each; the rest is in ``--help-all``."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Make a command as click does."""
+        super().__init__(*arguments, **options)
+        self._help_all = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_all,
+            help="Show all options with all that there is to say.",
+        )
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its own options, ``--help`` and ``--help-all``."""
+        return [*super().get_params(ctx), self._help_all]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the short help."""
+        self.format_usage(ctx, formatter)
+        _write_text(self, formatter)
+        rare: list[str] = []
+        for title, listed in sections(self, ctx):
+            shown = [option for option in listed if not is_rare(option)]
+            rare += [option.opts[-1] for option in listed if is_rare(option) and option.opts[-1] != "--help-all"]
+            if shown:
+                with formatter.section(title):
+                    rows = [(synopsis(option, ctx, short=True), first_sentence(option.help or "")) for option in shown]
+                    formatter.write_dl(rows, _ROOM)
+        if rare == ["--help"]:
+            return
+        with formatter.section("More, explained by --help-all"):
+            lines = textwrap.wrap(", ".join(rare), formatter.width - 2, break_on_hyphens=False)
+            formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
+
+
+class Group(click.Group):
+    """A group of commands, with examples, and each command on a line."""
+
+    command_class = Command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the text, the commands and the options."""
+        self.format_usage(ctx, formatter)
+        _write_text(self, formatter)
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
