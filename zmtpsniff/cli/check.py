@@ -111,9 +111,9 @@ def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) 
     \b
     zmtpsniff check capture.pcap --include protocol --include secure
     zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=report.xml
+    sudo zmtpsniff check --live -i lo -a duration:30 --policy policy.toml
     zmtpsniff check --init capture.pcap -o policy.toml
     zmtpsniff check --baseline before.pcap after.pcap
-    sudo zmtpsniff check --live -i lo -a duration:30 --policy policy.toml
     """
     # Reports go into logs that many can read, so no option shows a password there; renderers have no limit to set.
     options |= {"show_secrets": False, "format": "json", "max_bytes": None}

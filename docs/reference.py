@@ -1,0 +1,316 @@
+"""Makes what is made from the code: docs/reference/, the manual pages in docs/man/, the scripts in docs/completion/.
+
+Run it after changing options, records, filter fields or rules of policies; a test says when that was forgotten.
+"""
+
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from dissectors.events import AnyEvent
+from zmtpsniff import __version__
+from zmtpsniff.check import policy
+from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.model import LEVELS, PATTERNS, PER
+from zmtpsniff.cli.help import describe, details, sections, synopsis
+from zmtpsniff.cli.main import cli
+from zmtpsniff.filters.fields import MEANINGS, PART_MEANINGS, list_fields
+from zmtpsniff.render.schema import VERSION
+
+DOCS = Path(__file__).parent
+EXIT = (
+    ("0", "Done; for check: every rule is kept."),
+    ("1", "A rule of a policy is broken, or captures differ (check)."),
+    ("2", "Wrong usage, or input that cannot be read. One line on standard error says what is wrong and what to do."),
+    ("130", "Interrupted."),
+)
+# What each key of a rule means. A key that is not here cannot be published.
+RULE_KEYS = {
+    "name": "what reports call the rule; each has another name",
+    "expect": "a filter: records that pass it must be there, at least one unless bounds say otherwise",
+    "forbid": "a filter: records that pass it must not be there, or no more than `max`",
+    "latency": "a table: how long answers may take (below)",
+    "order": "a list of filters: records come in this order on a connection, others may be between them",
+    "count": "exactly so many",
+    "min": "so many at least",
+    "max": "so many at most",
+    "per": "what the bounds are for",
+    "mean": 'true or false: with `per = "second"`, on average over the capture',
+    "connections": "a filter: only connections whose `connection` record passes it count",
+    "level": "what a broken rule means: `warning` is reported, but does not fail the check",
+}
+LATENCY_KEYS = {
+    "pattern": "whose latency",
+    "where": "a filter: only these answers count",
+}
+
+
+class Made(NamedTuple):
+    """A command with the words that call it."""
+
+    path: str
+    command: click.Command
+    context: click.Context
+
+
+def commands(
+    command: click.Command = cli, path: str = "zmtpsniff", parent: click.Context | None = None
+) -> Iterator[Made]:
+    """All commands, a group before those in it."""
+    context = command.context_class(
+        command, info_name=path.rpartition(" ")[2], parent=parent, **command.context_settings
+    )
+    yield Made(path, command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from commands(inner, f"{path} {name}", context)
+
+
+def _page(title: str, *lines: str) -> str:
+    return "\n".join((f"# {title}", "", "<!-- made by docs/reference.py -->", "", *lines)).rstrip("\n") + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _commented(example: str) -> list[str]:
+    """An example with what it does behind it, as a comment in front of it."""
+    command, _, meaning = example.partition("   ")
+    return [f"# {meaning.strip()}", command] if meaning else [command]
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _table(head: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
+    columns = head.split(" | ")
+    return [f"| {head} |", f"|{' :-- |' * len(columns)}", *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def commands_page() -> str:
+    """Every command with its options and examples."""
+    lines = ["What `--help-all` shows, too; `zmtpsniff COMMAND --help` fits a screen.", ""]
+    for path, command, context in commands():
+        described = describe(command)
+        lines += [f"## {path}", ""]
+        lines += [f"{_cell(paragraph)}\n" for paragraph in described.paragraphs]
+        lines += ["```text", f"{path} {' '.join(command.collect_usage_pieces(context))}", "```", ""]
+        if described.examples:
+            lines += ["```sh", *(line for example in described.examples for line in _commented(example)), "```", ""]
+        if isinstance(command, click.Group):
+            listed = [(name, command.commands[name]) for name in command.list_commands(context)]
+            anchor = path.replace(" ", "-")
+            lines += _table(
+                "Command | What it does",
+                [(f"[{name}](#{anchor}-{name})", _cell(inner.get_short_help_str(200))) for name, inner in listed],
+            )
+        for title, options in sections(command, context):
+            rows = [(_code(synopsis(option, context)), _cell(details(option))) for option in options]
+            lines += _table(f"{title} | What it does", rows)
+    lines += ["## Exit status", ""]
+    lines += _table("Status | What it means", [(status, _cell(meaning)) for status, meaning in EXIT])
+    return _page("Commands", *lines)
+
+
+def records_page() -> str:
+    """The records of the JSON output, with their fields."""
+    lines = [
+        f"Version {VERSION} of the records (`zmtpsniff schema --version`). `zmtpsniff schema` prints their JSON",
+        "Schema, which says all of this to programs; the rows of `stats -T json` are in",
+        "[Statistics](../stats.md#json).",
+        "",
+        "`-T json` writes one object a line. Fields marked *always* are in each record of the type; all others are",
+        "left out where they do not apply, nothing is null. `_ns` are nanoseconds, times since 1970. Octets are an",
+        'object: `{"length": 5, "text": "hello"}`, or `"hex"` where they are no text; with `"truncated": true` where',
+        "not all are shown, and the length alone where they are hidden.",
+        "",
+        "## Versions",
+        "",
+        "The version is MAJOR.MINOR. What a program that reads records may rely on, within one MAJOR:",
+        "",
+        "- A record type, a field, a problem code and a value of a listed choice keeps its name and its meaning.",
+        "- A field marked *always* stays so, and the type of a field stays what it is.",
+        "- Record types, fields, problem codes and values may be added, so programs skip what they do not know. A",
+        "  release that adds to the schema raises MINOR.",
+        "",
+        "Everything else raises MAJOR, is told in the changelog under *Changed* or *Removed*, and never comes with a",
+        "release that only mends. Texts for people (`detail`, the payload's `summary`, trees, summaries) may change at",
+        "any time.",
+        "",
+    ]
+    fields = [field for field in list_fields() if not field.also and field.name in MEANINGS]
+    for record in typing.get_args(AnyEvent):
+        tag = str(record.__struct_config__.tag)
+        required = {field.name for field in msgspec.structs.fields(record) if field.required} | {"type"}
+        lines += [f"## {tag}", "", _cell(" ".join((record.__doc__ or "").split())), ""]
+        rows = []
+        for name, kind, records, meaning, _ in fields:
+            if tag in records:
+                meant = f"`{tag}`." if name == "type" else _cell(meaning)
+                rows.append((_code(name), f"{kind}{', *always*' if name in required else ''}", meant))
+        lines += _table("Field | Type | What it is", rows)
+    return _page("Records", *lines)
+
+
+def fields_page() -> str:
+    """The fields of display filters."""
+    lines = ["What `-Y` can ask ([Display filters](../filters.md)); `zmtpsniff fields` prints this, too.", ""]
+    rows = [
+        (_code(name), kind, ", ".join(records), _cell(meaning)) for name, kind, records, meaning, _ in list_fields()
+    ]
+    lines += _table("Field | Type | Records | What it is", rows)
+    lines += ["Octets have parts:", ""]
+    lines += _table("Part | What it is", [(_code(f".{part}"), meaning) for part, meaning in PART_MEANINGS.items()])
+    return _page("Filter fields", *lines)
+
+
+def policy_page() -> str:
+    """The keys of a policy, and the built-in sets."""
+    allowed = {"per": PER, "level": LEVELS, "pattern": tuple(PATTERNS)}
+
+    def meaning(key: str, meanings: dict[str, str]) -> str:
+        choices = ", ".join(f'`"{choice}"`' for choice in allowed.get(key, ()))
+        return _cell(meanings[key]) + (f": {choices}" if choices else "")
+
+    latency = {
+        **LATENCY_KEYS,
+        **{
+            key: "the longest, in milliseconds"
+            if percent == 100
+            else f"{percent} of 100 are not slower, in milliseconds"
+            for key, percent in policy._PERCENTILES.items()
+        },
+    }
+    kinds = ", ".join(f"`{kind}`" for kind in policy._KINDS)
+    lines = [
+        "A policy is a TOML file; [Captured traffic as a test](../check.md) explains it with examples.",
+        "",
+        f"At its top are {' and '.join(f'`{key}`' for key in policy._TOP)}: `include` is a list of built-in sets,",
+        "`[[rule]]` begins a rule.",
+        "",
+        "## Keys of a rule",
+        "",
+        f"A rule has a `name`, and one of {kinds}.",
+        "",
+        *_table("Key | What it says", [(_code(key), meaning(key, RULE_KEYS)) for key in policy._KEYS]),
+        "## Keys of a latency",
+        "",
+        *_table("Key | What it says", [(_code(key), meaning(key, latency)) for key in policy._LATENCY]),
+        "## Built-in sets",
+        "",
+        *_table(
+            "Set | Rule | What it forbids",
+            [
+                (_code(name), _cell(rule.name), _cell(rule.text.removeprefix("forbid ")))
+                for name, rules in SETS.items()
+                for rule in rules
+            ],
+        ),
+    ]
+    return _page("Policy rules", *lines)
+
+
+def _roff(text: str) -> str:
+    """Text for a manual page: nothing in it is taken for a request."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq").replace("'", "\\(aq")
+    return f"\\&{escaped}" if escaped.startswith(".") else escaped
+
+
+def manual_page(made: Made) -> str:
+    """The page of a command in section 1."""
+    path, command, context = made
+    described = describe(command)
+    name = path.replace(" ", "-")
+    lines = [
+        '.\\" made by docs/reference.py',
+        f'.TH {name.upper()} 1 "" "zmtpsniff {__version__}" "zmtpsniff"',
+        ".ad l",
+        ".SH NAME",
+        _roff(f"{name} - {_first(described.paragraphs)}"),
+        ".SH SYNOPSIS",
+        f".B {_roff(path)}",
+        _roff(" ".join(command.collect_usage_pieces(context))),
+        ".SH DESCRIPTION",
+    ]
+    for paragraph in described.paragraphs:
+        lines += [_roff(paragraph), ".PP"]
+    lines.pop()
+    if isinstance(command, click.Group):
+        lines.append(".SH COMMANDS")
+        for inner in command.list_commands(context):
+            short = command.commands[inner].get_short_help_str(200)
+            lines += [".TP", f".B {_roff(f'{name}-{inner}')}(1)", _roff(short)]
+    for title, options in sections(command, context):
+        lines.append(f".SH {_roff(title.upper())}")
+        for option in options:
+            lines += [".TP", f".B {_roff(synopsis(option, context))}", _roff(details(option))]
+    lines.append(".SH EXIT STATUS")
+    for status, meaning in EXIT:
+        lines += [".TP", f".B {status}", _roff(meaning)]
+    if described.examples:
+        lines += [".SH EXAMPLES", ".nf", *map(_roff, described.examples), ".fi"]
+    lines.append(".SH SEE ALSO")
+    others = [other.path.replace(" ", "-") for other in commands() if other.path != path]
+    lines.append(", ".join(f"\\fB{_roff(other)}\\fR(1)" for other in sorted(others)) + ", tshark(1), tcpdump(1)")
+    return "\n".join(lines) + "\n"
+
+
+def _first(paragraphs: list[str]) -> str:
+    """The first sentence, as the index of manuals has it: without capital and full stop."""
+    sentence = paragraphs[0].split(". ")[0].split(": ")[0].rstrip(".")
+    return sentence[0].lower() + sentence[1:]
+
+
+def completion_script(shell: str) -> str:
+    """What a shell reads to complete command lines of zmtpsniff; click makes it."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    # Not source(), which looks for the shell on this machine.
+    made = kind(cli, {}, "zmtpsniff", "_ZMTPSNIFF_COMPLETE")
+    return (made.source_template % made.source_vars()).strip("\n") + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """All files that are made, and what is in them."""
+    made = {
+        DOCS / "reference" / "commands.md": commands_page(),
+        DOCS / "reference" / "records.md": records_page(),
+        DOCS / "reference" / "fields.md": fields_page(),
+        DOCS / "reference" / "policy.md": policy_page(),
+    }
+    for command in commands():
+        made[DOCS / "man" / f"{command.path.replace(' ', '-')}.1"] = manual_page(command)
+    return made
+
+
+def scripts() -> dict[Path, str]:
+    """The scripts for completion; another version of click may make others."""
+    names = {"bash": "zmtpsniff.bash", "zsh": "_zmtpsniff", "fish": "zmtpsniff.fish"}
+    return {DOCS / "completion" / name: completion_script(shell) for shell, name in names.items()}
+
+
+def main() -> None:
+    """Write all files, and take away manual pages of commands that are no more."""
+    made = pages()
+    for old in (DOCS / "man").glob("*.1"):
+        if old not in made:
+            old.unlink()
+    for path, text in (made | scripts()).items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        print(path.relative_to(DOCS.parent), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
