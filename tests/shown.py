@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ _CAPTURES = {
 }
 POLICY = 'include = ["protocol"]\n'
 _BLOCK = re.compile(r"(?m)((?:^<!-- [^\n]* -->\n)*)^```([\w{}-]*)\n(.*?)^```$", re.DOTALL)
+_TIMEOUT, _TCPDUMP = shutil.which("timeout"), shutil.which("tcpdump")
 # What stands in for programs that would go on for ever or are of other machines.
 _PROGRAMS = {
     "zmtpsniff": f"""
@@ -45,8 +47,17 @@ exec "{sys.executable}" -m zmtpsniff "$@"
     "python": f'exec "{sys.executable}" "$@"',
     "sudo": 'exec "$@"',
     "ssh": 'shift\nexec "$@"',
-    "tcpdump": f'exec timeout --preserve-status -s INT "${{ZMTPSNIFF_TCPDUMP:-0.6}}" "{shutil.which("tcpdump")}" "$@"',
+    "timeout": f'export ZMTPSNIFF_TCPDUMP="$1"\nexec "{_TIMEOUT}" "$@"',
+    "tcpdump": f'exec "{_TIMEOUT}" --preserve-status -s INT "${{ZMTPSNIFF_TCPDUMP:-0.6}}" "{_TCPDUMP}" "$@"',
 }
+
+_NETWORK = """
+ip link set lo up
+ip link add eth0 type veth peer name eth1
+ip link set eth1 up
+ip link set eth0 up
+exec "$@"
+"""
 
 
 class Block(NamedTuple):
@@ -95,11 +106,15 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
+def without_blocks(page: Path) -> str:
+    """The text of a page without its blocks and tables of benchmarks, whose rows are called as commands."""
+    text = _BLOCK.sub("", page.read_text())
+    return re.sub(r"<!-- [a-z ]*benchmarks: begin.*?benchmarks: end -->", "", text, flags=re.DOTALL)
+
+
 def inline_commands(page: Path) -> list[str]:
     """Command lines in the midst of text, such as in tables."""
-    text = _BLOCK.sub("", page.read_text())
-    text = re.sub(r"<!-- [a-z ]*benchmarks: begin.*?benchmarks: end -->", "", text, flags=re.DOTALL)  # names of rows
-    found = re.findall(r"`((?:sudo )?zmtpsniff [^`]+)`", text)
+    found = re.findall(r"`((?:sudo )?zmtpsniff [^`]+)`", without_blocks(page))
     return [command.replace("\\|", "|") for command in found]
 
 
@@ -125,6 +140,7 @@ def folder(path: Path) -> dict[str, str]:
     }
 
 
+@lru_cache(1)
 def can_capture() -> bool:
     """Whether commands that capture can be run: as root, in a network namespace of their own."""
     if os.geteuid() != 0 or not all(shutil.which(name) for name in ("unshare", "ip", "tcpdump", "tshark", "jq")):
@@ -133,12 +149,11 @@ def can_capture() -> bool:
 
 
 def run(command: str, path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command line with bash, in a network of its own where that can be; it has a minute."""
+    """Run a command line with bash, in a network of its own where that can be; it is ended if that takes for ever."""
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command]
     if can_capture():
-        network = 'ip link set lo up; ip link add eth0 type veth peer name eth1; ip link set eth1 up; ip link set eth0 up; exec "$@"'
-        shell = ["unshare", "-n", "sh", "-c", network, "sh", *shell]
+        shell = ["unshare", "-n", "sh", "-c", _NETWORK, "sh", *shell]
     return subprocess.run(
         shell, cwd=path, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
-        timeout=60,
+        timeout=300,
     )  # fmt: skip

@@ -1,0 +1,178 @@
+"""The wheel and the sdist: the same each time, complete, and they work in clean environments of each Python."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import FIXTURES, PROJECT
+from shown import blocks
+
+from zmtpsniff import __version__
+
+_LEFT_OUT = {
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    "dist",
+    "work",
+}
+_PYTHONS = ("3.11", "3.12", "3.13")
+
+
+class Built(NamedTuple):
+    """What a build made."""
+
+    wheel: Path
+    sdist: Path
+
+
+def _build(source: Path, target: Path, *, umask: int = 0o022, day: str = "1700000000") -> Built:
+    command = next(block for block in blocks(PROJECT / "docs" / "packaging.md") if "hatchling" in block.text).text
+    done = subprocess.run(
+        [sys.executable, *command.split()[1:-1], str(target)],
+        cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": day}, umask=umask, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (wheel,) = target.glob("*.whl")
+    (sdist,) = target.glob("*.tar.gz")
+    return Built(wheel, sdist)
+
+
+def _copy(target: Path) -> Path:
+    """The source as a clone has it, with files made in another order and at other times."""
+    shutil.copytree(PROJECT, target, ignore=lambda _, names: _LEFT_OUT & set(names))
+    for place, path in enumerate(sorted(target.rglob("*"), reverse=True)):
+        os.utime(path, (1_000_000_000 + place, 1_000_000_000 + place))
+    return target
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
+    return _build(_copy(folder / "source"), folder / "dist")
+
+
+def test_two_builds_are_the_same(built: Built, tmp_path: Path) -> None:
+    again = _build(_copy(tmp_path / "another" / "folder"), tmp_path / "dist", umask=0o077)
+    assert again.wheel.read_bytes() == built.wheel.read_bytes()
+    assert again.sdist.read_bytes() == built.sdist.read_bytes()
+    # And it is the files that are compared: another day makes others.
+    other = _build(tmp_path / "another" / "folder", tmp_path / "other", day="1600000000")
+    assert other.sdist.read_bytes() != built.sdist.read_bytes()
+
+
+def test_the_wheel_of_the_sdist_is_the_wheel(built: Built, tmp_path: Path) -> None:
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    again = _build(source, tmp_path / "dist")
+    assert again.wheel.read_bytes() == built.wheel.read_bytes()
+    assert again.sdist.read_bytes() == built.sdist.read_bytes()
+
+
+def test_what_is_in_the_wheel(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = set(archive.namelist())
+    top = {name.split("/")[0] for name in names}
+    stem = f"zmtpsniff-{__version__}"
+    assert top == {"zmtpsniff", "dissectors", f"{stem}.dist-info", f"{stem}.data"}
+    assert {"zmtpsniff/py.typed", "dissectors/py.typed", f"{stem}.dist-info/licenses/LICENSE"} <= names
+    data = {name.removeprefix(f"{stem}.data/data/") for name in names if ".data/" in name}
+    pages = {f"share/man/man1/{path.name}" for path in (PROJECT / "docs" / "man").iterdir()}
+    assert len(pages) > 7
+    assert data == pages | {
+        "share/bash-completion/completions/zmtpsniff",
+        "share/zsh/site-functions/_zmtpsniff",
+        "share/fish/vendor_completions.d/zmtpsniff.fish",
+    }
+    for package in ("zmtpsniff", "dissectors"):
+        for path in (PROJECT / package).rglob("*.py"):
+            assert str(path.relative_to(PROJECT)) in names
+
+
+def test_what_is_in_the_sdist(built: Built) -> None:
+    with tarfile.open(built.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = [PROJECT / name for name in ("pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "Containerfile")]
+    for folder in ("zmtpsniff", "dissectors", "tests", "fixtures", "docs", "benchmarks"):
+        wanted += [path for path in (PROJECT / folder).rglob("*") if path.is_file()]
+    missing = [
+        path for path in wanted if not _LEFT_OUT & set(path.parts) and str(path.relative_to(PROJECT)) not in names
+    ]
+    assert missing == []
+    assert not [name for name in names if name.startswith((".venv", ".git/", "dist/"))]
+
+
+def _python(version: str) -> str | None:
+    """A Python of this version: the one that runs, one in the path, or one of pyenv's."""
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        return sys.executable
+    candidates = [shutil.which(f"python{version}")]
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates += [str(path / "bin" / "python") for path in sorted(versions.glob(f"{version}.*"))]
+    for candidate in filter(None, candidates):
+        asked = subprocess.run([candidate, "-c", "import venv, ssl"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return candidate
+    return None
+
+
+@pytest.mark.parametrize("version", _PYTHONS)
+def test_it_runs_in_a_clean_environment(built: Built, version: str, tmp_path: Path) -> None:
+    """What the tutorial says, word for word, with the wheel; then the sdist in its place."""
+    python = _python(version)
+    if python is None:
+        pytest.skip(f"no Python {version} here")
+    (install,) = [block for block in blocks(PROJECT / "docs" / "tutorial.md") if "pip install" in block.text]
+    script = install.text.replace("python3 ", f"{python} ")
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    # The folder of the wheel comes before anything that a registry has.
+    links = f"{built.wheel.parent} {variables.get('PIP_FIND_LINKS', '')}".strip()
+    variables |= {"PIP_FIND_LINKS": links, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "1"}
+    installed = _run(["bash", "-ec", script], tmp_path, variables)
+    assert installed == f"zmtpsniff {__version__}\n"
+    _try(tmp_path / "sniff", tmp_path, variables)
+    pip = [str(tmp_path / "sniff" / "bin" / "python"), "-m", "pip", "install", "-q"]
+    if version == _PYTHONS[-1]:
+        _run([*pip, "--no-deps", "--force-reinstall", str(built.sdist)], tmp_path, variables)
+        _try(tmp_path / "sniff", tmp_path, variables)
+        # Who types checks against it, too: the packages say that they are typed.
+        found = sorted(path.parent.name for path in (tmp_path / "sniff").rglob("py.typed") if "click" not in str(path))
+        assert {"zmtpsniff", "dissectors"} <= set(found)
+
+
+def _try(environment: Path, folder: Path, variables: dict[str, str]) -> None:
+    """Use the installed program as its users do: reading, checking, its manual page."""
+    program = str(environment / "bin" / "zmtpsniff")
+    capture = str(FIXTURES / "m31_req_rep.pcap")
+    assert "24 messages" in _run([program, "read", "--utc", capture], folder, variables)
+    assert "ok    no errors" in _run([program, "check", "--include", "protocol", capture], folder, variables)
+    assert "REQ" in _run([program, "stats", capture], folder, variables)
+    assert re.fullmatch(r"\d+\.\d+\n", _run([program, "schema", "--version"], folder, variables))
+    assert _run([program, "read", "-Y", 'frames matches "request 3"', "-T", "json", capture], folder, variables)
+    assert (environment / "share" / "man" / "man1" / "zmtpsniff-read.1").exists()
+    if shutil.which("man") is not None:
+        (shown,) = [
+            block for block in blocks(PROJECT / "docs" / "howto" / "completion.md") if block.text.startswith("man ")
+        ]
+        path = f"{environment / 'bin'}:{variables['PATH']}"
+        page = _run(["bash", "-ec", shown.text], folder, {**variables, "PATH": path, "MANPAGER": "cat"})
+        assert "dissect capture files" in page
+
+
+def _run(command: list[str], folder: Path, variables: dict[str, str]) -> str:
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
