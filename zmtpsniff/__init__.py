@@ -1,3 +1,3 @@
 """zmtpsniff: see what ZeroMQ programs say to each other."""
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

@@ -110,7 +110,7 @@ def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) 
 
     \b
     zmtpsniff check capture.pcap --include protocol --include secure
-    zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=report.xml
+    zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=out.xml
     sudo zmtpsniff check --live -i lo -a duration:30 --policy policy.toml
     zmtpsniff check --init capture.pcap -o policy.toml
     zmtpsniff check --baseline before.pcap after.pcap

@@ -171,15 +171,17 @@ class Command(click.Command):
         """Write the short help."""
         self.format_usage(ctx, formatter)
         _write_text(self, formatter)
-        rare: list[str] = []
-        for title, listed in sections(self, ctx):
-            shown = [option for option in listed if not is_rare(option)]
-            rare += [option.opts[-1] for option in listed if is_rare(option) and option.opts[-1] != "--help-all"]
+        made = sections(self, ctx)
+        rare = [option.opts[-1] for section in made for option in section.options if is_rare(option)]
+        rare.remove("--help-all")
+        all_fit = rare == ["--help"]
+        for title, listed in made:
+            shown = [option for option in listed if all_fit or not is_rare(option)]
             if shown:
                 with formatter.section(title):
                     rows = [(synopsis(option, ctx, short=True), first_sentence(option.help or "")) for option in shown]
                     formatter.write_dl(rows, _ROOM)
-        if rare == ["--help"]:
+        if all_fit:
             return
         with formatter.section("More, explained by --help-all"):
             lines = textwrap.wrap(", ".join(rare), formatter.width - 2, break_on_hyphens=False)

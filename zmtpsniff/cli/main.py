@@ -30,7 +30,7 @@ def cli() -> None:
     """See what ZeroMQ programs say to each other.
 
     \b
-    zmtpsniff read capture.pcap                  a tree of everything that was said
+    zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
     zmtpsniff stats capture.pcap                 who talks to whom, how fast

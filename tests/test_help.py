@@ -1,0 +1,85 @@
+"""--help fits a screen, and says what is needed; --help-all says everything."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from zmtpsniff.cli.help import RARE, SECTIONS, Command, Group, describe, first_sentence, sections
+from zmtpsniff.cli.main import cli
+
+_COLUMNS, _LINES = 80, 40
+
+
+def _commands(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            found += _commands(inner, (*path, name))
+    return found
+
+
+COMMANDS = _commands(cli)
+IDS = [" ".join(path) or "zmtpsniff" for path, _ in COMMANDS]
+
+
+def _said(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "zmtpsniff", *arguments],
+        capture_output=True, text=True, check=True, env={"COLUMNS": str(_COLUMNS), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=IDS)
+def test_it_fits_a_screen(path: tuple[str, ...], command: click.Command) -> None:
+    assert isinstance(command, Command | Group), f"give it cls=Command or cls=Group of {Command.__module__}"
+    lines = _said(*path, "--help").splitlines()
+    assert len(lines) <= _LINES
+    assert all(len(line) <= _COLUMNS for line in lines)
+    described = describe(command)
+    assert described.paragraphs
+    assert described.examples, "an example says more than ten options"
+    assert all(example in "\n".join(lines) for example in described.examples)
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [each for each in COMMANDS if not isinstance(each[1], click.Group)],
+    ids=lambda value: str(value),
+)
+def test_all_options_are_told(path: tuple[str, ...], command: click.Command) -> None:
+    short, whole = _said(*path, "--help"), _said(*path, "--help-all")
+    context = click.Context(command)
+    listed = [option for section in sections(command, context) for option in section.options]
+    assert {id(option) for option in listed} == {
+        id(option) for option in command.get_params(context) if isinstance(option, click.Option)
+    }
+    words = " ".join(whole.split())
+    for option in listed:
+        assert option.help, option.opts
+        assert option.opts[0] in whole
+        assert option.opts[0] in short or option.opts[-1] in short
+        assert " ".join(first_sentence(option.help).split()) in words or option.opts == ["--help-all"]
+
+
+def test_the_table_of_sections_has_no_option_that_is_no_more() -> None:
+    known = {name for _, command in COMMANDS for option in command.params for name in option.opts}
+    placed = {name for names in SECTIONS.values() for name in names}
+    assert placed <= known
+    assert known >= RARE - {"--help", "--help-all"}
+
+
+def test_an_unknown_option_comes_in_the_last_section() -> None:
+    @click.command(cls=Command)
+    @click.option("-o", help="Known.")
+    @click.option("--brand-new", help="Not known.")
+    def made(o: str, brand_new: str) -> None:
+        """Do something."""
+
+    found = {
+        section.title: [option.opts[0] for option in section.options] for section in sections(made, click.Context(made))
+    }
+    assert found["Output"] == ["-o"]
+    assert found["Other options"][0] == "--brand-new"
