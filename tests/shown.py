@@ -47,7 +47,8 @@ exec "{sys.executable}" -m zmtpsniff "$@"
     "python": f'exec "{sys.executable}" "$@"',
     "sudo": 'exec "$@"',
     "ssh": 'shift\nexec "$@"',
-    "timeout": f'export ZMTPSNIFF_TCPDUMP="$1"\nexec "{_TIMEOUT}" "$@"',
+    # Slow machines have their time.
+    "timeout": f'seconds=$(($1 * 3))\nshift\nZMTPSNIFF_TCPDUMP=$seconds exec "{_TIMEOUT}" "$seconds" "$@"',
     "tcpdump": f'exec "{_TIMEOUT}" --preserve-status -s INT "${{ZMTPSNIFF_TCPDUMP:-0.6}}" "{_TCPDUMP}" "$@"',
 }
 
