@@ -176,3 +176,17 @@ def _run(command: list[str], folder: Path, variables: dict[str, str]) -> str:
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_the_container_file() -> None:
+    """Held against the rules for such files; it is not built here, which needs a registry of images."""
+    linter = Path(sys.executable).parent / "hadolint"
+    if not linter.exists():
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([linter, PROJECT / "Containerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    # Nothing of the source that it copies is missing, and the images have no host in their names.
+    text = (PROJECT / "Containerfile").read_text()
+    images = re.findall(r"(?m)^FROM (\S+)", text)
+    assert images
+    assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in images)
