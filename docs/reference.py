@@ -114,7 +114,7 @@ def commands_page() -> str:
                 [(f"[{name}](#{anchor}-{name})", _cell(inner.get_short_help_str(200))) for name, inner in listed],
             )
         for title, options in sections(command, context):
-            rows = [(_code(synopsis(option, context)), _cell(details(option))) for option in options]
+            rows = [(_code(synopsis(option)), _cell(details(option))) for option in options]
             lines += _table(f"{title} | What it does", rows)
     lines += ["## Exit status", ""]
     lines += _table("Status | What it means", [(status, _cell(meaning)) for status, meaning in EXIT])
@@ -252,7 +252,7 @@ def manual_page(made: Made) -> str:
     for title, options in sections(command, context):
         lines.append(f".SH {_roff(title.upper())}")
         for option in options:
-            lines += [".TP", f".B {_roff(synopsis(option, context))}", _roff(details(option))]
+            lines += [".TP", f".B {_roff(synopsis(option))}", _roff(details(option))]
     lines.append(".SH EXIT STATUS")
     for status, meaning in EXIT:
         lines += [".TP", f".B {status}", _roff(meaning)]

@@ -88,16 +88,17 @@ def is_rare(option: click.Option) -> bool:
     return not RARE.isdisjoint(option.opts)
 
 
-def synopsis(option: click.Option, context: click.Context, *, short: bool = False) -> str:
+def synopsis(option: click.Option, *, short: bool = False) -> str:
     """The names of an option, or the first, with what it takes: ``-o FILE``, ``--patterns / --no-patterns``."""
     names = option.opts[0] if short else ", ".join(option.opts)
     if option.secondary_opts:
         return f"{names} / {', '.join(option.secondary_opts)}"
     if option.is_flag or option.count:
         return names
-    if option.metavar is None and isinstance(option.type, click.Choice):
-        return f"{names} {(option.name or '').rpartition('_')[2].upper()}"
-    return f"{names} {option.make_metavar(context)}"
+    # Not make_metavar(), which click 8.1 calls in another way than later versions, and which lists all choices.
+    known_by_name = isinstance(option.type, click.Choice)
+    called = (option.name or "").rpartition("_")[2] if known_by_name else option.type.name
+    return f"{names} {option.metavar or called.upper()}"
 
 
 def details(option: click.Option) -> str:
@@ -131,7 +132,7 @@ def _show_all(context: click.Context, parameter: click.Parameter, value: bool) -
         _write_text(command, formatter)
         for title, listed in sections(command, context):
             with formatter.section(title):
-                formatter.write_dl([(synopsis(option, context), details(option)) for option in listed], _ROOM)
+                formatter.write_dl([(synopsis(option), details(option)) for option in listed], _ROOM)
         click.echo(formatter.getvalue().rstrip("\n"))
         context.exit()
 
@@ -179,7 +180,7 @@ class Command(click.Command):
             shown = [option for option in listed if all_fit or not is_rare(option)]
             if shown:
                 with formatter.section(title):
-                    rows = [(synopsis(option, ctx, short=True), first_sentence(option.help or "")) for option in shown]
+                    rows = [(synopsis(option, short=True), first_sentence(option.help or "")) for option in shown]
                     formatter.write_dl(rows, _ROOM)
         if all_fit:
             return
