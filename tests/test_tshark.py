@@ -421,3 +421,15 @@ def test_a_killed_tshark_is_told() -> None:
 def test_an_error_before_the_first_packet_raises() -> None:
     with pytest.raises(CaptureError, match="unknown preference"):
         next(source_of(REQ_REP, options=("no.such:1",)).batches())
+
+
+def test_without_pyshark_one_line_says_what_is_missing() -> None:
+    code = "import sys; sys.modules['pyshark'] = None; from zmtpsniff.cli.main import main; main()"
+    for arguments in (
+        ["read", "--engine", "tshark", str(FIXTURES / "m31_req_rep.pcap")],
+        ["live", "-i", "lo", "--engine", "tshark"],
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("zmtpsniff: --engine tshark: needs the Python package pyshark")
+        assert len(done.stderr.splitlines()) == 1

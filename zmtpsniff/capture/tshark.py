@@ -1,7 +1,8 @@
 """Packets taken apart by tshark, through pyshark: what only Wireshark knows below TCP.
 
 tshark finds the innermost TCP segment of each packet, whatever it is wrapped in; reassembly and dissection stay ours.
-This module imports pyshark, so it is imported only once the engine is wanted.
+This module imports pyshark, so it is imported only once the engine is wanted; that raises
+EngineMissingError if pyshark is not installed.
 """
 
 import asyncio
@@ -12,15 +13,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from io import FileIO
 
 import msgspec
-import pyshark.capture.capture  # type: ignore[import-untyped]
-from packaging.version import Version  # which pyshark needs
-from pyshark.tshark.tshark import TSharkNotFoundException  # type: ignore[import-untyped]
 
 from zmtpsniff.capture.engines import EngineMissingError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 from zmtpsniff.capture.tshark_fields import FIELDS, LineReader, NoCaptureError
+
+try:
+    import pyshark.capture.capture  # type: ignore[import-untyped]
+    from packaging.version import Version  # which pyshark needs
+    from pyshark.tshark.tshark import TSharkNotFoundException  # type: ignore[import-untyped]
+except ModuleNotFoundError as error:  # packages of distributions may do without it
+    raise EngineMissingError(f"--engine tshark: needs the Python package {error.name} (pip install pyshark)") from None
 
 _STOP_SECONDS = 5.0
 _CHUNK = 256 << 10  # octets read at a time, at most

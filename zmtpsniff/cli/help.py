@@ -7,6 +7,7 @@ import click
 
 _ROOM = 24  # columns for the names of options; a longer one has a line of its own
 _LAST = "Other options"
+HELP_NAMES = ["-h", "--help"]
 
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -155,6 +156,7 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Make a command as click does."""
         super().__init__(*arguments, **options)
+        self.context_settings.setdefault("help_option_names", HELP_NAMES)
         self._help_all = click.Option(
             ["--help-all"],
             is_flag=True,

@@ -10,7 +10,7 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.fields import fields
-from zmtpsniff.cli.help import Group
+from zmtpsniff.cli.help import HELP_NAMES, Group
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
@@ -23,7 +23,7 @@ _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scrip
 
 
 @click.group(
-    cls=Group, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Group, no_args_is_help=False, context_settings={"help_option_names": HELP_NAMES, "max_content_width": 100}
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def cli() -> None:
