@@ -61,9 +61,11 @@ def summary(records: list[dict[str, Any]]) -> tuple[int, int]:
 
 
 def source_of(*names: str | Path, options: tuple[str, ...] = ()) -> Any:
-    from zmtpsniff.capture.tshark import open_with_tshark
+    from zmtpsniff.capture.tshark import open_with_tshark, parse_option
 
-    return open_with_tshark([str(name) for name in names], options)
+    return open_with_tshark(
+        [str(name) for name in names], [word for option in options for word in parse_option(option)]
+    )
 
 
 def packets_of(*names: str | Path) -> list[Packet]:
