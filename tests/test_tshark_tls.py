@@ -18,16 +18,17 @@ import zmq
 from conftest import FIXTURES
 from live_program import live, needs_privilege
 from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
-from scapy.utils import rdpcap, wrpcap
+from scapy.utils import wrpcap
+
+from zmtpsniff.capture.files import open_captures
 
 sys.path.append(str(FIXTURES))
 from tls_tunnel import PEM, tls_tunnel
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("tshark") is None or shutil.which("editcap") is None, reason="tshark is not installed"
-)
+pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed")
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", "--max-bytes", "0", "--engine", "tshark"]
 TLS12, TLS13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -166,9 +167,9 @@ def secrets(name: str, tmp_path: Path) -> Path:
 
 def rewritten(name: str, tmp_path: Path, change: Callable[[Packets], Packets]) -> Path:
     """A recorded capture without its keys, its packets changed."""
-    plain, path = tmp_path / "plain.pcap", tmp_path / "changed.pcap"
-    subprocess.run(["editcap", "-F", "pcap", str(FIXTURES / f"{name}.pcapng"), str(plain)], check=True)
-    packets = change(list(rdpcap(str(plain))))
+    path = tmp_path / "changed.pcap"
+    recorded = open_captures([str(FIXTURES / f"{name}.pcapng")])
+    packets = change([Ether(packet[2]) for batch in recorded.batches() for packet in batch])
     for number, packet in enumerate(packets):
         packet.time = 1_700_000_000 + number / 1000
     wrpcap(str(path), packets)
@@ -185,7 +186,7 @@ def part(packet: ScapyPacket, begin: int, end: int) -> ScapyPacket:
     for field in ("len", "chksum"):
         delattr(new[IP], field)
     del new[TCP].chksum
-    return new
+    return Ether(bytes(new))
 
 
 def octets_in(packet: ScapyPacket) -> int:
@@ -211,7 +212,9 @@ def joined(packets: Packets) -> Packets:
         if length and last is not None and octets_in(last) and last[TCP].sport == packet[TCP].sport:
             together = part(last, 0, octets_in(last))
             together[TCP].payload = Raw(bytes(last[TCP].payload) + bytes(packet[TCP].payload))
-            out[-1] = together.__class__(bytes(together))
+            for field in ("len", "chksum"):
+                delattr(together[IP], field)
+            out[-1] = Ether(bytes(together))
         elif length or packet[TCP].flags & "SFR":
             out.append(packet)
     return out
