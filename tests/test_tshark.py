@@ -35,8 +35,8 @@ REQ_REP = FIXTURES / "m31_req_rep.pcap"
 SAME = [
     "app_jupyter", "bad_huge_length", "m31_backpressure", "m31_bigendian_pcap", "m31_frame_sizes", "m31_ipv6",
     "m31_linux_sll", "m31_linux_sll2", "m31_nanosecond_pcap", "m31_pcap_gz_file", "m31_pcapng_file", "m31_raw_ip",
-    "m31_vlan_tag", "mix_link_types", "net_four_tuple_reuse", "net_gap", "net_ip_fragments", "net_mixed_traffic",
-    "net_no_syn", "net_out_of_order", "net_overlap", "net_retransmissions", "net_rst", "net_seq_wrap", "net_snaplen96",
+    "m31_vlan_tag", "mix_link_types", "net_four_tuple_reuse", "net_gap", "net_ip_fragments", "net_no_syn",
+    "net_out_of_order", "net_overlap", "net_retransmissions", "net_rst", "net_seq_wrap", "net_snaplen96",
     "sec_curve_ps_435_435", "ws_plain", "x_220_to_408",
 ]  # fmt: skip
 
@@ -93,6 +93,17 @@ def test_same_records_as_the_native_reader(name: str) -> None:
     if not found:
         pytest.skip(f"{name} is not among the captures here (ZMTPSNIFF_CAPTURES)")
     assert through_tshark(found[0]) == read(found[0])
+
+
+@needs_tshark
+def test_tls_without_keys_is_told_beside_the_same_records() -> None:
+    path = CAPTURES / "net_mixed_traffic.pcap"
+    if not path.exists():
+        pytest.skip("net_mixed_traffic is not among the captures here (ZMTPSNIFF_CAPTURES)")
+    *mine, totals = read(path)
+    *tsharks, problem, tsharks_totals = through_tshark(path)
+    assert (tsharks, problem["code"]) == (mine, "tls-no-keys")
+    assert tsharks_totals == {**totals, "problems": totals["problems"] + 1}
 
 
 @needs_tshark

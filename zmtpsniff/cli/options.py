@@ -95,7 +95,7 @@ decoding = options(
 
 display_filter = click.option(
     "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
-    help='Show only records that pass, and the totals: type == "message" && frames[0] contains "x". '
+    help='Look only at records that pass: type == "message" && frames[0] contains "x". '
     "zmtpsniff fields lists what can be asked.",
 )  # fmt: skip
 
