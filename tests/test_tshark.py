@@ -23,6 +23,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 from scapy.utils import rdpcap, wrpcap
+from wireguard import WireGuard
 
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.packets import HeaderDecoder
@@ -187,6 +188,39 @@ def test_tunnels(tmp_path: Path, kind: str) -> None:
     # Our own reader knows the plain ones, and must then say the same.
     assert read(path) == read(REQ_REP) if kind in KNOWN else summary(read(path)) == (0, 0)
     assert through_tshark(path, *options) == read(REQ_REP)
+
+
+@needs_tshark
+def test_inside_wireguard(tmp_path: Path) -> None:
+    tunnel = WireGuard(seed=1)
+    packets = [packet for packet in rdpcap(str(REQ_REP)) if TCP in packet]
+    client = packets[0][TCP].sport
+
+    def outer(message: bytes, from_initiator: bool) -> ScapyPacket:
+        ends, ports = ("192.0.2.1", "192.0.2.2"), (40000, 51820)
+        src, dst = ends if from_initiator else ends[::-1]
+        sport, dport = ports if from_initiator else ports[::-1]
+        return ETHER / IP(src=src, dst=dst) / UDP(sport=sport, dport=dport) / Raw(message)
+
+    wrapped = [outer(tunnel.initiation, True), outer(tunnel.response, False)]
+    for packet in packets:
+        forth = packet[TCP].sport == client
+        wrapped.append(outer(tunnel.transport(bytes(ip_part(packet)), forth), forth))
+    for packet, like in zip(wrapped, [packets[0], packets[0], *packets], strict=True):
+        packet.time = like.time
+    path, keys = tmp_path / "wireguard.pcap", tmp_path / "keys.txt"
+    wrpcap(str(path), wrapped)
+    keys.write_text(tunnel.key_log)
+    assert summary(through_tshark(path)) == (0, 0)
+    inside = through_tshark("--tshark-option", f"wg.keylog_file:{keys}", path)
+    assert summary(inside) == summary(read(REQ_REP))
+    # All is the same but for the two packets of the handshake.
+    assert list(map(without_place, inside)) == list(map(without_place, read(REQ_REP)))
+
+
+def without_place(record: dict[str, Any]) -> dict[str, Any]:
+    names = {"packet", "packets", "request"}
+    return {name: value for name, value in record.items() if name not in names}
 
 
 @needs_tshark
