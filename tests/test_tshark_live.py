@@ -5,22 +5,16 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import FIXTURES
 from conversation import FEW, check, closed, converse
-from live_program import PROGRAM, Record, live, needs_privilege, running, wait_for
+from live_program import PROGRAM, live, needs_privilege, running, wait_for
 from namespaces import Side, joined_namespaces, needs_namespaces
-
-from zmtpsniff.capture.files import open_captures
 
 needs_tshark = pytest.mark.skipif(
     shutil.which("tshark") is None or shutil.which("dumpcap") is None, reason="tshark is not installed"
@@ -107,36 +101,6 @@ def test_an_interface_that_only_tshark_knows() -> None:
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["type"] == "capture"
     assert last["packets"] == 1000  # what randpktdump makes unless told otherwise
-
-
-def test_a_capture_program_of_wiresharks() -> None:
-    """Packets of a real conversation, sent to the program that captures what is sent to it (extcap)."""
-    known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
-    if not re.search(r"^\d+\. udpdump", known, re.MULTILINE):
-        pytest.skip("tshark has no udpdump interface here")
-    capture = FIXTURES / "m31_req_rep.pcap"
-    packets = [packet for batch in open_captures([str(capture)]).batches() for packet in batch]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.bind(("127.0.0.1", 0))
-        port = sender.getsockname()[1]
-    options = [f"extcap.udpdump.port:{port}", "extcap.udpdump.payload:ip"]
-    given = [word for option in options for word in ("--tshark-option", option)]
-    with live("--engine", "tshark", "-i", "udpdump", *given) as program:
-        wait_for(lambda: f":{port:04X} " in Path("/proc/net/udp").read_text())
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for packet in packets:
-                sender.sendto(packet[2][14:], ("127.0.0.1", port))  # without its Ethernet header
-                time.sleep(0.002)
-        program.read_until(lambda records: any(record["type"] == "connection" for record in records[-1:]))
-        records = program.interrupt()
-    read = [*PROGRAM[:-1], "read", "-T", "json", str(capture)]
-    expected = subprocess.run(read, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-    assert frames_of(records) == frames_of(map(json.loads, expected))
-    assert records[-1]["packets"] == len(packets)
-
-
-def frames_of(records: Iterable[Record]) -> list[Any]:
-    return [(record["src"], record["frames"]) for record in records if record["type"] == "message"]
 
 
 @pytest.mark.parametrize(
