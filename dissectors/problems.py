@@ -63,6 +63,19 @@ PROBLEMS: dict[str, Kind] = {
         "Octets of a TCP stream are missing from the capture, though the receiver got them.",
         "The capturing program dropped packets: give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",
     ),
+    "tls-gap": _error(
+        "Octets inside TLS are missing: records are not in the capture, or were not decrypted.",
+        "How many they are nobody knows, and tshark decrypts nothing of this side behind a record that is missing: "
+        "give the capturing program a larger buffer, and the keys of the whole connection.",
+    ),
+    "tls-not-decrypted": _warning(
+        "None of the keys given decrypts some of the TLS connections, or their handshake is not in the capture.",
+        "Give the key log of the programs that talk, written while they did, and capture before they connect.",
+    ),
+    "tls-no-keys": _note(
+        "There are TLS connections, and tshark was given no keys (`--tls-keys FILE`).",
+        "If they may hold ZMTP, let one of the two programs write a key log (`SSLKEYLOGFILE`).",
+    ),
     "packets-dropped": _error(
         "Packets were lost before they could be read: by the kernel, or while they waited for a slow reader.",
         "Use a capture filter (`-f`), a larger buffer (`-B`), or a quicker reader than a terminal.",

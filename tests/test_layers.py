@@ -17,6 +17,7 @@ ALLOWED = {
     "zmtpsniff/segment.py": set(),
     "zmtpsniff/flows.py": {"zmtpsniff.reassembly", "zmtpsniff.segment"},
     "zmtpsniff/reassembly.py": {"zmtpsniff.flows", "zmtpsniff.segment"},
+    "zmtpsniff/tls.py": {"zmtpsniff.capture.decrypted", "zmtpsniff.flows", "zmtpsniff.reassembly"},
     "zmtpsniff/datagrams.py": {"zmtpsniff.flows", "zmtpsniff.pgm", "zmtpsniff.segment"},
     "zmtpsniff/pgm.py": {"zmtpsniff.reassembly"},
     "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},

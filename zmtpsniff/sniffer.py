@@ -17,6 +17,7 @@ from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.patterns.connections import Refusal
 from zmtpsniff.payloads import Payloads
+from zmtpsniff.tls import Tls, TlsConnection
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
@@ -34,11 +35,12 @@ class Sniffer:
         clock: Callable[[], int] | None = None,
         patterns: Patterns | None = None,
         payloads: Payloads | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
-        to leave that out.
+        to leave that out. ``tls`` takes out of TLS what has been decrypted.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -51,6 +53,7 @@ class Sniffer:
         self._settled_ns = 0
         self._patterns = patterns
         self._payloads = payloads
+        self._tls = tls
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
@@ -91,7 +94,7 @@ class Sniffer:
         self._flows.finish()
         self._datagrams.finish()
         self._report_source()
-        for code, detail in self._headers.skipped():
+        for code, detail in [*self._headers.skipped(), *(self._tls.skipped() if self._tls is not None else ())]:
             self._report(code, detail)
         events = self._give(at_end=True)
         events.append(
@@ -160,13 +163,14 @@ class Sniffer:
 
     def _connect(
         self, number: int, client: flows.Address, server: flows.Address, from_start: bool
-    ) -> ZmtpConnection | None:
+    ) -> ZmtpConnection | TlsConnection:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
         starts = (from_start, from_start)
-        return ZmtpConnection(
+        connection = ZmtpConnection(
             self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
         )
+        return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out

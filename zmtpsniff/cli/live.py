@@ -8,9 +8,10 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
-from zmtpsniff.cli.options import decoding, output, tshark_options
+from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import load, make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
+from zmtpsniff.cli.tshark import tshark_options
 
 
 @click.command(short_help="Dissect live traffic.")
@@ -34,7 +35,7 @@ def live(**options: Any) -> None:
     load(options["format"])
     started = start_capture(options)
     source = started.source
-    sniffer = make_sniffer(source, options, time.time_ns)
+    sniffer = make_sniffer(source, options, time.time_ns, started.tls)
     settle_capture(started, options)
     visible = sys.stderr.isatty() if options["status"] is None else options["status"]
     status = StatusLine(sys.stderr, sniffer, visible)

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from zmtpsniff.render import Format
     from zmtpsniff.sniffer import Sniffer
     from zmtpsniff.status import StatusLine
+    from zmtpsniff.tls import Tls
 
 
-def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[], int] | None" = None) -> "Sniffer":
-    """A Sniffer over the source, with what the options of `decoding` and `output` say."""
+def make_sniffer(
+    source: "Source", options: dict[str, Any], clock: "Callable[[], int] | None" = None, tls: "Tls | None" = None
+) -> "Sniffer":
+    """A Sniffer over the source, with what the options of `decoding` and `output` say, and what is decrypted."""
     from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
     from zmtpsniff.patterns import Patterns
@@ -48,6 +51,7 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
         clock,
         Patterns(options["timeout"]) if options["patterns"] else None,
         _make_payloads(options),
+        tls,
     )
 
 
