@@ -5,7 +5,7 @@ from collections import OrderedDict
 from dissectors.events import Beacon, Connection, Peer
 
 _REMEMBERED = 10_000
-_IDENTITY = b"\x01"  # in front of the UUID, in the identity that a peer has in connections (36/ZRE)
+_IDENTITY = b"\x01"  # in front of the UUID, in the identity that a peer has in connections (36/ZRE; not in 20/ZRE)
 
 
 class Announced:
@@ -20,6 +20,7 @@ class Announced:
         if event.port:
             host = event.src.rpartition(":")[0]
             self._remember(f"{host}:{event.port}", event.packet)
+            self._remember(bytes.fromhex(event.uuid), event.packet)
             self._remember(_IDENTITY + bytes.fromhex(event.uuid), event.packet)
 
     def _remember(self, name: str | bytes, packet: int) -> None:
