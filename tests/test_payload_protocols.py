@@ -184,6 +184,7 @@ def test_jupyter_with_identities_and_buffers() -> None:
     assert (found["signature"], found["content"], found["buffers"]) == ("ab", b"not JSON", [b"\0\1"])
     assert payload(b"<IDS|MSG>", b"", b'{"msg_type": 1, "msg_id": "1"}', b"{}", b"{}", b"{}") is None
     assert payload(b"<IDS|MSG>", b"", header, b"{}", b"{}") is None
+    assert payload(b"<IDS|MSG>", b"", b'{"\xff": 1}', b"{}", b"{}", b"{}") is None
 
 
 # ---------------------------------------------------------------------- others, made after their specifications
@@ -354,6 +355,31 @@ def test_salt() -> None:
     }  # fmt: skip
     assert payload(msgspec.msgpack.encode({"enc": "none", "load": load})) is None
     assert payload(b"GET /\n\n" + msgspec.msgpack.encode({"id": 1})) is None
+
+
+def test_salt_of_a_master_and_its_minion() -> None:
+    """Octets are strings of MessagePack that are no text, and what answers an encrypted request is sealed whole."""
+    records = read(FIXTURES / "app_salt.pcap")
+    assert not [record for record in records if record.get("code") == "payload-dissector-failed"]
+    sent = [record for record in records if record["type"] == "message"]
+    assert {record.get("payload", {}).get("protocol") for record in sent} == {"salt"}
+    first, second, *others = [record["payload"] for record in sent]
+    assert (first["summary"], first["load"]["cmd"], first["load"]["id"]) == ("clear _auth tea", "_auth", "tea")
+    assert (second["load"]["enc"], second["load"]["publish_port"], second["request"]) == (
+        "pub",
+        4505,
+        sent[0]["packet"],
+    )
+    assert second["load"]["nonce"] == first["load"]["nonce"]
+    assert second["load"]["pub_key"].startswith("-----BEGIN PUBLIC KEY-----")
+    assert "hex" in second["sig"]
+    assert [found["summary"] for found in others] == [*["aes", "reply"] * 4, "aes", "aes", "reply"]
+    asked = 0
+    for record in sent:
+        if record["socket_type"] == "REQ":
+            asked = record["packet"]
+        elif record["socket_type"] == "ROUTER":
+            assert record["payload"]["request"] == record["request"] == asked
 
 
 def test_zap_of_libzmq_and_pyzmq() -> None:

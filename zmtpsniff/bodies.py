@@ -122,7 +122,7 @@ def _structure(data: bytes) -> tuple[str, Any] | None:
         try:
             value = msgspec.json.decode(data)
             return ("json", _plain(value)) if isinstance(value, dict | list) else None
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # what looks like white space may be something else
     if data.startswith(_SELF_DESCRIBED_CBOR):
         found = _read(_cbor, data, certain=True)

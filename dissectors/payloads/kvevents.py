@@ -66,7 +66,7 @@ def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
         return None
     try:
         batch = msgspec.msgpack.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     events = batch[1]
     if not isinstance(events, list) or not events or not all(map(_is_event, events)):
