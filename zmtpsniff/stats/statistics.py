@@ -327,6 +327,7 @@ def _short_peer(peer: Peer) -> Peer:
         peer.version,
         None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
         None if peer.identity is None else _short(peer.identity),
+        peer.beacon,
     )
 
 
