@@ -22,7 +22,8 @@ ALLOWED = {
     "zmtpsniff/pgm.py": {"zmtpsniff.reassembly"},
     "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},
     "zmtpsniff/payloads.py": {"zmtpsniff.decode_as", "dissectors"},
-    "zmtpsniff/bodies.py": {"dissectors.events"},
+    "zmtpsniff/bodies.py": {"dissectors.events", "zmtpsniff"},
+    "zmtpsniff/protobuf.py": set(),
     "zmtpsniff/plugins.py": {"dissectors.payloads"},
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",

@@ -4,6 +4,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
+from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
@@ -11,7 +12,7 @@ from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.datagrams import DatagramTable, Transport
+from zmtpsniff.datagrams import DatagramTable, Kind
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
@@ -57,7 +58,7 @@ class Sniffer:
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
-        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, flow_limits)
+        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -175,11 +176,13 @@ class Sniffer:
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
 
-    def _listen(self, number: int, transport: Transport, src: flows.Address, dst: flows.Address) -> Radio | Multicast:
-        if transport == "udp":
+    def _listen(self, number: int, kind: Kind, src: flows.Address, dst: flows.Address) -> Radio | Multicast | Beacons:
+        if kind == "beacon":
+            return Beacons(self._events, number, src.text, dst.text)
+        if kind == "udp":
             return Radio(self._events, number, src.text, dst.text, self._limits)
-        forced = transport == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, transport, src.text, dst.text, self._limits, forced)
+        forced = kind == "epgm" and self._is_named(dst.port)
+        return Multicast(self._events, number, kind, src.text, dst.text, self._limits, forced)
 
     def _is_named(self, *ports: int) -> bool:
         return any(rule.matches("udp", *ports) for rule in self._decode_as)

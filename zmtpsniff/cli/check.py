@@ -11,7 +11,7 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
 from zmtpsniff.cli.options import decoding, display_filter, utc
-from zmtpsniff.cli.run import make_sniffer
+from zmtpsniff.cli.run import load, make_sniffer
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
 from zmtpsniff.cli.tshark import tshark_options
 
@@ -210,11 +210,11 @@ def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "tuple[Report, 
         make_report(output)  # imports it, while that can be done
     trial = Check(rules, options["show"], options["utc"], None, options["passes"])
     begun = time.monotonic()
+    load(options)
     started = start_capture(options)
-    sniffer = make_sniffer(started.source, options, time.time_ns, started.tls)
     settle_capture(started, options)
     try:
-        _pump(sniffer, trial.take)
+        _pump(make_sniffer(started.source, options, time.time_ns, started.tls), trial.take)
     finally:
         started.source.close()
     subject = f"live traffic on {', '.join(options['interfaces'])}"

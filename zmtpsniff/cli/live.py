@@ -32,18 +32,22 @@ def live(**options: Any) -> None:
     """
     from zmtpsniff.status import StatusLine
 
-    load(options["format"])
+    load(options)
     started = start_capture(options)
     source = started.source
-    sniffer = make_sniffer(source, options, time.time_ns, started.tls)
     settle_capture(started, options)
-    visible = sys.stderr.isatty() if options["status"] is None else options["status"]
-    status = StatusLine(sys.stderr, sniffer, visible)
     try:
-        run(sniffer, options, status)
+        sniffer = make_sniffer(
+            source, options, time.time_ns, started.tls
+        )  # runs plug-ins, so without the privileges of capturing
+        visible = sys.stderr.isatty() if options["status"] is None else options["status"]
+        status = StatusLine(sys.stderr, sniffer, visible)
+        try:
+            run(sniffer, options, status)
+        finally:
+            status.erase()
     finally:
         source.close()
-        status.erase()
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)
