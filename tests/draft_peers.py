@@ -1,0 +1,237 @@
+"""A program whose sockets talk to each other in ways that need libzmq's drafts, and that logs what they said.
+
+    python draft_peers.py LIBRARY EXCHANGE HOST PORT
+
+Each line of the log is {"by": "client" | "server", "frames": [[length, SHA-256], ...]}, as on the wire, in the order of
+each side; it is written once the other side has the message. The client is the side that connects.
+"""
+
+import hashlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import draft_sockets as zmq
+
+USERNAME, PASSWORD = b"alice", b"pass-word-of-alice"
+WRONG = b"another-word"
+# About where the lengths of frames of WebSocket change their form, of which one octet is for the flags.
+SIZES = [0, 1, 2, 123, 124, 125, 126, 127, 254, 255, 256, 4095, 8191, 8192, 65_533, 65_534, 65_535, 65_536, 70_001]
+BIG = 3 << 20
+GROUPS = [b"news", b"a", b"fifteen-letters"]
+
+Exchange = Callable[[zmq.Context, str, int], None]
+
+
+def fingerprint(frames: list[bytes]) -> list[list[Any]]:
+    return [[len(frame), hashlib.sha256(frame).hexdigest()] for frame in frames]
+
+
+def log(by: str, *frames: bytes) -> None:
+    print(json.dumps({"by": by, "frames": fingerprint(list(frames))}), flush=True)
+
+
+def body(size: int) -> bytes:
+    return (b"%d octets " % size * (size // 9 + 1))[:size]
+
+
+class Pair:
+    """Two sockets, one connected to the other."""
+
+    def __init__(
+        self, context: zmq.Context, client: int, server: int, address: str, options: tuple[Any, Any] = ((), ())
+    ) -> None:
+        self.client, self.server = context.socket(client), context.socket(server)
+        for socket, chosen in zip((self.client, self.server), options, strict=True):
+            for option, value in chosen:
+                socket.set(option, value)
+        self.server.bind(address)
+        self.client.connect(address)
+
+    def ask(self, *frames: bytes) -> None:
+        """One way: from the client to the server."""
+        self.client.send(*frames)
+        assert self.server.recv()[-len(frames) :] == list(frames)
+        log("client", *frames)
+
+    def tell(self, *frames: bytes) -> None:
+        self.server.send(*frames)
+        assert self.client.recv() == list(frames)
+        log("server", *frames)
+
+
+def ws_sizes(context: zmq.Context, host: str, port: int) -> None:
+    """Both ways, since only a client's frames are masked; several parts at once; heartbeats."""
+    pair = Pair(context, zmq.PAIR, zmq.PAIR, f"ws://{host}:{port}/some/path", (((zmq.HEARTBEAT_IVL, 100),), ()))
+    for size in SIZES:
+        pair.ask(body(size))
+        pair.tell(body(size))
+    pair.ask(*map(body, SIZES))
+    pair.tell(*map(body, SIZES))
+    pair.ask(body(BIG))
+    pair.tell(body(BIG))
+    time.sleep(0.25)
+    pair.ask(b"after some heartbeats")
+    pair.client.close()
+    time.sleep(0.1)
+
+
+def ws_requests(context: zmq.Context, host: str, port: int) -> None:
+    """REQ and ROUTER, whose messages have identities and delimiters."""
+    pair = Pair(context, zmq.REQ, zmq.ROUTER, f"ws://{host}:{port}/", (((zmq.ROUTING_ID, b"the-client"),), ()))
+    for number in range(10):
+        pair.client.send(b"question %d" % number)
+        log("client", b"", b"question %d" % number)
+        identity, *frames = pair.server.recv()
+        assert (identity, frames) == (b"the-client", [b"", b"question %d" % number])
+        pair.server.send(identity, b"", b"answer", b"%d" % number)
+        assert pair.client.recv() == [b"answer", b"%d" % number]
+        log("server", b"", b"answer", b"%d" % number)
+
+
+def ws_pub_sub(context: zmq.Context, host: str, port: int) -> None:
+    pair = Pair(context, zmq.SUB, zmq.PUB, f"ws://{host}:{port}/")
+    pair.client.set(zmq.SUBSCRIBE, b"weather")
+    # Nothing tells a PUB who has subscribed: it says something until it is heard.
+    said = 0
+    pair.client.set(zmq.RCVTIMEO, 50)
+    while True:
+        pair.server.send(b"weather sync %d" % said)
+        said += 1
+        try:
+            (first,) = pair.client.recv()
+        except OSError:
+            continue
+        break
+    pair.client.set(zmq.RCVTIMEO, 10_000)
+    for number in range(int(first.split()[-1]), said):
+        if number > int(first.split()[-1]):
+            pair.client.recv()
+        log("server", b"weather sync %d" % number)
+    for number in range(20):
+        pair.server.send(b"sports", b"not wanted")
+        pair.tell(b"weather", b"%d degrees" % number)
+    pair.client.set(zmq.UNSUBSCRIBE, b"weather")
+    time.sleep(0.1)
+
+
+def ws_plain(context: zmq.Context, host: str, port: int) -> None:
+    with_zap(context)
+    client = (zmq.PLAIN_USERNAME, USERNAME), (zmq.PLAIN_PASSWORD, PASSWORD)
+    server = (zmq.PLAIN_SERVER, 1), (zmq.ZAP_DOMAIN, b"global")
+    pair = Pair(context, zmq.DEALER, zmq.DEALER, f"ws://{host}:{port}/", (client, server))
+    for size in SIZES:
+        pair.ask(body(size))
+        pair.tell(b"got", body(size))
+
+
+def ws_plain_refused(context: zmq.Context, host: str, port: int) -> None:
+    with_zap(context)
+    client = (zmq.PLAIN_USERNAME, USERNAME), (zmq.PLAIN_PASSWORD, WRONG), (zmq.LINGER, 0)
+    server = (zmq.PLAIN_SERVER, 1), (zmq.ZAP_DOMAIN, b"global")
+    Pair(context, zmq.DEALER, zmq.DEALER, f"ws://{host}:{port}/", (client, server))
+    time.sleep(0.5)
+
+
+def with_zap(context: zmq.Context) -> None:
+    """Answer what libzmq asks about names and passwords, twice at most (RFC 27)."""
+    zap = context.socket(zmq.REP)
+    zap.bind("inproc://zeromq.zap.01")
+
+    def answer() -> None:
+        version, number, *_, username, password = zap.recv()
+        good = (username, password) == (USERNAME, PASSWORD)
+        zap.send(version, number, *((b"200", b"OK", username, b"") if good else (b"400", b"No", b"", b"")))
+
+    threading.Thread(target=answer, daemon=True).start()
+
+
+def udp_radio_dish(context: zmq.Context, host: str, port: int) -> None:
+    dish, radio = context.socket(zmq.DISH), context.socket(zmq.RADIO)
+    dish.bind(f"udp://{host}:{port}")
+    for group in GROUPS:
+        dish.join(group)
+    radio.connect(f"udp://{host}:{port}")
+    time.sleep(0.1)  # libzmq drops what is sent before its thread has the socket
+    for size in (0, 1, 255, 256, 1400, 1473, 8000):
+        for group in GROUPS:
+            radio.send(body(size), group=group)
+            (frame,) = dish.recv()
+            assert (frame, frame.group) == (body(size), group)
+            log("client", group, frame)
+
+
+def tcp_radio_dish(context: zmq.Context, host: str, port: int) -> None:
+    pair = Pair(context, zmq.DISH, zmq.RADIO, f"tcp://{host}:{port}")
+    for group in GROUPS:
+        pair.client.join(group)
+    time.sleep(0.3)
+    for size in (0, 1, 255, 256, 70_000):
+        for group in GROUPS:
+            pair.server.send(body(size), group=b"nobody")
+            pair.server.send(body(size), group=group)
+            (frame,) = pair.client.recv()
+            assert (frame, frame.group) == (body(size), group)
+            log("server", group, frame)
+    pair.client.leave(GROUPS[0])
+    time.sleep(0.1)
+
+
+def client_server(context: zmq.Context, host: str, port: int) -> None:
+    pair = Pair(context, zmq.CLIENT, zmq.SERVER, f"tcp://{host}:{port}")
+    for size in (0, 255, 256, 70_000):
+        pair.client.send(body(size))
+        (frame,) = pair.server.recv()
+        log("client", frame)
+        pair.server.send(b"got it", routing_id=frame.routing_id)
+        assert pair.client.recv() == [b"got it"]
+        log("server", b"got it")
+
+
+def scatter_gather(context: zmq.Context, host: str, port: int) -> None:
+    pair = Pair(context, zmq.SCATTER, zmq.GATHER, f"tcp://{host}:{port}")
+    for size in (0, 255, 256, 70_000):
+        pair.ask(body(size))
+
+
+def channel(context: zmq.Context, host: str, port: int) -> None:
+    pair = Pair(context, zmq.CHANNEL, zmq.CHANNEL, f"tcp://{host}:{port}")
+    for size in (0, 255, 256, 70_000):
+        pair.ask(body(size))
+        pair.tell(body(size))
+
+
+def ws_client_server(context: zmq.Context, host: str, port: int) -> None:
+    pair = Pair(context, zmq.CLIENT, zmq.SERVER, f"ws://{host}:{port}/")
+    pair.client.send(b"question")
+    (frame,) = pair.server.recv()
+    log("client", frame)
+    pair.server.send(b"answer", routing_id=frame.routing_id)
+    assert pair.client.recv() == [b"answer"]
+    log("server", b"answer")
+
+
+EXCHANGES: dict[str, Exchange] = {
+    exchange.__name__: exchange
+    for exchange in (
+        ws_sizes,
+        ws_requests,
+        ws_pub_sub,
+        ws_plain,
+        ws_plain_refused,
+        ws_client_server,
+        udp_radio_dish,
+        tcp_radio_dish,
+        client_server,
+        scatter_gather,
+        channel,
+    )
+}
+
+if __name__ == "__main__":
+    _, library, name, address, number = sys.argv
+    with zmq.Context(library) as opened:
+        EXCHANGES[name](opened, address, int(number))
