@@ -8,6 +8,7 @@ each side; it is written once the other side has the message. The client is the 
 
 import hashlib
 import json
+import socket
 import sys
 import threading
 import time
@@ -15,6 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import draft_sockets as zmq
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, Request
 
 USERNAME, PASSWORD = b"alice", b"pass-word-of-alice"
 WRONG = b"another-word"
@@ -45,9 +48,9 @@ class Pair:
         self, context: zmq.Context, client: int, server: int, address: str, options: tuple[Any, Any] = ((), ())
     ) -> None:
         self.client, self.server = context.socket(client), context.socket(server)
-        for socket, chosen in zip((self.client, self.server), options, strict=True):
+        for made, chosen in zip((self.client, self.server), options, strict=True):
             for option, value in chosen:
-                socket.set(option, value)
+                made.set(option, value)
         self.server.bind(address)
         self.client.connect(address)
 
@@ -214,6 +217,37 @@ def ws_client_server(context: zmq.Context, host: str, port: int) -> None:
     log("server", b"answer")
 
 
+def ws_closed(context: zmq.Context, host: str, port: int) -> None:
+    """A client that is not libzmq, made with wsproto: messages in parts, a PING of its own, an end with a reason."""
+    pair = context.socket(zmq.PAIR)
+    pair.bind(f"ws://{host}:{port}/")
+    client = WSConnection(ConnectionType.CLIENT)
+    with socket.create_connection((host, port), timeout=10) as stream:
+
+        def send(event: Event) -> None:
+            stream.sendall(client.send(event))
+
+        def receive(kind: type[Event]) -> Any:
+            while True:
+                for event in client.events():
+                    if isinstance(event, kind):
+                        return event
+                client.receive_data(stream.recv(65_536) or None)
+
+        send(Request(host=host, target="/", subprotocols=["ZWS2.0/NULL"]))
+        assert receive(AcceptConnection).subprotocol == "ZWS2.0/NULL"
+        send(BytesMessage(b"\2\5READY\x0bSocket-Type\0\0\0\4PAIR"))
+        receive(BytesMessage)
+        send(BytesMessage(b"\1first"))
+        send(BytesMessage(b"\0second"))
+        assert pair.recv() == [b"first", b"second"]
+        log("client", b"first", b"second")
+        send(Ping(b"still there?"))
+        receive(Pong)
+        send(CloseConnection(1000, "bye"))
+        receive(CloseConnection)
+
+
 EXCHANGES: dict[str, Exchange] = {
     exchange.__name__: exchange
     for exchange in (
@@ -223,6 +257,7 @@ EXCHANGES: dict[str, Exchange] = {
         ws_plain,
         ws_plain_refused,
         ws_client_server,
+        ws_closed,
         udp_radio_dish,
         tcp_radio_dish,
         client_server,
