@@ -194,6 +194,10 @@ PROBLEMS: dict[str, Kind] = {
         "Data packets of a PGM sender came as repairs (RDATA) only.",
         "The network loses packets: a lower rate (ZMQ_RATE) or larger buffers help.",
     ),
+    "multicast-parity": _note(
+        "A PGM sender sends parity (RFC 3208, section 11), which could repair lost packets; it is not used.",
+        "It is not libzmq, which never asks for it. Receivers may have had packets that are told as lost.",
+    ),
     "bad-message-offset": _error(
         "A PGM packet says that a message begins after its end.", "The sender is broken, or it is not libzmq."
     ),
