@@ -66,9 +66,31 @@ class Pair:
         log("server", *frames)
 
 
+def until_heard(pair: Pair, say: Callable[[bytes], None]) -> list[bytes]:
+    """Have the server say something until its client hears it; what was on the wire of that.
+
+    Nothing tells a PUB or a RADIO who has subscribed; what it says before is not sent.
+    """
+    said = 0
+    pair.client.set(zmq.RCVTIMEO, 50)
+    while True:
+        say(b"%d" % said)
+        said += 1
+        try:
+            first = int(pair.client.recv()[-1].split()[-1])
+        except OSError:
+            continue
+        break
+    pair.client.set(zmq.RCVTIMEO, 10_000)
+    for _ in range(first + 1, said):
+        pair.client.recv()
+    return [b"%d" % number for number in range(first, said)]
+
+
 def ws_sizes(context: zmq.Context, host: str, port: int) -> None:
     """Both ways, since only a client's frames are masked; several parts at once; heartbeats."""
-    pair = Pair(context, zmq.PAIR, zmq.PAIR, f"ws://{host}:{port}/some/path", (((zmq.HEARTBEAT_IVL, 100),), ()))
+    beats = (zmq.HEARTBEAT_IVL, 100), (zmq.HEARTBEAT_TIMEOUT, 20_000)
+    pair = Pair(context, zmq.PAIR, zmq.PAIR, f"ws://{host}:{port}/some/path", (beats, ()))
     for size in SIZES:
         pair.ask(body(size))
         pair.tell(body(size))
@@ -98,22 +120,8 @@ def ws_requests(context: zmq.Context, host: str, port: int) -> None:
 def ws_pub_sub(context: zmq.Context, host: str, port: int) -> None:
     pair = Pair(context, zmq.SUB, zmq.PUB, f"ws://{host}:{port}/")
     pair.client.set(zmq.SUBSCRIBE, b"weather")
-    # Nothing tells a PUB who has subscribed: it says something until it is heard.
-    said = 0
-    pair.client.set(zmq.RCVTIMEO, 50)
-    while True:
-        pair.server.send(b"weather sync %d" % said)
-        said += 1
-        try:
-            (first,) = pair.client.recv()
-        except OSError:
-            continue
-        break
-    pair.client.set(zmq.RCVTIMEO, 10_000)
-    for number in range(int(first.split()[-1]), said):
-        if number > int(first.split()[-1]):
-            pair.client.recv()
-        log("server", b"weather sync %d" % number)
+    for sync in until_heard(pair, lambda said: pair.server.send(b"weather " + said)):
+        log("server", b"weather " + sync)
     for number in range(20):
         pair.server.send(b"sports", b"not wanted")
         pair.tell(b"weather", b"%d degrees" % number)
@@ -132,15 +140,17 @@ def ws_plain(context: zmq.Context, host: str, port: int) -> None:
 
 
 def ws_plain_refused(context: zmq.Context, host: str, port: int) -> None:
-    with_zap(context)
+    asked = with_zap(context)
     client = (zmq.PLAIN_USERNAME, USERNAME), (zmq.PLAIN_PASSWORD, WRONG), (zmq.LINGER, 0)
     server = (zmq.PLAIN_SERVER, 1), (zmq.ZAP_DOMAIN, b"global")
     Pair(context, zmq.DEALER, zmq.DEALER, f"ws://{host}:{port}/", (client, server))
-    time.sleep(0.5)
+    assert asked.wait(10)
+    time.sleep(0.3)
 
 
-def with_zap(context: zmq.Context) -> None:
-    """Answer what libzmq asks about names and passwords, twice at most (RFC 27)."""
+def with_zap(context: zmq.Context) -> threading.Event:
+    """Answer what libzmq asks about a name and a password, once (RFC 27); says when that is done."""
+    asked = threading.Event()
     zap = context.socket(zmq.REP)
     zap.bind("inproc://zeromq.zap.01")
 
@@ -148,8 +158,10 @@ def with_zap(context: zmq.Context) -> None:
         version, number, *_, username, password = zap.recv()
         good = (username, password) == (USERNAME, PASSWORD)
         zap.send(version, number, *((b"200", b"OK", username, b"") if good else (b"400", b"No", b"", b"")))
+        asked.set()
 
     threading.Thread(target=answer, daemon=True).start()
+    return asked
 
 
 def udp_radio_dish(context: zmq.Context, host: str, port: int) -> None:
@@ -158,7 +170,7 @@ def udp_radio_dish(context: zmq.Context, host: str, port: int) -> None:
     for group in GROUPS:
         dish.join(group)
     radio.connect(f"udp://{host}:{port}")
-    time.sleep(0.1)  # libzmq drops what is sent before its thread has the socket
+    time.sleep(0.5)  # what is sent before the other one's thread has its socket is lost
     for size in (0, 1, 255, 256, 1400, 1473, 8000):
         for group in GROUPS:
             radio.send(body(size), group=group)
@@ -171,7 +183,9 @@ def tcp_radio_dish(context: zmq.Context, host: str, port: int) -> None:
     pair = Pair(context, zmq.DISH, zmq.RADIO, f"tcp://{host}:{port}")
     for group in GROUPS:
         pair.client.join(group)
-    time.sleep(0.3)
+    last = GROUPS[-1]  # once it has joined that, it has joined all
+    for sync in until_heard(pair, lambda said: pair.server.send(said, group=last)):
+        log("server", last, sync)
     for size in (0, 1, 255, 256, 70_000):
         for group in GROUPS:
             pair.server.send(body(size), group=b"nobody")

@@ -131,9 +131,11 @@ def test_websocket(side: Side) -> None:
 
 def check_heartbeats(records: list[Record]) -> None:
     beats = of_command(records, "PING", "PONG")
-    assert len([record for record in beats if record["name"] == "PING"]) >= 2
     answered = {record["request"] for record in beats if record["name"] == "PONG"}
-    assert answered == {record["packet"] for record in beats if record["name"] == "PING"}
+    pings = [record["packet"] for record in beats if record["name"] == "PING"]
+    assert answered >= set(pings[:-1])  # the last one may be too late for an answer
+    assert answered <= set(pings)
+    assert len(pings) >= 2
 
 
 def check_plain(records: list[Record]) -> None:
