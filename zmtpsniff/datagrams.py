@@ -34,8 +34,8 @@ class Dissection(Protocol):
     def cut(self, time_ns: int, packet: int, /) -> None:
         """Learn that a packet of PGM was captured only in part, and so is lost."""
 
-    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int, /) -> None:
-        """The flow is over; so many packets came as repairs only."""
+    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int, parity: int, /) -> None:
+        """The flow is over; so many packets came as repairs only, so many were parity."""
 
 
 Connect = Callable[[int, Kind, Address, Address], Dissection]
@@ -57,7 +57,7 @@ class _Sender:
         if self.dissection.rejected:
             return
         self.order.finish(self.last_ns, self.last_packet)
-        self.dissection.finish(end, self.start_ns, self.last_ns, self.order.repaired)
+        self.dissection.finish(end, self.start_ns, self.last_ns, self.order.repaired, self.order.parity)
 
 
 class DatagramTable:
@@ -113,7 +113,7 @@ class DatagramTable:
 
     def _pgm(self, transport: Transport, time_ns: int, packet: int, key: bytes, payload: bytes) -> None:
         pgm = parse_pgm(payload, transport == "epgm")
-        if pgm is None or not (pgm.data or pgm.is_spm):
+        if pgm is None or not (pgm.data or pgm.is_spm or pgm.parity):
             return
         sender = self._sender(transport.encode() + key + pgm.source, transport, key, time_ns, packet)
         if sender.dissection.rejected:

@@ -37,9 +37,8 @@ def live(**options: Any) -> None:
     source = started.source
     settle_capture(started, options)
     try:
-        sniffer = make_sniffer(
-            source, options, time.time_ns, started.tls
-        )  # runs plug-ins, so without the privileges of capturing
+        # It runs plug-ins, so without the privileges of capturing.
+        sniffer = make_sniffer(source, options, time.time_ns, started.tls)
         visible = sys.stderr.isatty() if options["status"] is None else options["status"]
         status = StatusLine(sys.stderr, sniffer, visible)
         try:

@@ -165,6 +165,7 @@ class Patterns:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(event.flow)
+            conversation.websocket = event.version == "ZWS2.0"
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
         if event.socket_type is not None:
