@@ -64,5 +64,5 @@ class Beacons:
     def cut(self, time_ns: int, packet: int) -> None:
         """Learn of packets of PGM, which never come here."""
 
-    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0) -> None:
+    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The peer is silent, or the capture is over."""
