@@ -14,7 +14,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tshark-option", "--status",
+        "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
     ),
     "Decoding": (
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
