@@ -24,23 +24,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
-    {
-        *(
-            "--factor",
-            "--show",
-            "--interval",
-            "-b",
-            "--decode-bodies",
-            "-s",
-            "-B",
-            "-p",
-            "--tshark-option",
-            "--status",
-            "--patterns",
-        ),
-        *("--timeout", "--payload", "--plugin", "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--color"),
-        *("--help", "--help-all"),
-    }
+    "--factor --show --interval -b -s -B -p --tls-keys --tshark-option --status --patterns --timeout --payload --plugin "
+    "--decode-bodies --max-flows --max-waiting --idle-timeout --utc --color --help --help-all".split()
 )
 
 
