@@ -24,9 +24,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
-    "--factor --show --interval -b -s -B -p --tls-keys --tshark-option --status --patterns --timeout --payload --plugin "
-    "--decode-bodies --max-flows --max-waiting --idle-timeout --utc --color --help --help-all".split()
-)
+    {
+        "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
+        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
+        "--idle-timeout", "--utc", "--color", "--help", "--help-all",
+    }
+)  # fmt: skip
 
 
 class Section(NamedTuple):
