@@ -52,7 +52,10 @@ class Captures:
         try:
             file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
         except OSError as error:
-            raise CaptureError(f"{title}: {error.strerror or error}") from error
+            more = (
+                f"; name the captures in it: {title.rstrip('/')}/*.pcap" if isinstance(error, IsADirectoryError) else ""
+            )
+            raise CaptureError(f"{title}: {error.strerror or error}{more}") from error
         except ValueError as error:  # a name that no file can have
             raise CaptureError(f"{title!r}: {error}") from error
         self._files.append(file)

@@ -85,7 +85,7 @@ decoding = options(
     ),
     click.option(
         "--decode-bodies", is_flag=True,
-        help="Show JSON, MessagePack and CBOR in frames as structure. Also compressed by zlib, gzip or zstd.",
+        help="Show JSON, MessagePack, CBOR, Protocol Buffers as structure. Also compressed by zlib, gzip or zstd.",
     ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
