@@ -20,4 +20,5 @@ html_theme_options = {"top_of_page_buttons": []}
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 nitpicky = True
+smartquotes = False  # what is quoted is to be copied
 suppress_warnings = ["misc.highlighting_failure"]  # JSON with jq's or our own dots in it

@@ -31,6 +31,7 @@ _CAPTURES = {
     "tunnel.snoop": "m31_req_rep.pcap",
     "capture.snoop": "m31_req_rep.pcap",
     "FILE.pcap": "m31_req_rep.pcap",
+    "lan.pcap": "app_zbeacon.pcap",
     "calls.pcap": "m31_req_rep.pcap",
 }
 POLICY = 'include = ["protocol"]\n'
@@ -130,6 +131,12 @@ def folder(path: Path) -> dict[str, str]:
     for name, fixture in _CAPTURES.items():
         shutil.copy(FIXTURES / fixture, path / name)
     (path / "fixtures").symlink_to(FIXTURES)
+    keys = re.search(rb"(?:[A-Z_0-9]+ [0-9a-f]{64} [0-9a-f]+\r?\n)+", (FIXTURES / "rec_tls_1_3.pcapng").read_bytes())
+    assert keys
+    (path / "keys.log").write_bytes(keys[0])
+    if editcap := shutil.which("editcap"):
+        tls = [FIXTURES / "rec_tls_1_3.pcapng", path / "tls.pcap"]
+        subprocess.run([editcap, "--discard-all-secrets", "-F", "pcap", *tls], capture_output=True, check=True)
     for name in ("policy.toml", "FILE"):
         (path / name).write_text(POLICY)
     return {

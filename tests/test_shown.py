@@ -94,7 +94,11 @@ def _arguments(text: str) -> list[list[str]]:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         inside = False
-        for word in lexer:
+        try:
+            words = list(lexer)
+        except ValueError:  # a line of a program between quotes
+            continue
+        for word in words:
             if re.fullmatch(r"[|&;()<>]+", word):
                 inside = False
             elif re.fullmatch(r"(\S*/)?zmtpsniff", word) and not inside:
