@@ -23,6 +23,7 @@ FOLDER = Path(__file__).parent
 CORPUS = FOLDER / "corpus"
 FAILURES = FOLDER / "failures"
 WORDS = FOLDER / "words.dict"
+NAMES = sorted(path.name for path in CORPUS.iterdir())  # of targets: importing them comes after their instrumenting
 LONGEST = 4096  # octets of an input
 HANGS = 25  # seconds for one input
 MEMORY = 2000  # MiB
@@ -56,18 +57,16 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    from .targets import TARGETS
-
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600, help="for all targets together, on one processor")
-    parser.add_argument("--only", choices=TARGETS, action="append", help="a target; repeatable")
+    parser.add_argument("--only", choices=NAMES, action="append", help="a target; repeatable")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
     parser.add_argument("--work", type=Path, help="folder for what is learned, to go on from; else it is forgotten")
     parser.add_argument("--keep", action="store_true", help="add the best of what is learned to the corpus")
     parser.add_argument("--lines", action="store_true", help="also say how many lines of each module are reached")
     parser.add_argument("--seed-corpus", action="store_true", help="make the first inputs anew out of the fixtures")
-    parser.add_argument("--target", choices=TARGETS, help=argparse.SUPPRESS)
-    parser.add_argument("--trace", choices=TARGETS, help=argparse.SUPPRESS)
+    parser.add_argument("--target", choices=NAMES, help=argparse.SUPPRESS)
+    parser.add_argument("--trace", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("flags", nargs="*", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -76,9 +75,6 @@ def _fuzz(name: str, flags: list[str]) -> int:
     """Be the process that fuzzes one target; libFuzzer ends it."""
     import atheris
 
-    for loaded in [module for module in sys.modules if module.split(".")[0] in ("zmtpsniff", "dissectors")]:
-        del sys.modules[loaded]
-    del sys.modules["tests.fuzz.targets"], sys.modules["tests.fuzz.octets"]
     # What is imported late is to be looked into, too, so this is never left.
     atheris.instrument_imports(include=["zmtpsniff", "dissectors"]).__enter__()
     from .targets import TARGETS
@@ -89,9 +85,7 @@ def _fuzz(name: str, flags: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .targets import TARGETS
-
-    names = options.only or list(TARGETS)
+    names = options.only or NAMES
     seconds = options.seconds / len(names)
     with tempfile.TemporaryDirectory() as scratch:
         work = options.work or Path(scratch)
@@ -176,10 +170,10 @@ def _keep(name: str, work: Path) -> None:
         flags = ["-merge=1", f"-max_len={LONGEST}", merged, str(CORPUS / name), str(work / name)]
         subprocess.run(_command("--target", name, "--", *flags), capture_output=True, check=True)
         known = {path.read_bytes() for path in (CORPUS / name).iterdir()}
-        octets = files = 0
-        for path in sorted(Path(merged).iterdir(), key=lambda path: path.stat().st_size):
+        octets = 0
+        smallest = sorted(Path(merged).iterdir(), key=lambda path: path.stat().st_size)
+        for files, path in enumerate(smallest, 1):
             octets += path.stat().st_size
-            files += 1
             if octets > KEPT_OCTETS or files > KEPT_FILES:
                 break
             if path.read_bytes() not in known:

@@ -45,14 +45,14 @@ def pieces(octets: bytes, seed: int) -> Iterator[bytes]:
         place += length
 
 
-def told(events: Iterable[AnyEvent]) -> dict[str, list[str]]:
-    """What each sender said, without the times and packets that it took."""
+def told(events: Iterable[AnyEvent], problems: bool = True) -> dict[str, list[str]]:
+    """What each sender said, and what is wrong with it, without the times and packets that it took."""
     out: dict[str, list[str]] = {}
     for event in events:
         if isinstance(event, Connection):
             event.start_ns = event.end_ns = 0
             out.setdefault("", []).append(repr(event))
-        elif not isinstance(event, Capture | Comment | Work):
+        elif not isinstance(event, Capture | Comment | Work) and (problems or not isinstance(event, Problem)):
             event.time_ns = event.packet = 0
             if isinstance(event, Problem):
                 event.detail = ""  # it may show the first octets that were there

@@ -24,9 +24,9 @@ _MOST = 3000  # octets of one seed
 _GREETINGS = {1: 2, 2: 14, 3: 64}
 
 STRACE = b"""1 0.1 socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0) = 9
-[pid 7] 12:00:00.000001 sendto(9<UNIX-STREAM:[1->2]>, "\\xff\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x7f", 10, 0, 0, 0) = 10
+[pid 7] 12:00:00.000001 sendto(9<UNIX-STREAM:[1->2]>, "\\xff\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01", 9, 0, 0, 0) = 9
 7 1700000000.123456 recvfrom(9, "\\377\\0\\0\\0\\n\\t", 12, 0, NULL, NULL) = 6
-7 1700000000.2 sendmsg(9, {msg_name=NULL, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="c"..., iov_len=9}]}, 0) = 11
+7 1700000000.2 sendmsg(9, {msg_name=NULL, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="c"..., iov_len=9}]}) = 11
 7 1700000000.3 read(9, <unfinished ...>
 8 1700000000.4 close(9) = 0
 7 1700000000.5 <... read resumed>"x", 1) = 1
@@ -45,7 +45,7 @@ POLICIES = [
     'include = ["protocol"]\n[[rule]]\nname = "a"\nforbid = \'type == "problem"\'\nmax = 3\n',
     '[[rule]]\nname = "b"\nlatency = { pattern = "request-reply", p99_ms = 50, where = "flow == 1" }\nmin = 1\n',
     '[[rule]]\nname = "c"\norder = [\'type == "greeting"\', \'type == "message"\']\nper = "connection"\n'
-    "connections = 'type == \"connection\"'\nlevel = \"warning\"\n",
+    'connections = \'type == "connection"\'\nlevel = "warning"\n',
     '[[rule]]\nname = "d"\nexpect = "frames"\nper = "second"\nmean = true\nmax = 1.5\n',
 ]
 
@@ -101,7 +101,13 @@ def _compressed() -> list[bytes]:
 
 def _headers() -> list[bytes]:
     found = []
-    for name in ("m31_req_rep.pcap", "m31_ipv6.pcap", "m31_linux_sll2.pcap", "m31_vlan_tag.pcap", "mix_link_types.pcapng"):
+    for name in (
+        "m31_req_rep.pcap",
+        "m31_ipv6.pcap",
+        "m31_linux_sll2.pcap",
+        "m31_vlan_tag.pcap",
+        "mix_link_types.pcapng",
+    ):
         chosen = _packets(name)[:6]
         found.append(packed((LINKS.index(packet[1]), packet[2][:200]) for packet in chosen))
     inner = _packets("m31_req_rep.pcap")[4][2]
@@ -132,7 +138,10 @@ def _flows() -> list[bytes]:
     def turn(which: int, begin: int, length: int, acked: int = 0, flags: int = 0x10) -> tuple[int, bytes]:
         return flags, bytes([which, begin >> 8, begin & 255, length // 4, acked >> 8, acked & 255])
 
-    ordered = [turn(0, at, 100) for at in range(0, 1000, 100)] + [turn(2, 0, 40, 1000, 0x11), turn(0, 1000, 0, 40, 0x11)]
+    ordered = [turn(0, at, 100) for at in range(0, 1000, 100)] + [
+        turn(2, 0, 40, 1000, 0x11),
+        turn(0, 1000, 0, 40, 0x11),
+    ]
     holes = [turn(0, at, 100) for at in (0, 300, 200, 600, 250, 100, 400)] + [turn(2, 0, 40, 900)] * 3
     overlap = [turn(1, at, 200, 0, 0x30) for at in (0, 50, 900, 700, 100, 3000)] + [turn(3, 0, 4, 3900, 0xD0)] * 4
     return [packed(ordered), packed(holes), packed(overlap)]
@@ -229,7 +238,10 @@ _SEEDS = {
     "strace": lambda: [STRACE, *(line + b"\n" for line in STRACE.splitlines())],
     "headers": _headers,
     "headers_general": _headers,
-    "fragments": lambda: [packed([(4, b"a" * 8), (8, b"b" * 8)]), packed([(12, b"c" * 24), (4, b"d" * 16), (0x20, b"")])],
+    "fragments": lambda: [
+        packed([(4, b"a" * 8), (8, b"b" * 8)]),
+        packed([(12, b"c" * 24), (4, b"d" * 16), (0x20, b"")]),
+    ],
     "flows": _flows,
     "greetings": lambda: [_sent(talk, 11) for talk in _talks("m31_req_rep", "sec_mismatch_null_curve")],
     "zmtp1": lambda: [_sent(talk, _GREETINGS[1]) for talk in _talks("x_2111_xreq_xrep")],

@@ -5,10 +5,8 @@ changes nothing, octets are delivered once and in order, memory stays within its
 """
 
 import io
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from dissectors.events import AnyEvent, Connection, Message, Problem
@@ -17,251 +15,28 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits
 from zmtpsniff.bodies import decode
-from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
-from zmtpsniff.check.model import Rule
+from zmtpsniff.capture.source import Packet
 from zmtpsniff.check.policy import PolicyError, parse_policy
-from zmtpsniff.check.report import FORMATS, Report, make_report
-from zmtpsniff.check.rules import Check
 from zmtpsniff.datagrams import DatagramTable
 from zmtpsniff.filters import FilterError, compile_filter
-from zmtpsniff.flows import FlowTable
 from zmtpsniff.flows import Limits as FlowLimits
-from zmtpsniff.fragments import Fragments
-from zmtpsniff.packets import RAW, HeaderDecoder
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.payloads import Payloads
 from zmtpsniff.pgm import parse_pgm
-from zmtpsniff.render import make_renderer
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
-from zmtpsniff.segment import FIN, PGM, SYN, UDP
+from zmtpsniff.segment import PGM, SYN, UDP
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.stats import Statistics
 from zmtpsniff.stats.draw import draw
 from zmtpsniff.stats.report import report
 
+from .below import LINKS, Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
 from .octets import packed, pieces, told, turns
+from .shown import checked, is_safe, shown
 
 Target = Callable[[bytes], None]
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
-LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999)
 MECHANISMS = (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI")
-_MOST_PACKETS = 5_000  # of an input that decompresses to very many
-
-
-class Source:
-    """Packets that are at hand, or those of a file."""
-
-    def __init__(self) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.given: Iterator[list[Packet]] = iter(())
-
-    def batches(self) -> Iterator[list[Packet]]:
-        yield from self.given
-
-
-# ------------------------------------------------------------------ files
-
-
-def _read(chunks: Iterator[bytes]) -> tuple[list[Packet], list[Fault], list[str], int] | str:
-    """All that a file holds, or why it is no capture."""
-    source = Source()
-    packets: list[Packet] = []
-    try:
-        for batch in open_stream("input", chunks, source):
-            packets += batch
-            if len(packets) > _MOST_PACKETS:
-                break
-    except CaptureError as error:
-        assert "\n" not in str(error)
-        return str(error)
-    return packets[:_MOST_PACKETS], source.faults, source.comments, source.dropped
-
-
-def _file(data: bytes) -> None:
-    """A capture file is the same in one piece and in many, and what is wrong with it is said at the same place."""
-    whole = _read(iter([data] if data else []))
-    again = _read(pieces(data, 1 + len(data)))
-    if isinstance(whole, str):
-        assert isinstance(again, str)  # what it looks like depends on how much of it is there
-        return
-    assert whole == again
-    for time_ns, _, octets, _, _ in whole[0]:
-        assert isinstance(time_ns, int)
-        assert len(octets) <= len(data) * 1100
-
-
-def pcap(data: bytes) -> None:
-    _file(data)
-
-
-def pcapng(data: bytes) -> None:
-    _file(data)
-
-
-def compressed(data: bytes) -> None:
-    """gzip, xz and zstd: whatever is wrong, and however little of it gives how much."""
-    whole = _read(iter([data] if data else []))
-    again = _read(pieces(data, 3))
-    # Where damage shows may depend on how much the library is given at once, what was good before it may not.
-    if isinstance(whole, str) or isinstance(again, str):
-        return
-    least = min(len(whole[0]), len(again[0]))
-    assert whole[0][:least] == again[0][:least]
-
-
-def strace(data: bytes) -> None:
-    _file(b"1 0.000000 read(" + data)
-
-
-# ------------------------------------------------------------------ packets
-
-
-def headers(data: bytes) -> None:
-    """Packets of any link type, with fragments and tunnels; the mark says which."""
-    decoder = HeaderDecoder()
-    packets: list[Packet] = [
-        (number * 1000, LINKS[mark % len(LINKS)], octets, len(octets) + (mark >> 5), None)
-        for number, (mark, octets) in enumerate(turns(data))
-    ]
-    segments = decoder.segments(packets, 1)
-    one_by_one = HeaderDecoder()
-    singly = [
-        segment for number, packet in enumerate(packets, 1) for segment in one_by_one.segments([packet], number)
-    ]
-    assert segments == singly
-    for _, number, key, seq, ack, flags, payload, missing in segments:
-        assert 1 <= number <= len(packets)
-        assert len(key) in (12, 20, 36)
-        assert 0 <= seq < 1 << 32
-        assert 0 <= ack < 1 << 32
-        assert 0 <= flags < 256
-        assert missing >= 0
-        assert len(payload) <= sum(len(packet[2]) for packet in packets)
-    for _, _, protocol, key, _, missing in decoder.datagrams:
-        assert protocol in (UDP, PGM)
-        assert len(key) in (12, 36)
-        assert missing >= 0
-    decoder.skipped()
-
-
-def headers_general(data: bytes) -> None:
-    """What the quick way through the headers makes of a packet, the general way makes of it, too."""
-    for number, (mark, octets) in enumerate(turns(data)):
-        link = LINKS[mark % len(LINKS)]
-        packet: Packet = (number, link, octets, len(octets), None)
-        quick, general = HeaderDecoder(), HeaderDecoder()
-        found = quick.segments([packet], 1)
-        expected = general._general(number, 1, link, octets, len(octets))
-        assert found == ([] if expected is None else [expected]) or link not in (1, 113, 276, *RAW)
-
-
-def fragments(data: bytes) -> None:
-    """Fragments in any order and overlap: what comes out is as long as it says, what is held stays bounded."""
-    most = 4000
-    held = Fragments(4, most)
-    for number, (mark, octets) in enumerate(turns(data)):
-        if not octets:
-            continue
-        start = (mark >> 3 & 0xF) * 8
-        whole = held.add((mark & 3,), number * (1 + (mark >> 7) * 10**10), 6, start, octets, len(octets), bool(mark & 4))
-        assert held._held <= most
-        assert len(held._pending) <= 4
-        if whole is not None:
-            protocol, payload, length = whole
-            assert len(payload) == length
-            assert protocol in (6, -1)
-    for key in list(held._pending):
-        held._forget(key)
-    assert held._held == 0
-
-
-class _Ear:
-    """Hears one direction, and holds what it is told against what was sent."""
-
-    def __init__(self) -> None:
-        self.octets = 0
-
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
-        assert data
-        for octet in data:  # each octet says at which place of the stream it is
-            assert octet == self.octets % 251
-            self.octets += 1
-
-    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
-        assert length > 0
-        self.octets += length
-
-    def absent(self, time_ns: int, packet: int) -> None:
-        """Nothing of this direction is captured."""
-
-    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
-        raise AssertionError("no segment was sent with other octets")
-
-
-class _Talk:
-    """A dissection that only listens."""
-
-    def __init__(self) -> None:
-        self.client, self.server = _Ear(), _Ear()
-        self.rejected = False
-
-    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
-        """Nothing is left to do."""
-
-    def release(self) -> None:
-        """Nothing refers back to it."""
-
-
-def flows(data: bytes) -> None:
-    """Segments of two connections in any order: octets come once, in order, and holes are as long as they are.
-
-    A turn's mark is flags, its first octets say which connection and side, and which part of the stream is sent.
-    """
-    keys = [b"\x0a\0\0\1\x0a\0\0\2" + ports for ports in (b"\x9c\x40\x15\xb3", b"\x9c\x41\x15\xb3")]
-    keys += [key[4:8] + key[:4] + key[10:12] + key[8:10] for key in keys]
-    talks: list[_Talk] = []
-
-    def connect(*_: Any) -> _Talk:
-        talks.append(_Talk())
-        return talks[-1]
-
-    limits = FlowLimits(3000, 5000, 10, 100.0, 50.0, 1.0)
-    table = FlowTable(connect, limits)
-    now = 1
-    # Every stream begins at a SYN with a number of its own, so that what an octet must be is known.
-    for number, key in enumerate(keys):
-        table.take([(now, 1, key, _first(number), 0, SYN, b"", 0)])
-    for packet, (mark, octets) in enumerate(turns(data), 2):
-        if len(octets) < 4:
-            continue
-        which = octets[0] & 3
-        begin = int.from_bytes(octets[1:3], "big") % 4000
-        length = octets[3] * 4
-        acked = int.from_bytes(octets[4:6], "big") % 5000
-        missing = length // 2 if mark & 0x20 else 0
-        now += (mark >> 6) * 40_000_000
-        stream = bytes(place % 251 for place in range(begin, begin + length - missing))
-        seq = (_first(which) + 1 + begin) % 2**32
-        ack = (_first(which ^ 2) + 1 + acked) % 2**32
-        table.take([(now, packet, keys[which], seq, ack, mark & (0x10 | FIN), stream, missing)])
-        # A segment may be longer than what is left of the bound, but it is dealt with at once.
-        assert table.waiting_octets <= 5000 + 1500
-        for flow in table._flows.values():
-            for direction in (flow.client, flow.server):
-                held = direction.waiting
-                assert all(one.end <= other.offset for one, other in pairwise(held)), "what waits overlaps"
-                assert sum(len(one.payload) + 256 for one in held) == direction.waiting_octets
-    table.finish()
-    assert table.waiting_octets == 0
-
-
-def _first(which: int) -> int:
-    """The initial sequence number of a direction; that of the second connection wraps."""
-    return 0xFFFF_FF00 if which & 1 else 1000
 
 
 # ------------------------------------------------------------------ connections
@@ -302,12 +77,16 @@ def _connection(
     return out
 
 
-def _same_however_cut(opening: list[tuple[int, bytes]], data: bytes, marks: int = 1) -> None:
-    """Any cutting of the octets of both sides gives the same events."""
-    sent = opening + [(mark & marks, octets) for mark, octets in turns(data)]
-    whole = told(_connection(sent, 0))
-    assert told(_connection(sent, 1 + len(data))) == whole
-    _shown(_connection(sent, 0))
+def _same_however_cut(opening: list[tuple[int, bytes]], data: bytes, problems: bool = True) -> None:
+    """Any cutting of the octets of both sides gives the same events.
+
+    Without ``problems`` that does not go for what is wrong: whether a side that makes no sense is found to be so before
+    or after the other one has said more depends on how much of it is there.
+    """
+    sent = opening + [(mark & 1, octets) for mark, octets in turns(data)]
+    whole = told(_connection(sent, 0), problems)
+    assert told(_connection(sent, 1 + len(data)), problems) == whole
+    shown(_connection(sent, 0))
 
 
 def zmtp1(data: bytes) -> None:
@@ -326,13 +105,15 @@ def zmtp3(data: bytes) -> None:
     """All mechanisms, from the handshake on; the first octet says which."""
     choice = data[0] if data else 0
     mechanism = MECHANISMS[choice % 4].ljust(20, b"\0")
-    opening = [(side, SIGNATURE + bytes([3, choice >> 2 & 1]) + mechanism + bytes([side]) + bytes(31)) for side in (0, 1)]
+    opening = [
+        (side, SIGNATURE + bytes([3, choice >> 2 & 1]) + mechanism + bytes([side]) + bytes(31)) for side in (0, 1)
+    ]
     _same_however_cut(opening, data[1:])
 
 
 def greetings(data: bytes) -> None:
     """How a connection begins, from the first octet on, a version of 3.x being named or not."""
-    _same_however_cut([(0, SIGNATURE + b"\3")], data)
+    _same_however_cut([(0, SIGNATURE + b"\3")], data, problems=False)
 
 
 def halves(data: bytes) -> None:
@@ -341,7 +122,7 @@ def halves(data: bytes) -> None:
     forced = (None, 0, 1, 2, 3)[choice % 5]
     sent = list(turns(data[1:]))
     events = _connection(sent, choice >> 4, forced, bool(choice & 8), holes=True)
-    _shown(events)
+    shown(events)
 
 
 def websocket(data: bytes) -> None:
@@ -357,7 +138,7 @@ def websocket(data: bytes) -> None:
 
 def upgrades(data: bytes) -> None:
     """The head of HTTP itself."""
-    _same_however_cut([(0, b"GET ")], data)
+    _same_however_cut([(0, b"GET ")], data, problems=False)
 
 
 def radio(data: bytes) -> None:
@@ -366,7 +147,7 @@ def radio(data: bytes) -> None:
     for number, (mark, octets) in enumerate(turns(data), 1):
         dissection.datagram(octets, mark & 3, number, number)
     dissection.finish("open", 0, 1)
-    _shown(out)
+    shown(out)
 
 
 def pgm(data: bytes) -> None:
@@ -389,7 +170,7 @@ def pgm(data: bytes) -> None:
         table.take((now, packet, protocol, b"\x0a\0\0\1\xef\0\0\1" + summed[:4].ljust(4, b"\0"), summed, mark >> 2 & 1))
         assert all(sender.order.waiting_octets <= 4000 for sender in table._senders.values())
     table.finish()
-    _shown(out)
+    shown(out)
 
 
 # ------------------------------------------------------------------ what is in messages
@@ -415,7 +196,7 @@ def payloads(data: bytes) -> None:
             if isinstance(event, Message) and dissector.match(event, connection):
                 connection.state = {}
                 dissector.dissect(event, connection)
-    _shown(found, ("summary", "tree"))
+    shown(found, ("summary", "tree"))
 
 
 def bodies(data: bytes) -> None:
@@ -427,7 +208,7 @@ def bodies(data: bytes) -> None:
 
     event = Message(1, 1, 1, CLIENT, SERVER, [data])
     event.bodies = [Body(0, *found)]
-    _shown([event], ("summary", "tree"))
+    shown([event], ("summary", "tree"))
 
 
 # ------------------------------------------------------------------ what users write
@@ -454,7 +235,7 @@ def filters(data: bytes) -> None:
     try:
         passes = compile_filter(text)
     except FilterError as error:
-        assert str(error)
+        is_safe(str(error), lines=1)
         return
     for event in _samples():
         assert passes(event) in (True, False)
@@ -469,20 +250,9 @@ def policy(data: bytes) -> None:
     try:
         rules = parse_policy(text, "policy.toml")
     except PolicyError as error:
-        assert "\n" not in str(error)
+        is_safe(str(error), lines=1)
         return
-    _checked(_samples(), rules)
-
-
-def _checked(events: list[AnyEvent], rules: list[Rule]) -> None:
-    check = Check(rules)
-    check.take(events)
-    outcomes = check.finish()
-    for output in FORMATS:
-        text = make_report(output)(Report(outcomes, ["a.pcap"], "a.pcap", "0", check.totals))
-        _is_safe(text)
-        if output in ("json", "sarif"):
-            json.loads(text)
+    checked(_samples(), rules)
 
 
 # ------------------------------------------------------------------ everything
@@ -511,37 +281,16 @@ def everything(data: bytes) -> None:
     source.given = iter([packets[:3], packets[3:]])
     sniffer = Sniffer(source, patterns=Patterns(0.005), payloads=Payloads(built_in()))
     events = [event for some in sniffer.events() for event in some]
-    _shown(events, ("summary", "tree", "dump"))
+    shown(events, ("summary", "tree", "dump"))
     statistics = Statistics()
     statistics.take(events)
     table = io.StringIO()
     draw(report(statistics), table, utc=True, color="never")
-    _is_safe(table.getvalue())
-    _checked(events, _RULES)
+    is_safe(table.getvalue())
+    checked(events, _RULES)
 
 
 _RULES = parse_policy('include = ["protocol", "secure", "complete"]', "policy.toml")
-
-
-def _shown(events: list[AnyEvent], formats: Sequence[Any] = ("summary",)) -> None:
-    """In JSON and these formats: JSON can be read again, and nothing that a terminal acts on is in what is for people."""
-    lines = io.BytesIO()
-    renderer = make_renderer("json", lines)
-    renderer.write(events)
-    for line in lines.getvalue().decode().splitlines():
-        json.loads(line)
-    for output in formats:
-        text = io.StringIO()
-        shown = make_renderer(output, text, verbosity=1, utc=True, color="never")
-        shown.write(events)
-        shown.close()
-        _is_safe(text.getvalue())
-
-
-def _is_safe(text: str) -> None:
-    for line in text.split("\n"):
-        assert CONTROL_OR_UNSEEN.search(line) is None, repr(line)
-    text.encode()
 
 
 TARGETS: dict[str, Target] = {
