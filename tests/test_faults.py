@@ -20,6 +20,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.flows import addresses
 from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.segment import SYN, Segment
 from zmtpsniff.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_FAULTS") == "all"
@@ -138,14 +139,24 @@ def test_without_any_one_packet(path: Path) -> None:
         invents_nothing(events, path, lost)
 
 
+def opened(given: Sequence[Packet], order: list[int]) -> list[int]:
+    """An order of packets, but each connection's SYNs before its other packets."""
+    names = [frozenset(ends_of(packet)) for packet in given]
+    syns = {place for place, packet in enumerate(given) if any(segment[5] & SYN for segment in _segments(packet))}
+    of_connection: dict[frozenset[str], list[int]] = {}
+    for place in sorted(order, key=lambda place: (place not in syns, place if place in syns else order.index(place))):
+        of_connection.setdefault(names[place], []).append(place)
+    return [of_connection[names[place]].pop(0) for place in order]
+
+
 @each_capture
 def test_shuffled(path: Path) -> None:
-    """Packets that overtake others by a few places, as on several queues of a network card."""
+    """Packets that overtake others by a few places, as on several queues of a network card; but not the two SYNs."""
     given = packets_of(path)
     for seed in chosen(range(60), path, "shuffled"):
         random = Random(f"{path.name} {seed}")
         window = random.choice([2, 5, 20])
-        order = sorted(range(len(given)), key=lambda place: place + random.uniform(0, window))
+        order = opened(given, sorted(range(len(given)), key=lambda place: place + random.uniform(0, window)))
         moved = [(given[place][0], *given[other][1:]) for place, other in enumerate(order)]
         with Watch(sum(len(packet[2]) for packet in moved)):
             events = sniff(moved)
@@ -165,8 +176,11 @@ def test_any_octet_of_the_file_changed(path: Path) -> None:
 
 def ends_of(packet: Packet) -> set[str]:
     """Both ends of a packet's connection, as events name them."""
-    segments = HeaderDecoder().segments([packet], 1)
-    return {end.text for segment in segments for end in addresses(segment[2])}
+    return {end.text for segment in _segments(packet) for end in addresses(segment[2])}
+
+
+def _segments(packet: Packet) -> list[Segment]:
+    return HeaderDecoder().segments([packet], 1)
 
 
 @each_capture
@@ -191,6 +205,23 @@ def test_any_octet_of_a_packet_changed(path: Path) -> None:
         for ends in found.keys() | whole.keys():
             if not set(ends) <= touched:
                 assert found.get(ends, []) == whole.get(ends, []), (seed, ends)
+
+
+def test_an_answer_that_comes_after_data_begins_its_stream() -> None:
+    """The SYN ACK is captured after data of the client that acknowledge what the server sent meanwhile."""
+    path = ROOT / "fixtures" / "rec_dealer_dealer_ipv6.pcap"
+    given = list(packets_of(path))
+    places = [place for place, packet in enumerate(given) if any(one[5] == SYN | 0x10 for one in _segments(packet))]
+    late = next(
+        place for place, packet in enumerate(given) if any(len(one[6]) > 40 and one[2][-2:] == b"\x15\xb8"
+                                                           for one in _segments(packet))
+    )  # fmt: skip
+    answer, data = given[places[0]], given[late]
+    moved = [packet for packet in given if packet not in (answer, data)]
+    moved[1:1] = [data, answer]
+    times = [packet[0] for packet in given]
+    events = sniff([(time_ns, *packet[1:]) for time_ns, packet in zip(times, moved, strict=True)])
+    assert whole_messages(events) == whole_messages(sniff(given))
 
 
 def test_what_is_cut_or_lost_is_found() -> None:
