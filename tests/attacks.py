@@ -262,6 +262,7 @@ def deep_list(path: Path, percent: int) -> None:
 
 
 _JSON = ("read", "-T", "json", "FILE")
+_WHOLE = ("read", "-T", "json", "--max-bytes", "0", "FILE")
 _CHECK = ("check", "CAPTURE", "--policy", "FILE")
 _REGEX = 'frames[0] matches "(a|a)*(a|aa)+(a?){100}a{100}[^a]$"'
 
@@ -273,14 +274,14 @@ ATTACKS = {
         Attack("a flow that sends only segments beyond a hole", capture(beyond_a_hole), _JSON, 250, 100),
         Attack("3,000 connections whose frames claim 2^63-1 octets", capture(long_claims), _JSON, 250, 60),
         Attack("a message of a million empty frames", capture(empty_frames), _JSON, 500, 60),
-        Attack("metadata with 100,000 properties", capture(properties), _JSON, 300, 30),
+        Attack("metadata with 100,000 properties", capture(properties), _WHOLE, 300, 30),
         Attack("500,000 IP fragments without their rest", capture(tiny_messages_in_fragments), _JSON, 150, 60),
         Attack("a capture of 1 GiB, in 1 MiB of gzip", bomb(gzip.compress), _JSON, 150, 60),
         Attack("a capture of 1 GiB, in 150 KiB of xz", bomb(_fast_xz), _JSON, 200, 120),
         Attack("a capture of 1 GiB, in 50 KiB of zstd", bomb(zstandard.ZstdCompressor().compress), _JSON, 150, 60),
         Attack("6,500,000 packets of no octets, in 100 KiB of gzip", small_packets_bomb, _JSON, 150, 90),
         Attack("bodies of 1 GiB, in gzip thrice and zstd", capture(nested_body),
-               ("read", "-T", "json", "--decode-bodies", "FILE"), 400, 120),
+               (*_WHOLE, "--decode-bodies"), 700, 120),
         Attack("a regular expression that explodes", capture(many_as),
                ("read", "-T", "json", "-Y", _REGEX, "FILE"), 150, 60),
         Attack("a pcapng file of options, 350 MiB", large_options, _JSON, 1500, 120),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent, Connection, Message, Problem
 from dissectors.payloads.registry import built_in
 from dissectors.zmtp.connection import ZmtpConnection
@@ -155,10 +156,12 @@ def pgm(data: bytes) -> None:
     out: list[AnyEvent] = []
     numbers = iter(range(1, 1 << 30))
 
-    def listen(number: int, transport: Any, src: Any, dst: Any) -> Multicast:
+    def listen(number: int, transport: Any, src: Any, dst: Any) -> Any:
+        if transport not in ("pgm", "epgm"):
+            return Beacons(out, number, src.text, dst.text)
         return Multicast(out, number, transport, src.text, dst.text, Limits(), forced=True)
 
-    table = DatagramTable(listen, lambda: next(numbers), lambda *_: False, FlowLimits(4000, 8000, 4))
+    table = DatagramTable(listen, lambda: next(numbers), lambda *_: False, is_beacon, FlowLimits(4000, 8000, 4))
     now = 1
     for packet, (mark, octets) in enumerate(turns(data), 1):
         now += (mark >> 4) * 1_000_000_000
