@@ -284,7 +284,7 @@ ATTACKS = {
                (*_WHOLE, "--decode-bodies"), 700, 120),
         Attack("a regular expression that explodes", capture(many_as),
                ("read", "-T", "json", "-Y", _REGEX, "FILE"), 150, 60),
-        Attack("a pcapng file of options, 350 MiB", large_options, _JSON, 1500, 120),
+        Attack("a pcapng file of options, 350 MiB", large_options, _JSON, 600, 120),
         Attack("1,000,000 interfaces in a pcapng file", many_interfaces, _JSON, 250, 60),
         Attack("a policy of a million rules", many_rules, _CHECK, 150, 20, 2),
         Attack("a policy of as many rules as may be", as_many_rules_as_allowed, _CHECK, 400, 60, 1),
