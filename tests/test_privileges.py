@@ -1,5 +1,6 @@
 """Privileges are given up to who called sudo, before anything from the network is looked at."""
 
+import json
 import os
 import pwd
 import signal
@@ -109,3 +110,65 @@ def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
     code = "import os; from zmtpsniff.privileges import drop_privileges; print(drop_privileges(), os.geteuid())"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["None", "0"]
+
+
+# Runs the program with an observer in front of each parser, which notes the state of all threads when it is first used.
+OBSERVED = """
+import json, sys
+from pathlib import Path
+import zmtpsniff.capture.files, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.packets
+from dissectors.zmtp.stream import OctetStream
+from zmtpsniff.cli.main import main
+
+FOLDER = Path(__file__).parent
+
+def observe(owner, name, seen=[]):
+    parse = getattr(owner, name)
+    def parser(*given, **named):
+        if name not in seen:
+            seen.append(name)
+            states = [path.read_text() for path in Path("/proc/self/task").glob("*/status")]
+            (FOLDER / name).write_text(json.dumps(states))
+        return parse(*given, **named)
+    setattr(owner, name, parser)
+
+observe(zmtpsniff.capture.files, "_recognise")
+observe(zmtpsniff.capture.pcap, "read_pcap")
+observe(zmtpsniff.capture.pcapng, "read_pcapng")
+observe(zmtpsniff.packets.HeaderDecoder, "segments")
+observe(OctetStream, "feed")
+main()
+"""
+
+
+@engines(only=("dumpcap", "tcpdump", "scapy"))
+def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: Path) -> None:
+    """Of no thread, at the first octet from the network that each parser sees."""
+    program = open_folder / "observed.py"
+    program.write_text(OBSERVED)
+    command = [*SUDO, sys.executable, str(program), "live", "-i", "lo", "-f", "tcp", "--engine", engine, "-T", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/") as process:
+        try:
+            wait_for(lambda: _asked(open_folder, "feed"))
+        finally:
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 0, said
+    parsers = {"segments", "feed"} if engine == "scapy" else {"_recognise", "segments", "feed"}
+    assert parsers <= {path.name for path in open_folder.iterdir()}
+    for parser in parsers:
+        states = json.loads((open_folder / parser).read_text())
+        assert states
+        for state in states:
+            fields = {name: value.strip() for name, _, value in (line.partition(":") for line in state.splitlines())}
+            assert set(fields["Uid"].split()) == {str(NOBODY.pw_uid)}, parser
+            assert set(fields["Gid"].split()) == {str(NOBODY.pw_gid)}, parser
+            for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+                assert int(fields[kind], 16) == 0, (parser, kind)
+
+
+def _asked(folder: Path, name: str) -> bool:
+    """Send a message now and then until a parser has been used."""
+    if not (folder / name).exists():
+        request_and_reply(1)
+    return (folder / name).exists()

@@ -233,7 +233,7 @@ class FlowTable:
             if flow.dissection is None and (answers or other.isn is None):  # ports may have told otherwise
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
-            if direction.next is None:
+            if direction.next is None or _is_guessed(direction):
                 direction.next = (seq + 1) % _MODULO
         if answers and other.next is None:
             other.isn = (ack - 1) % _MODULO
@@ -453,11 +453,18 @@ def _begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> 
     if direction.isn is not None:
         return direction.isn != seq
     other = direction.other
+    if _is_guessed(direction):
+        return direction.is_far(seq)
     if direction.next is not None:  # octets were seen before this SYN: does it number them?
         return (direction.next - direction.offset) % _MODULO != (seq + 1) % _MODULO
     if answers:  # a SYN may carry octets, which are acknowledged with it
         return other.isn is not None and ack not in ((other.isn + 1) % _MODULO, other.next)
     return direction.flow.ended or other.offset > 0
+
+
+def _is_guessed(direction: Direction) -> bool:
+    """Whether all that is known of a direction's numbers is what the other side once acknowledged."""
+    return direction.next is not None and not (direction.seen or direction.offset)
 
 
 def addresses(key: bytes) -> tuple[Address, Address]:

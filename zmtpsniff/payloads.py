@@ -13,6 +13,7 @@ _UNKNOWN = 32  # messages in a row of a connection that nobody knows, after whic
 _REMEMBERED = 1000  # messages of a connection that others may answer
 _RARELY = 1009  # and then of so many messages one is tried again
 _TYPES = frozenset({"READY", "INITIATE"})
+_DEPTH = 64  # of what a field holds: deeper than people look, and far from what Python can follow
 
 
 class _Track:
@@ -184,6 +185,8 @@ class Payloads:
         event.payload = payload
         if payload is None:
             return False
+        if _is_deep(payload.fields, _DEPTH):
+            payload.fields = _cut(payload.fields, _DEPTH)
         _join(track, event, payload.fields.get("request"))
         return True
 
@@ -215,6 +218,26 @@ def _join(track: _Track, event: Message, request: object) -> None:
     times[event.packet] = event.time_ns
     if len(times) > _REMEMBERED:
         del times[next(iter(times))]
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    """Whether lists and dicts are inside each other more than ``most`` times."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return not most or any(_is_deep(item, most - 1) for item in value)
+
+
+def _cut(value: Any, most: int) -> Any:
+    """A value without what is deeper than ``most``."""
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not most:
+        return "..."
+    if isinstance(value, dict):
+        return {name: _cut(item, most - 1) for name, item in value.items()}
+    return [_cut(item, most - 1) for item in value]
 
 
 def _port(address: str) -> int:

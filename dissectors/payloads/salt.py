@@ -84,7 +84,7 @@ def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payl
         return None
     try:
         found = _value(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError):  # TypeError: a map as a key
         return None
     request = connection.state.pop(_ASKED)[1]
     return Payload("salt", "reply", {"kind": "reply", "load": found, "request": request})
@@ -105,7 +105,7 @@ def _tag(body: bytes) -> bytes | None:
 def _decoded(body: bytes) -> dict[str, Any] | None:
     try:
         found = _value(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError):  # TypeError: a map as a key
         return None
     return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else None
 

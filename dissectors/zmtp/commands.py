@@ -118,7 +118,8 @@ def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_s
     parser = _CURVE.get(name) if mechanism == "CURVE" else _GSSAPI.get(name) if mechanism == "GSSAPI" else None
     parser = parser or _COMMON.get(name)
     if parser is None:
-        return Parsed(name, {"data": data} if data else {}, [])
+        hidden = name == "HELLO" and not show_secrets  # of PLAIN, where another mechanism was announced
+        return Parsed(name, {"data": Hidden(len(data)) if hidden else data} if data else {}, [])
     return Parsed(name, *parser(data, whole))
 
 
@@ -177,7 +178,9 @@ def _plain_hello(data: bytes, whole: bool, show_secrets: bool) -> _Result:
         return {}, overrun
     name_end = 1 + data[0]
     if name_end > len(data):
-        return {"username": Cut(data[1:], data[0])}, overrun
+        # If it is wrong where it ends, what is there may be the password.
+        username: Octets = Hidden(data[0]) if whole and not show_secrets else Cut(data[1:], data[0])
+        return {"username": username}, overrun
     fields: Fields = {"username": data[1:name_end]}
     if name_end == len(data):
         return fields, overrun

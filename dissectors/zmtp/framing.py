@@ -365,6 +365,9 @@ class FrameStream(OctetStream):
         if self._state == self._search:
             self._searched += self._held + length
             self._restart_search()
+            if self.known and self._searched > _WINDOW_LIMIT:
+                # Where hole follows hole no window grows, so there is a pause after each of them instead.
+                self._begin_pass(min(self._searched // 4, _MOST_PASSED))
             return
         if self._state == self._pass_over:
             return

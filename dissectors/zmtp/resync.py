@@ -68,6 +68,8 @@ def find_frames(window: bytes, starts: list[int], framing: int, known: bool, cut
     is that of the connection, 0 if unknown; ``known`` says whether the connection is known to be ZMTP; ``cut`` is the
     number of octets that the snaplen took from the end of the last segment.
     """
+    if not window:
+        return None
     best: Found | None = None
     for candidate in (framing,) if framing else (2, 1):
         found = _find(window, starts, candidate, known, cut)

@@ -8,6 +8,7 @@ the receiver, 8 that name the sender, then what was sent. A stream that ends bec
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from zmtpsniff.capture.octets import OctetStream
 from zmtpsniff.capture.source import Packet, SourceState
@@ -172,7 +173,8 @@ def _octets(given: bytes, several: bool) -> bytes:
 def _unescaped(text: bytes) -> bytes:
     """What a string of the log stands for; with -xx all of it is in hexadecimal digits."""
     if text[:2] == b"\\x" and text.count(b"\\x") * 4 == len(text):
-        return bytes.fromhex(text.replace(b"\\x", b"").decode())
+        with suppress(ValueError):  # it only looked so
+            return bytes.fromhex(text.replace(b"\\x", b"").decode())
     return _ESCAPE.sub(_meaning, text)
 
 

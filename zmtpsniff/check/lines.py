@@ -50,6 +50,16 @@ class Lines:
         return line if key is None else keys.get(key, line)
 
 
+def longest_key(text: str, most: int) -> int | None:
+    """The first line of a text, TOML or not, with what may be a key of more than ``most`` parts; None if none has."""
+    if text.count(".") <= most:
+        return None
+    for number, line in enumerate(_OPAQUE.sub(_blank, text).split("\n"), 1):
+        if line.count(".") > most and any(part.count(".") > most for part in line.split("=")):
+            return number
+    return None
+
+
 def _blank(match: re.Match[str]) -> str:
     """What stands for a string or a comment: nothing but its line ends."""
     return "\n" * match[0].count("\n")

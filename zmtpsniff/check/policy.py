@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from zmtpsniff.check.builtin import SETS
-from zmtpsniff.check.lines import Lines
+from zmtpsniff.check.lines import Lines, longest_key
 from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
 
 _TOP = ("include", "rule")
@@ -16,6 +16,9 @@ _KEYS = ("name", *_KINDS, *_BOUNDS, "connections", "level")
 _PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
 _LATENCY = ("pattern", *_PERCENTILES, "where")
 _NAME_LENGTH = 200  # of a rule: more fits into no report
+_MOST_OCTETS = 4 << 20  # of a policy file
+_MOST_RULES = 10_000
+_MOST_PARTS = 50  # of a key: what tomllib needs for one grows with their square
 
 
 class PolicyError(ValueError):
@@ -26,11 +29,13 @@ def read_policy(name: str) -> list[Rule]:
     """Read a policy file; raises PolicyError if it cannot be read or is wrong."""
     try:
         with open(name, "rb") as file:
-            data = file.read()
+            data = file.read(_MOST_OCTETS + 1)
     except OSError as error:
         raise PolicyError(f"{name}: {error.strerror or error}") from error
     except ValueError as error:  # a name that no file can have
         raise PolicyError(f"{name!r}: {error}") from error
+    if len(data) > _MOST_OCTETS:
+        raise PolicyError(f"{name}: more than {_MOST_OCTETS >> 20} MiB: no policy, or one to be taken apart")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -41,10 +46,15 @@ def read_policy(name: str) -> list[Rule]:
 
 def parse_policy(text: str, name: str) -> list[Rule]:
     """Read the text of a policy; ``name`` is that of its file, for what is said about it. Raises PolicyError."""
+    line = longest_key(text, _MOST_PARTS)
+    if line is not None:
+        raise PolicyError(f"{name}:{line}: a key of more than {_MOST_PARTS} parts")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
         raise PolicyError(_syntax(text, name, error)) from error
+    except RecursionError as error:
+        raise PolicyError(f"{name}:1: too many brackets within each other") from error
     return _Reader(name, Lines(text)).rules(document)
 
 
@@ -68,7 +78,7 @@ def fail_if_twice(rules: Sequence[Rule]) -> None:
             raise PolicyError(f"{rule.file}:{rule.line}: rule {rule.name!r}: {first} has one of that name, too")
 
 
-def _syntax(text: str, name: str, error: tomllib.TOMLDecodeError) -> str:
+def _syntax(text: str, name: str, error: ValueError) -> str:
     # Python 3.14 has attributes for it; before, the place is in the text only.
     message, _, place = str(error).rpartition(" (at ")
     words = place.rstrip(")").replace(",", "").split()
@@ -95,6 +105,8 @@ class _Reader:
         tables = document.get("rule", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self._fail_at(self._lines.of_key("rule"), "rules are written as [[rule]], with two brackets")
+        if len(tables) > _MOST_RULES:
+            self._fail_at(self._lines.of_rule(_MOST_RULES), f"more than {_MOST_RULES:,} rules")
         for place, table in enumerate(tables):
             self._place = place
             self._title = f"rule {place + 1}"

@@ -118,6 +118,7 @@ def run(sniffer: "Sniffer", options: dict[str, Any], status: "StatusLine | None"
             verbosity=options["verbosity"],
             utc=options["utc"],
             color=options["color"],
+            show_secrets=options["show_secrets"],
         )
         try:
             for events in sniffer.events():

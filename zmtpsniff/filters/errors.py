@@ -1,5 +1,7 @@
 """What is wrong with a filter."""
 
+from zmtpsniff.render.text import escape
+
 
 class FilterError(ValueError):
     """A filter that cannot be used; its text is one line, which says where and why.
@@ -10,7 +12,7 @@ class FilterError(ValueError):
     def __init__(self, reason: str, column: int, line: int = 1) -> None:
         """Say ``reason`` of the place ``column`` in ``line``."""
         place = f"column {column}" if line == 1 else f"line {line}, column {column}"
-        super().__init__(f"{place}: {' '.join(reason.split())}")
+        super().__init__(f"{place}: {escape(' '.join(reason.split()))}")
         self.reason = reason
         self.column = column
         self.line = line

@@ -19,12 +19,14 @@ def make_renderer(
     verbosity: int = 0,
     utc: bool = False,
     color: Color = "auto",
+    show_secrets: bool = False,
 ) -> "Renderer":
     """Make the renderer of an output format.
 
     ``stream`` is a text stream; for ``json`` it is a binary one, or a text stream with such a ``buffer``.
     ``max_bytes`` is the limit of octets to show of each body, 0 for none, None for what suits the format and the
-    verbosity; ``verbosity`` and ``utc`` (tree, summary) and ``color`` (tree) matter to the formats named only.
+    verbosity; ``verbosity`` and ``utc`` (tree, summary) and ``color`` (tree) matter to the formats named only. Those
+    for people leave passwords out of frames unless ``show_secrets``.
     """
     if max_bytes is None and verbosity > 1 and output in ("tree", "summary"):
         max_bytes = _MAX_BYTES_IF_VERBOSE
@@ -37,14 +39,14 @@ def make_renderer(
         from zmtpsniff.render import summary
 
         limit = summary.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
-        return summary.SummaryRenderer(stream, limit, verbosity, utc)
+        return summary.SummaryRenderer(stream, limit, verbosity, utc, show_secrets)
     if output == "dump":
         from zmtpsniff.render.dump import DumpRenderer
 
-        return DumpRenderer(stream, max_bytes or 0)
+        return DumpRenderer(stream, max_bytes or 0, show_secrets)
     if output == "tree":
         from zmtpsniff.render import tree
 
         limit = tree.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
-        return tree.TreeRenderer(stream, limit, verbosity, utc, color)
+        return tree.TreeRenderer(stream, limit, verbosity, utc, color, show_secrets)
     raise ValueError(f"unknown output format {output!r}")

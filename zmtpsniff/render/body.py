@@ -61,7 +61,7 @@ def _json(data: bytes, text: str, whole: bool, palette: Palette, verbosity: int)
     if whole:
         try:
             msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             return None
     elif not _STARTS_LIKE_JSON.match(text):
         return None

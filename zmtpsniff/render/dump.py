@@ -13,9 +13,13 @@ _RULE = "-" * 40
 class DumpRenderer:
     """Writes messages to a text stream: a rule, then a line for every frame; other events are left out."""
 
-    def __init__(self, stream: TextIO, max_bytes: int = 0) -> None:
-        """Write to ``stream``, with ``max_bytes`` of every frame at most (0: all, as zhelpers does)."""
+    def __init__(self, stream: TextIO, max_bytes: int = 0, show_secrets: bool = False) -> None:
+        """Write to ``stream``, with ``max_bytes`` of every frame at most (0: all, as zhelpers does).
+
+        Frames that hold a password are left out unless ``show_secrets``.
+        """
         self._stream = stream
+        self._show_secrets = show_secrets
         self._max_bytes = max_bytes
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -24,7 +28,7 @@ class DumpRenderer:
         for event in events:
             if type(event) is Message:
                 lines.append(_RULE)
-                lines += [self._line(frame) for frame in frames_to_show(event)]
+                lines += [self._line(frame) for frame in frames_to_show(event, self._show_secrets)]
         if lines:
             lines.append("")
             self._stream.write("\n".join(lines))

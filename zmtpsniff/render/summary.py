@@ -45,14 +45,20 @@ class SummaryRenderer:
     """Writes one line for every event to a text stream, safe for any terminal, and one whenever the date changes."""
 
     def __init__(
-        self, stream: TextIO, max_bytes: int = DEFAULT_MAX_BYTES, verbosity: int = 0, utc: bool = False
+        self,
+        stream: TextIO,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        verbosity: int = 0,
+        utc: bool = False,
+        show_secrets: bool = False,
     ) -> None:
         """Write to ``stream``, ``max_bytes`` of all octets at most (0: no limit), in local time or UTC.
 
         From ``verbosity`` 1 on all frames and topics are shown, what greetings and subscriptions say by their encoding,
-        and times are in nanoseconds.
+        and times are in nanoseconds. Frames that hold a password are left out unless ``show_secrets``.
         """
         self._stream = stream
+        self._show_secrets = show_secrets
         self._max_bytes = max_bytes
         self._verbosity = verbosity
         self._most = _FRAMES if max_bytes and not verbosity else _NO_LIMIT
@@ -102,8 +108,10 @@ class SummaryRenderer:
                 head = f"{clock.time(time_ns)} #{packet} {sender}"
                 if clock.date != self._date:
                     parts.append(self._new_date())
-            frames = event.frames if event.payload is None else frames_to_show(event)
+            frames = event.frames
             count = len(frames)
+            if count > 2:  # fewer hold no credentials that are known
+                frames = frames_to_show(event, self._show_secrets)
             total = 0
             shown: list[str] = []
             for frame in frames if count <= most else frames[:most]:

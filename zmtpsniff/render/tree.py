@@ -72,13 +72,15 @@ class TreeRenderer:
         verbosity: int = 0,
         utc: bool = False,
         color: Color = "auto",
+        show_secrets: bool = False,
     ) -> None:
-        """Write to ``stream``.
+        """Write to ``stream``; frames that hold a password are left out unless ``show_secrets``.
 
         ``max_bytes`` of all octets are shown at most (0: no limit). From ``verbosity`` 1 on every field has its line,
         times are in nanoseconds, and text has its dump beside it. Times are local, or ``utc``.
         """
         self._stream = stream
+        self._show_secrets = show_secrets
         self._max_bytes = max_bytes
         self._verbosity = verbosity
         self._clock = Clock(utc, 9 if verbosity else 6)
@@ -261,7 +263,7 @@ class TreeRenderer:
     def _add_frames(self, event: Message, lines: list[str]) -> None:
         """Add the frames of a message: the body alone if it has one, else each with its number and length."""
         paint, palette = self._paint, self._palette
-        frames = frames_to_show(event)
+        frames = frames_to_show(event, self._show_secrets)
         shown = frames if self._verbosity or not self._max_bytes else frames[:_FRAMES]
         lengths = [at_hand(frame, 1)[1] for frame in shown]
         width = len(f"{max(lengths, default=0):,}")

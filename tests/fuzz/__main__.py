@@ -1,0 +1,184 @@
+"""Run the fuzz targets: ``python -m tests.fuzz``, from the top of the repository.
+
+All of them for an hour in all, or for ``--seconds``; each is a process of its own, started from its corpus. What it
+fails on is written to ``tests/fuzz/failures`` and makes the exit status 1. At the end a table says how often each
+target was executed and how much of the code was reached.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from . import lines
+
+FOLDER = Path(__file__).parent
+CORPUS = FOLDER / "corpus"
+FAILURES = FOLDER / "failures"
+WORDS = FOLDER / "words.dict"
+NAMES = sorted(path.name for path in CORPUS.iterdir())  # of targets: importing them comes after their instrumenting
+LONGEST = 4096  # octets of an input
+HANGS = 25  # seconds for one input
+MEMORY = 2000  # MiB
+KEPT_OCTETS = 24_000  # of what a target has learned, in the corpus
+KEPT_FILES = 60
+_STAT = re.compile(rb"stat::(\w+):\s+(\d+)")
+_REACHED = re.compile(rb"\bcov: (\d+) ft: (\d+)")
+
+
+def main() -> int:
+    """Do what the options say; returns the exit status."""
+    options = _options()
+    if options.target:
+        return _fuzz(options.target, options.flags)
+    if options.trace:
+        from .targets import TARGETS
+
+        print(json.dumps(lines.reached(TARGETS[options.trace], map(Path, options.flags))))
+        return 0
+    if options.seed_corpus:
+        from .seeds import write
+
+        write(CORPUS)
+        return 0
+    try:
+        import atheris  # noqa: F401
+    except ImportError:
+        print(f"fuzzing is skipped: there is no atheris for Python {sys.version.split()[0]}")
+        return 0
+    return _run(options)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3600, help="for all targets together, on one processor")
+    parser.add_argument("--only", choices=NAMES, action="append", help="a target; repeatable")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
+    parser.add_argument("--work", type=Path, help="folder for what is learned, to go on from; else it is forgotten")
+    parser.add_argument("--keep", action="store_true", help="add the best of what is learned to the corpus")
+    parser.add_argument("--lines", action="store_true", help="also say how many lines of each module are reached")
+    parser.add_argument("--seed-corpus", action="store_true", help="make the first inputs anew out of the fixtures")
+    parser.add_argument("--target", choices=NAMES, help=argparse.SUPPRESS)
+    parser.add_argument("--trace", choices=NAMES, help=argparse.SUPPRESS)
+    parser.add_argument("flags", nargs="*", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _fuzz(name: str, flags: list[str]) -> int:
+    """Be the process that fuzzes one target; libFuzzer ends it."""
+    import atheris
+
+    # What is imported late is to be looked into, too, so this is never left.
+    atheris.instrument_imports(include=["zmtpsniff", "dissectors"]).__enter__()
+    from .targets import TARGETS
+
+    atheris.Setup([sys.argv[0], *flags], TARGETS[name])
+    atheris.Fuzz()
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    names = options.only or NAMES
+    seconds = options.seconds / len(names)
+    with tempfile.TemporaryDirectory() as scratch:
+        work = options.work or Path(scratch)
+        FAILURES.mkdir(exist_ok=True)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            rows = list(pool.map(lambda name: _target(name, seconds, work), names))
+        _print(rows)
+        if options.lines:
+            _print_lines(names, work, options.jobs)
+        if options.keep:
+            for name in names:
+                _keep(name, work)
+    return any(row["failed"] for row in rows)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tests.fuzz", *arguments]
+
+
+def _target(name: str, seconds: float, work: Path) -> dict[str, Any]:
+    """Fuzz one target for so long; what came of it."""
+    learned = work / name
+    learned.mkdir(parents=True, exist_ok=True)
+    flags = [
+        f"-max_total_time={max(round(seconds), 1)}", f"-max_len={LONGEST}", f"-timeout={HANGS}", "-print_final_stats=1",
+        f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={FAILURES}/{name}-", f"-dict={WORDS}", str(learned),
+        str(CORPUS / name),
+    ]  # fmt: skip
+    done = subprocess.run(
+        _command("--target", name, "--", *flags),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=seconds * 2 + 300,
+        check=False,
+        preexec_fn=lambda: os.nice(10),
+    )
+    row: dict[str, Any] = {"target": name, "failed": done.returncode != 0}
+    row |= {stat.decode(): int(value) for stat, value in _STAT.findall(done.stdout)}
+    reached = _REACHED.findall(done.stdout)
+    row["edges"], row["features"] = map(int, reached[-1]) if reached else (0, 0)
+    if row["failed"]:
+        print(f"{name} failed (exit status {done.returncode}):", flush=True)
+        print(done.stdout.decode(errors="replace")[-6000:], flush=True)
+    return row
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    print("| target | executions | a second | edges reached | slowest input | memory | result |")
+    print("| :-- | --: | --: | --: | --: | --: | :-- |")
+    for row in rows:
+        print(
+            f"| `{row['target']}` | {row.get('number_of_executed_units', 0):,} "
+            f"| {row.get('average_exec_per_sec', 0):,} | {row['edges']:,} "
+            f"| {row.get('slowest_unit_time_sec', 0)} s | {row.get('peak_rss_mb', 0)} MiB "
+            f"| {'**failed**' if row['failed'] else 'nothing found'} |"
+        )
+    total = sum(row.get("number_of_executed_units", 0) for row in rows)
+    print(f"\n{total:,} executions of {len(rows)} targets, {sum(row['failed'] for row in rows)} failed.", flush=True)
+
+
+def _print_lines(names: list[str], work: Path, jobs: int) -> None:
+    """Which share of each module's lines all inputs together reach."""
+
+    def one(name: str) -> dict[str, list[int]]:
+        files = [str(path) for folder in (CORPUS / name, work / name) for path in sorted(folder.glob("*"))]
+        found: dict[str, list[int]] = {}
+        for start in range(0, len(files), 2000):
+            done = subprocess.run(
+                _command("--trace", name, "--", *files[start : start + 2000]), stdout=subprocess.PIPE, check=True
+            )
+            for module, numbers in json.loads(done.stdout).items():
+                found[module] = sorted({*found.get(module, ()), *numbers})
+        return found
+
+    with ThreadPoolExecutor(jobs) as pool:
+        print(lines.table(list(pool.map(one, names))))
+
+
+def _keep(name: str, work: Path) -> None:
+    """Add the smallest inputs that reach something new to the corpus, a few of them."""
+    with tempfile.TemporaryDirectory() as merged:
+        flags = ["-merge=1", f"-max_len={LONGEST}", merged, str(CORPUS / name), str(work / name)]
+        subprocess.run(_command("--target", name, "--", *flags), capture_output=True, check=True)
+        known = {path.read_bytes() for path in (CORPUS / name).iterdir()}
+        octets = 0
+        smallest = sorted(Path(merged).iterdir(), key=lambda path: path.stat().st_size)
+        for files, path in enumerate(smallest, 1):
+            octets += path.stat().st_size
+            if octets > KEPT_OCTETS or files > KEPT_FILES:
+                break
+            if path.read_bytes() not in known:
+                shutil.copy(path, CORPUS / name / path.name[:16])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""The first inputs of every target, out of the fixtures: what peers really say, packed as the target takes it."""
+
+import gzip
+import lzma
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import msgspec
+import zstandard
+
+from dissectors.events import Message
+from tests.streams import ROOT, Conversation, from_capture
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.sniffer import Sniffer
+
+from .octets import packed
+from .targets import LINKS, MECHANISMS, TARGETS
+
+FIXTURES = ROOT / "fixtures"
+_MOST = 3000  # octets of one seed
+_GREETINGS = {1: 2, 2: 14, 3: 64}
+
+STRACE = b"""1 0.1 socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0) = 9
+[pid 7] 12:00:00.000001 sendto(9<UNIX-STREAM:[1->2]>, "\\xff\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01", 9, 0, 0, 0) = 9
+7 1700000000.123456 recvfrom(9, "\\377\\0\\0\\0\\n\\t", 12, 0, NULL, NULL) = 6
+7 1700000000.2 sendmsg(9, {msg_name=NULL, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="c"..., iov_len=9}]}) = 11
+7 1700000000.3 read(9, <unfinished ...>
+8 1700000000.4 close(9) = 0
+7 1700000000.5 <... read resumed>"x", 1) = 1
+7 1700000000.6 +++ exited with 0 +++
+"""
+
+FILTERS = """type == "message" && frames[0].text == "orders"
+ip.addr == 10.0.0.0/8 and tcp.port in {5555, 6000..6010}
+frames[*].text matches "^a(b|c)*$" || !topic
+frames[0][0:4] == 01:02:ff:00 xor severity >= "warning"
+latency_ns > 1000000 && any frames contains "x"
+connection.client.socket_type == "REQ" or not (incomplete)
+"""
+
+POLICIES = [
+    'include = ["protocol"]\n[[rule]]\nname = "a"\nforbid = \'type == "problem"\'\nmax = 3\n',
+    '[[rule]]\nname = "b"\nlatency = { pattern = "request-reply", p99_ms = 50, where = "flow == 1" }\nmin = 1\n',
+    '[[rule]]\nname = "c"\norder = [\'type == "greeting"\', \'type == "message"\']\nper = "connection"\n'
+    'connections = \'type == "connection"\'\nlevel = "warning"\n',
+    '[[rule]]\nname = "d"\nexpect = "frames"\nper = "second"\nmean = true\nmax = 1.5\n',
+]
+
+
+def write(corpus: Path) -> None:
+    """Write all first inputs below ``corpus``, each target's in its folder; what is there stays."""
+    for name in TARGETS:
+        folder = corpus / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, octets in enumerate(_SEEDS[name]()):
+            (folder / f"seed-{number:02}").write_bytes(octets[:_MOST])
+
+
+def _packets(name: str) -> list[Packet]:
+    return [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
+
+
+def _capture(name: str, octets: int = _MOST) -> bytes:
+    return (FIXTURES / name).read_bytes()[:octets]
+
+
+def _talks(*names: str) -> list[Conversation]:
+    return [talk for name in names for talk in from_capture(FIXTURES / f"{name}.pcap")[:3]]
+
+
+def _sent(talk: Conversation, skip: int = 0, mark: int = 0) -> bytes:
+    """A conversation without the first octets of each side."""
+    left = [skip, skip]
+    sent = []
+    for piece in talk.pieces:
+        octets = piece.data[left[piece.side] :]
+        left[piece.side] -= len(piece.data) - len(octets)
+        if octets:
+            sent.append((piece.side | mark, octets[:600]))
+    return packed(sent)
+
+
+def _files(*names: str) -> list[bytes]:
+    return [_capture(name) for name in names]
+
+
+def _compressed() -> list[bytes]:
+    small = _capture("m31_req_rep.pcap", 900)
+    return [
+        gzip.compress(small),
+        gzip.compress(small) + gzip.compress(b"")[:15],
+        lzma.compress(small),
+        zstandard.ZstdCompressor().compress(small),
+        zstandard.ZstdCompressor(write_checksum=True).compress(small) + b"\x50\x2a\x4d\x18\x02\0\0\0ab",
+        gzip.compress(bytes(100_000)),
+    ]
+
+
+def _headers() -> list[bytes]:
+    found = []
+    for name in (
+        "m31_req_rep.pcap",
+        "m31_ipv6.pcap",
+        "m31_linux_sll2.pcap",
+        "m31_vlan_tag.pcap",
+        "mix_link_types.pcapng",
+    ):
+        chosen = _packets(name)[:6]
+        found.append(packed((LINKS.index(packet[1]), packet[2][:200]) for packet in chosen))
+    inner = _packets("m31_req_rep.pcap")[4][2]
+    ip = inner[14:]
+    outer = b"\x45\0\0\0\0\1\0\0\x40%c\0\0\x0a\0\0\1\x0a\0\0\2"
+    raw = LINKS.index(101)
+    gre = outer % 47 + b"\x20\0\x08\0\0\0\0\1" + ip
+    ethernet_in_gre = outer % 47 + b"\0\0\x65\x58" + inner
+    vxlan = outer % 17 + b"\x10\0\x12\xb5\0\0\0\0\x08\0\0\0\0\0\1\0" + inner
+    in_ip = outer % 4 + ip
+    in_ipv6 = b"\x60\0\0\0\0\0\4\x40" + bytes(32) + ip
+    found += [packed((raw, octets)) if isinstance(octets, tuple) else packed([(raw, octets)]) for octets in
+              (gre, ethernet_in_gre, vxlan, in_ip, in_ipv6, outer % 4 * 5 + ip)]  # fmt: skip
+    parts = [
+        (raw, b"\x45\0\0\x24\0\7\x20\0\x40\6\0\0\x0a\0\0\1\x0a\0\0\2" + ip[20:36]),
+        (raw, b"\x45\0\0\x20\0\7\0\2\x40\6\0\0\x0a\0\0\1\x0a\0\0\2" + ip[36:48]),
+    ]
+    parts6 = [
+        (raw, b"\x60\0\0\0\0\x20\x2c\x40" + bytes(32) + b"\6\0\0\1\0\0\0\7" + bytes(12) + b"\x50\x10" + bytes(10)),
+        (raw, b"\x60\0\0\0\0\x0b\x2c\x40" + bytes(32) + b"\6\0\0\x18\0\0\0\7abc"),
+        (raw, b"\x60\0\0\0\0\x14\0\x40" + bytes(32) + b"\x3c\0" + bytes(6) + b"\6\0" + bytes(6) + ip[20:60]),
+    ]
+    unix = (LINKS.index(147), bytes([0x80, 0, 0, 0, 0, 0, 0, 9]) + bytes([0, 0, 0, 0, 0, 0, 0, 9]) + b"\xff\0\1")
+    return [*found, packed(parts), packed(parts[::-1]), packed(parts6), packed([unix, unix])]
+
+
+def _flows() -> list[bytes]:
+    def turn(which: int, begin: int, length: int, acked: int = 0, flags: int = 0x10) -> tuple[int, bytes]:
+        return flags, bytes([which, begin >> 8, begin & 255, length // 4, acked >> 8, acked & 255])
+
+    ordered = [turn(0, at, 100) for at in range(0, 1000, 100)] + [
+        turn(2, 0, 40, 1000, 0x11),
+        turn(0, 1000, 0, 40, 0x11),
+    ]
+    holes = [turn(0, at, 100) for at in (0, 300, 200, 600, 250, 100, 400)] + [turn(2, 0, 40, 900)] * 3
+    overlap = [turn(1, at, 200, 0, 0x30) for at in (0, 50, 900, 700, 100, 3000)] + [turn(3, 0, 4, 3900, 0xD0)] * 4
+    return [packed(ordered), packed(holes), packed(overlap)]
+
+
+def _frames() -> list[bytes]:
+    found = []
+    for name in ("app_jupyter", "app_majordomo_mdp01", "app_malamute", "zap_over_tcp"):
+        source = open_captures([str(FIXTURES / f"{name}.pcap")])
+        messages = [event for some in Sniffer(source).events() for event in some if isinstance(event, Message)]
+        for start in range(0, min(len(messages), 12), 4):
+            sent = []
+            for event in messages[start : start + 4]:
+                side = int(event.src < event.dst)
+                whole = [frame for frame in event.frames if isinstance(frame, bytes)]
+                sent += [(side | 0x80 * (place == len(whole)), frame[:300]) for place, frame in enumerate(whole, 1)]
+            found.append(packed(sent))
+    return [*found, *_made_frames()]
+
+
+def _made_frames() -> Iterable[bytes]:
+    """What the fixtures hold none of: Zyre, FileMQ, ZGossip, Bitcoin Core, Salt."""
+    version = b"\2"
+    for frames in (
+        [b"\xaa\xa1\1" + version + b"\0\1" + b"\x0dtcp://1.2.3.4" + bytes(4) + b"\1\4name" + bytes(4)],
+        [b"\xaa\xa1\4" + version + b"\0\2\5group", b"content"],
+        [b"\xaa\xa0\1" + b"\0\1k\0\0\0\1v" + bytes(4)],
+        [b"\xaa\xa3\1\0\2"],
+        [b"hashblock", bytes(range(32)), b"\1\0\0\0"],
+        [b"sequence", bytes(32) + b"C", b"\2\0\0\0"],
+        [b"\x82\xa3enc\xa5clear\xa4load\x82\xa3cmd\xa5_auth\xa2id\xa1m"],
+    ):
+        yield packed([(0x80 * (place == len(frames)), frame) for place, frame in enumerate(frames, 1)])
+
+
+def _bodies() -> list[bytes]:
+    value: Any = {"name": "x", "list": [1, 2.5, None, True, "two words"], "inner": {"deep": [[["text"]]]}}
+    plain = msgspec.json.encode(value)
+    return [
+        plain,
+        msgspec.msgpack.encode(value),
+        cbor2.dumps(value),
+        b"\xd9\xd9\xf7" + cbor2.dumps(value),
+        gzip.compress(plain),
+        zstandard.ZstdCompressor().compress(plain),
+        gzip.compress(bytes(200_000)),
+        cbor2.dumps({"when": 1, "tag": cbor2.CBORTag(4711, b"\1"), "big": 1 << 80, "f": float("inf")}),
+        b"[" * 500,
+    ]
+
+
+def _multicast() -> list[bytes]:
+    chosen = [packet[2][42:] for packet in _packets("epgm_pub_sub.pcap")]
+    return [packed((0, octets) for octets in chosen[start : start + 12]) for start in (0, 12, 40)]
+
+
+def _radio() -> list[bytes]:
+    return [packed((0, packet[2][42:]) for packet in _packets("draft_radio_dish_udp.pcap")[:20])]
+
+
+def _zmtp3() -> list[bytes]:
+    named = {
+        b"NULL": ("m31_req_rep", "m31_pub_sub", "m31_heartbeat", "draft_radio_dish_tcp", "raw_sub_commands",
+                  "bad_ready_truncated", "bad_reserved_flags"),
+        b"PLAIN": ("sec_plain_ok_435_435", "rec_plain_wrong_password"),
+        b"CURVE": ("sec_curve_ps_435_435",),
+    }  # fmt: skip
+    return [
+        bytes([4 | MECHANISMS.index(mechanism)]) + _sent(talk, _GREETINGS[3])
+        for mechanism, names in named.items()
+        for talk in _talks(*names)
+    ]
+
+
+def _websocket() -> list[bytes]:
+    found = []
+    for name, choice in (("ws_plain", 1), ("ws_pub_sub", 4)):
+        for talk in _talks(name):
+            sent = [(piece.side, piece.data.partition(b"\r\n\r\n")[2] if piece.data[:4] in (b"GET ", b"HTTP") else
+                     piece.data) for piece in talk.pieces]  # fmt: skip
+            found.append(bytes([choice]) + packed(sent))
+    return found
+
+
+def _everything() -> list[bytes]:
+    talks = _talks("m31_req_rep", "m31_pub_sub", "sec_plain_ok_435_435", "zap_over_tcp", "x_2111_xreq_xrep", "ws_plain")
+    return [_sent(talk, 0, 2) for talk in talks]
+
+
+_SEEDS = {
+    "pcap": lambda: _files("m31_req_rep.pcap", "net_snaplen96.pcap", "m31_linux_sll2.pcap"),
+    "pcapng": lambda: _files("m31_pcapng_file.pcapng", "mix_link_types.pcapng"),
+    "compressed": _compressed,
+    "strace": lambda: [STRACE, *(line + b"\n" for line in STRACE.splitlines())],
+    "headers": _headers,
+    "headers_general": _headers,
+    "fragments": lambda: [
+        packed([(4, b"a" * 8), (8, b"b" * 8)]),
+        packed([(12, b"c" * 24), (4, b"d" * 16), (0x20, b"")]),
+    ],
+    "flows": _flows,
+    "greetings": lambda: [_sent(talk, 11) for talk in _talks("m31_req_rep", "sec_mismatch_null_curve")],
+    "zmtp1": lambda: [_sent(talk, _GREETINGS[1]) for talk in _talks("x_2111_xreq_xrep")],
+    "zmtp2": lambda: [b"\5\6" + _sent(talk, _GREETINGS[2]) for talk in _talks("x_325_to_435")],
+    "zmtp3": _zmtp3,
+    "halves": lambda: [
+        bytes([choice]) + _sent(talk)
+        for talk in _talks("m31_req_rep", "x_435_to_220", "x_2111_xreq_xrep", "net_zmtp1_gap", "bad_http_on_zmq_port")
+        for choice in (0, 8)
+    ],
+    "websocket": _websocket,
+    "upgrades": lambda: [_sent(talk, 4) for talk in _talks("ws_plain")],
+    "radio": _radio,
+    "pgm": _multicast,
+    "payloads": _frames,
+    "bodies": _bodies,
+    "filters": lambda: [line.encode() for line in FILTERS.splitlines()],
+    "policy": lambda: [text.encode() for text in POLICIES],
+    "everything": _everything,
+}
