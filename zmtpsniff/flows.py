@@ -430,8 +430,18 @@ class FlowTable:
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
 
-    def finish(self) -> None:
-        """The capture is over, and with it every flow."""
+    def started_ns(self, number: int) -> int:
+        """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
+        return self._flows[number].start_ns
+
+    def open_flows(self, now_ns: int) -> list[int]:
+        """The numbers of the flows that may go on at ``now_ns``."""
+        return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
+
+    def finish(self, now_ns: int | None = None) -> None:
+        """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
+        if now_ns is not None:
+            self._now_ns = now_ns
         for flow in list(self._flows.values()):
             self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
 

@@ -1,0 +1,1 @@
+"""Captures of many machines, dissected on Spark into tables."""

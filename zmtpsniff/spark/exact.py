@@ -1,0 +1,333 @@
+"""The reference path: every segment is shuffled to the task of its connection, sorted, and dissected in order.
+
+Slower than dissecting files where they are read, and as simple as can be: what :mod:`zmtpsniff.spark.scan` makes must
+be equal to what this makes. No connection is ever held as a whole: a task streams through its segments.
+
+A *group* is what must be dissected together: the segments between two endpoints of TCP, or the datagrams of UDP or
+PGM between two hosts, of one series. A *part* is the number of the task that gets a group. Each file also sends a note
+about itself to every part, which comes before all groups there: it names the file and tells when its series ends.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissectors.events import AnyEvent
+from dissectors.problems import PROBLEMS
+from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.pgm import parse_pgm
+from zmtpsniff.segment import UDP, Segment
+from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.rows import Batch, Capture, Origin, Rows
+
+FILE_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), False),
+        pa.field("size", pa.int64(), False),
+        pa.field("modified_ns", pa.int64(), False),
+        pa.field("series", pa.string(), False),
+        pa.field("series_no", pa.int32(), False),
+        pa.field("file_no", pa.int32(), False),
+    ]
+)
+"""What a task is told of each file that it reads; files of a series are numbered in their order."""
+
+SEGMENT_SCHEMA = pa.schema(
+    [
+        pa.field("part", pa.int32(), False),
+        pa.field("group", pa.binary(), False),  # empty: a note on a file
+        pa.field("order_ns", pa.int64(), False),  # the latest time so far in its file
+        pa.field("file_no", pa.int32(), False),
+        pa.field("packet", pa.int64(), False),
+        pa.field("time_ns", pa.int64(), False),
+        pa.field("protocol", pa.int32(), False),  # 0: TCP
+        pa.field("key", pa.binary(), False),
+        pa.field("seq", pa.int64(), False),
+        pa.field("ack", pa.int64(), False),
+        pa.field("flags", pa.int32(), False),
+        pa.field("payload", pa.binary(), False),
+        pa.field("missing", pa.int64(), False),
+    ]
+)
+ORDER = ("group", "order_ns", "file_no", "packet")
+"""The order in which a part is read: as `read` merges files, by time, each file in its own order."""
+
+_MOST_OCTETS = 4 << 20  # of a batch
+_MOST_ROWS = 8192
+_DATAGRAM_LEAST = 14
+UNIX_KEY = 20  # octets of a key of Unix domain sockets
+
+
+class Note(msgspec.Struct):
+    """What every part is told of a file."""
+
+    series: str
+    series_no: int
+    capture: Capture
+
+
+def segments(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -> Iterator[pa.RecordBatch]:
+    """Read files, rows of FILE_SCHEMA, and yield all their segments, rows of SEGMENT_SCHEMA."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from _file(row, options, parts)
+
+
+def _file(row: dict[str, Any], options: Options, parts: int) -> Iterator[pa.RecordBatch]:
+    file = File(row["path"], row.get("content"))
+    decoder = HeaderDecoder()
+    groups = Groups(row["series_no"], options, parts)
+    file_no = row["file_no"]
+    packets = 0
+    first_ns: int | None = None
+    last_ns = 0
+    end_ns: int | None = None
+    for batch in file.batches():
+        found = decoder.segments(batch, packets + 1)
+        times = [packet[0] for packet in batch]
+        if first_ns is None:
+            first_ns = last_ns = times[0]
+        first_ns = min(first_ns, min(times))
+        latest = list(accumulate(times, max, initial=last_ns))[1:]
+        last_ns = latest[-1]
+        if found:
+            end_ns = found[-1][0]
+        rows = [(*groups.of(segment[2]), latest[segment[1] - packets - 1], 0, segment) for segment in found]
+        for time_ns, number, protocol, key, payload, missing in decoder.datagrams:
+            if groups.wants(protocol, key, payload, missing):
+                segment = (time_ns, number, key, 0, 0, 0, payload, missing)
+                rows.append((*groups.of(key, True), latest[number - packets - 1], protocol, segment))
+        packets += len(batch)
+        yield from _segment_batches([row for row in rows if row[0] >= 0], file_no)
+    problems = [_problem(code, detail) for code, detail in (*file.faults, *decoder.skipped())]
+    if file.unreadable:
+        problems.append(_problem("capture-unreadable", file.unreadable))
+    capture = Capture(
+        file.path,
+        row["size"],
+        row["modified_ns"],
+        packets,
+        file.dropped,
+        first_ns,
+        None if first_ns is None else last_ns,
+        end_ns,
+        tuple(file.comments),
+        tuple(problems),
+        file.error,
+    )
+    yield _note(Note(row["series"], row["series_no"], capture), file_no, parts)
+
+
+def _problem(code: str, detail: str) -> tuple[str, str, str]:
+    return PROBLEMS[code].severity, code, detail
+
+
+class Groups:
+    """Which group and part what is sent between two ends belongs to."""
+
+    def __init__(self, series_no: int, options: Options, parts: int) -> None:
+        """Sort what is of the series ``series_no`` into ``parts``."""
+        self._prefix = series_no.to_bytes(4, "big")
+        self._options = options
+        self._parts = parts
+        self._known: dict[tuple[bytes, bool], tuple[int, bytes]] = {}
+
+    def of(self, key: bytes, is_datagram: bool = False) -> tuple[int, bytes]:
+        """Part and group of a direction's key; the part is -1 if nobody wants it."""
+        found = self._known.get((key, is_datagram))
+        if found is None:
+            found = self._known[key, is_datagram] = self._find(key, is_datagram)
+        return found
+
+    def _find(self, key: bytes, is_datagram: bool) -> tuple[int, bytes]:
+        size = (len(key) - 4) // 2
+        if self._options.ports and size != 8 and not self._has_port(key):
+            return -1, b""
+        if is_datagram:
+            group = self._prefix + b"datagrams" + key[:-4]
+        else:
+            back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
+            group = self._prefix + min(key, back)
+        return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") % self._parts, group
+
+    def _has_port(self, key: bytes) -> bool:
+        ends = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
+        return any(first <= port <= last for first, last in self._options.ports for port in ends)
+
+    def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
+        """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
+        if protocol != UDP:
+            return True
+        ports = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
+        if any(rule.matches("udp", *ports) for rule in self._options.rules):
+            return True
+        return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
+
+
+def _segment_batches(rows: list[tuple[int, bytes, int, int, Segment]], file_no: int) -> Iterator[pa.RecordBatch]:
+    begin = octets = 0
+    for index, row in enumerate(rows):
+        octets += len(row[4][6])
+        if octets >= _MOST_OCTETS or index - begin >= _MOST_ROWS:
+            yield _segment_batch(rows[begin : index + 1], file_no)
+            begin, octets = index + 1, 0
+    if begin < len(rows):
+        yield _segment_batch(rows[begin:], file_no)
+
+
+def _segment_batch(rows: list[tuple[int, bytes, int, int, Segment]], file_no: int) -> pa.RecordBatch:
+    parts, groups, orders, protocols, found = zip(*rows, strict=True)
+    times, packets, keys, seqs, acks, flags, payloads, missing = zip(*found, strict=True)
+    columns = (
+        parts, groups, orders, [file_no] * len(rows), packets, times, protocols, keys, seqs, acks, flags, payloads,
+        missing,
+    )  # fmt: skip
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, SEGMENT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SEGMENT_SCHEMA)
+
+
+def _note(note: Note, file_no: int, parts: int) -> pa.RecordBatch:
+    """A note for every part."""
+    values: dict[str, Any] = {"part": range(parts), "file_no": [file_no] * parts}
+    values["payload"] = [msgspec.json.encode(note)] * parts
+    arrays = [
+        pa.array(values.get(field.name, [b"" if field.type == pa.binary() else 0] * parts), field.type)
+        for field in SEGMENT_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SEGMENT_SCHEMA)
+
+
+def dissected(batches: Iterable[pa.RecordBatch], options: Options) -> Iterator[Batch]:
+    """Dissect the sorted segments of some parts and yield rows; part 0 gives those on files, too."""
+    part = _Part(options)
+    for batch in batches:
+        part.take(batch)
+        yield from part.rows()
+    part.finish_group()
+    yield from part.rows(at_end=True)
+
+
+class _Part:
+    """What a task has seen of its parts."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._rows = Rows(options.max_bytes)
+        self._out: list[Batch] = []
+        self._files: dict[int, str] = {}
+        self._series: dict[int, str] = {}
+        self._ends_ns: dict[int, int] = {}
+        self._group = b""
+        self._connections: Connections | None = None
+        self._count = 0  # segments of the group so far
+        self._sent: dict[bytes, int] = {}  # of each direction of Unix domain sockets
+        self._events: list[AnyEvent] = []
+        self._provisional: list[AnyEvent] = []
+        self._conn_ids: dict[int, str] = {}
+        self._octets = 0
+        self._flow_numbers = 0
+        self._series_no = -1
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take the next segments."""
+        groups = pc.run_end_encode(batch.column("group"))
+        begin = 0
+        for group, end in zip(groups.values.to_pylist(), groups.run_ends.to_pylist(), strict=True):
+            rows = batch.slice(begin, end - begin)
+            begin = end
+            if not group:
+                self._take_notes(rows)
+                continue
+            if group != self._group:
+                self._begin_group(group)
+            self._take_segments(rows)
+
+    def _take_notes(self, rows: pa.RecordBatch) -> None:
+        parts, numbers = rows.column("part").to_pylist(), rows.column("file_no").to_pylist()
+        for part, file_no, payload in zip(parts, numbers, rows.column("payload").to_pylist(), strict=True):
+            note = msgspec.json.decode(payload, type=Note)
+            self._files[file_no] = note.capture.file
+            self._series[note.series_no] = note.series
+            if note.capture.end_ns is not None:
+                self._ends_ns[note.series_no] = max(self._ends_ns.get(note.series_no, 0), note.capture.end_ns)
+            if part == 0:
+                self._out += self._rows.of_capture(note.capture, note.series)
+
+    def _begin_group(self, group: bytes) -> None:
+        self.finish_group()
+        series_no = int.from_bytes(group[:4], "big")
+        if series_no != self._series_no:
+            self._flush()
+            self._series_no = series_no
+        self._group = group
+        self._count = 0
+        self._sent = {}
+        self._connections = Connections(self._events, self._conn_ids, self._options, self._flow_numbers)
+
+    def _take_segments(self, rows: pa.RecordBatch) -> None:
+        assert self._connections is not None
+        names = ("file_no", "packet", "time_ns", "key", "seq", "ack", "flags", "payload", "missing")
+        file_nos, numbers, times, keys, seqs, acks, flags, payloads, missing = (
+            rows.column(name).to_pylist() for name in names
+        )
+        # A number that grows in order, and holds where the packet is.
+        packets = [
+            count << 64 | file_no << 40 | number
+            for count, (file_no, number) in enumerate(zip(file_nos, numbers, strict=True), self._count)
+        ]
+        self._count += len(numbers)
+        self._octets += sum(map(len, payloads))
+        if self._group.startswith(b"datagrams", 4):
+            protocols = rows.column("protocol").to_pylist()
+            for datagram in zip(times, packets, protocols, keys, payloads, missing, strict=True):
+                self._connections.take_datagram(datagram)
+            return
+        segments: list[Segment] = list(zip(times, packets, keys, seqs, acks, flags, payloads, missing, strict=True))
+        if len(keys[0]) == UNIX_KEY:
+            seqs = [self._numbered(key, len(data) + lost) for _, _, key, _, _, _, data, lost in segments]
+            segments = [(*segment[:3], seq, *segment[4:]) for segment, seq in zip(segments, seqs, strict=True)]
+        self._connections.take(segments)
+
+    def _numbered(self, key: bytes, length: int) -> int:
+        """The sequence number of what was sent through a Unix domain socket, which only its order tells."""
+        seq = self._sent.get(key, 1)
+        self._sent[key] = (seq + length) & 0xFFFF_FFFF
+        return seq
+
+    def finish_group(self) -> None:
+        """The group has no more segments."""
+        if self._connections is not None:
+            self._provisional += self._connections.finish(self._ends_ns.get(self._series_no, 0))
+            self._flow_numbers = self._connections.numbers
+            self._connections = None
+            if len(self._events) + len(self._provisional) >= _MOST_ROWS:
+                self._flush()
+
+    def rows(self, at_end: bool = False) -> list[Batch]:
+        """The rows since the last call, if there are enough of them."""
+        if at_end or len(self._events) >= _MOST_ROWS or self._octets >= _MOST_OCTETS:
+            self._flush()
+        out, self._out = self._out, []
+        return out
+
+    def _flush(self) -> None:
+        self._octets = 0
+        if self._events or self._provisional:
+            origin = Origin(self._series[self._series_no], self._conn_ids, self._place)
+            self._out += self._rows.of_events(self._events, origin)
+            self._out += self._rows.of_events(self._provisional, origin, provisional=True)
+            self._events.clear()  # the connections hold this list
+            self._provisional = []
+        if self._connections is None:
+            self._conn_ids.clear()
+
+    def _place(self, packets: Sequence[int]) -> tuple[Sequence[str], Sequence[int]]:
+        files = self._files
+        return [files[packet >> 40 & 0xFF_FFFF] for packet in packets], [packet & 0xFF_FFFF_FFFF for packet in packets]
