@@ -9,7 +9,7 @@ from zmtpsniff.spark.inputs import local_path
 from zmtpsniff.spark.session import SparkError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Listed(NamedTuple):
@@ -34,6 +34,20 @@ def list_files(inputs: list[str], session: "SparkSession | None" = None) -> list
             raise SparkError(f"{name}: there is no such file, or no file in it")
         found.update((file.path, file) for file in files)
     return sorted(found.values())
+
+
+def listed_in(paths: "DataFrame") -> list[Listed]:
+    """The files that a data frame names in its column ``path``; sorted, each once."""
+    columns = {
+        "path": "path",
+        "length": "length" if "length" in paths.columns else "-1L",
+        "modified": "unix_micros(modificationTime)" if "modificationTime" in paths.columns else "0L",
+    }
+    found = paths.selectExpr(*(f"{column} AS {name}" for name, column in columns.items())).distinct().collect()
+    files = (Listed(row.path, row.length, row.modified * 1000) for row in found)
+    return sorted(
+        _listed(file.path) if file.size < 0 and local_path(file.path) == file.path else file for file in files
+    )
 
 
 def _of_folder(name: str) -> list[Listed]:
