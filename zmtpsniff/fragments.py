@@ -100,6 +100,10 @@ class Fragments:
             self.dropped += 1
         return None
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether fragments of this datagram wait for others."""
+        return key in self._pending
+
     def _forget(self, key: Hashable) -> None:
         datagram = self._pending.pop(key)
         self._held -= datagram.cost

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
     found = packets(path)
     ends = [0, *sorted(places), len(found)]
     files = []
-    for number, (begin, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for number, (begin, end) in enumerate(pairwise(ends)):
         section = Section(Origin("zmtpsniff test"))
         file = folder / f"{number:03}.pcapng"
         file.write_bytes(section.header([]) + section.packets(found[begin:end]))
@@ -113,7 +114,7 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
     if row.get("kind") == "greeting":
         row = {**row, "name": None}
     for name, value in row.items():
-        if name in _OURS or value is None or value is False and name == "incomplete":
+        if name in _OURS or value is None or (value is False and name == "incomplete"):
             continue
         if name in _OCTETS[table]:
             value = _octets(value)

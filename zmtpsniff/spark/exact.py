@@ -8,6 +8,7 @@ PGM between two hosts, of one series. A *part* is the number of the task that ge
 about itself to every part, which comes before all groups there: it names the file and tells when its series ends.
 """
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
@@ -19,11 +20,11 @@ import pyarrow.compute as pc
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
-from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.pgm import parse_pgm
-from zmtpsniff.segment import UDP, Segment
+from zmtpsniff.segment import UDP, Datagram, Segment
 from zmtpsniff.spark.connections import Connections
 from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.loose import Fragment, LooseDecoder, joined
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import Batch, Capture, Origin, Rows
 
@@ -56,12 +57,16 @@ SEGMENT_SCHEMA = pa.schema(
         pa.field("missing", pa.int64(), False),
     ]
 )
+Place = tuple[int, int, int]
+"""Where a packet comes: the latest time so far in its file, the number of the file, its own in it."""
+
 ORDER = ("group", "order_ns", "file_no", "packet")
 """The order in which a part is read: as `read` merges files, by time, each file in its own order."""
 
 _MOST_OCTETS = 4 << 20  # of a batch
 _MOST_ROWS = 8192
 _DATAGRAM_LEAST = 14
+_DATAGRAM_FIELDS = 6  # of a Datagram; a Segment has 8
 UNIX_KEY = 20  # octets of a key of Unix domain sockets
 
 
@@ -71,6 +76,7 @@ class Note(msgspec.Struct):
     series: str
     series_no: int
     capture: Capture
+    fragments: list[Fragment]  # of datagrams that are not whole in it
 
 
 def segments(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -> Iterator[pa.RecordBatch]:
@@ -82,7 +88,7 @@ def segments(batches: Iterable[pa.RecordBatch], options: Options, parts: int) ->
 
 def _file(row: dict[str, Any], options: Options, parts: int) -> Iterator[pa.RecordBatch]:
     file = File(row["path"], row.get("content"))
-    decoder = HeaderDecoder()
+    decoder = LooseDecoder()
     groups = Groups(row["series_no"], options, parts)
     file_no = row["file_no"]
     packets = 0
@@ -97,6 +103,7 @@ def _file(row: dict[str, Any], options: Options, parts: int) -> Iterator[pa.Reco
         first_ns = min(first_ns, min(times))
         latest = list(accumulate(times, max, initial=last_ns))[1:]
         last_ns = latest[-1]
+        decoder.place(latest, packets + 1, file_no)
         if found:
             end_ns = found[-1][0]
         rows = [(*groups.of(segment[2]), latest[segment[1] - packets - 1], 0, segment) for segment in found]
@@ -122,7 +129,7 @@ def _file(row: dict[str, Any], options: Options, parts: int) -> Iterator[pa.Reco
         tuple(problems),
         file.error,
     )
-    yield _note(Note(row["series"], row["series_no"], capture), file_no, parts)
+    yield _note(Note(row["series"], row["series_no"], capture, decoder.loose()), file_no, parts)
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:
@@ -204,21 +211,23 @@ def _note(note: Note, file_no: int, parts: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SEGMENT_SCHEMA)
 
 
-def dissected(batches: Iterable[pa.RecordBatch], options: Options) -> Iterator[Batch]:
-    """Dissect the sorted segments of some parts and yield rows; part 0 gives those on files, too."""
-    part = _Part(options)
+def dissected(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -> Iterator[Batch]:
+    """Dissect the sorted segments of one of ``parts`` and yield rows; part 0 gives those on files, too."""
+    part = _Part(options, parts)
     for batch in batches:
         part.take(batch)
         yield from part.rows()
-    part.finish_group()
+    part.finish()
     yield from part.rows(at_end=True)
 
 
 class _Part:
     """What a task has seen of its parts."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, parts: int) -> None:
         self._options = options
+        self._parts = parts
+        self._part = -1
         self._rows = Rows(options.max_bytes)
         self._out: list[Batch] = []
         self._files: dict[int, str] = {}
@@ -234,6 +243,9 @@ class _Part:
         self._octets = 0
         self._flow_numbers = 0
         self._series_no = -1
+        self._fragments: dict[int, list[Fragment]] = {}
+        # What loose fragments make, by group: each with its place, in order.
+        self._joined: dict[bytes, list[tuple[Place, Segment | Datagram]]] = {}
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take the next segments."""
@@ -254,6 +266,9 @@ class _Part:
         for part, file_no, payload in zip(parts, numbers, rows.column("payload").to_pylist(), strict=True):
             note = msgspec.json.decode(payload, type=Note)
             self._files[file_no] = note.capture.file
+            self._part = part
+            if note.fragments:
+                self._fragments.setdefault(note.series_no, []).extend(note.fragments)
             self._series[note.series_no] = note.series
             if note.capture.end_ns is not None:
                 self._ends_ns[note.series_no] = max(self._ends_ns.get(note.series_no, 0), note.capture.end_ns)
@@ -262,6 +277,7 @@ class _Part:
 
     def _begin_group(self, group: bytes) -> None:
         self.finish_group()
+        self._join_fragments()
         series_no = int.from_bytes(group[:4], "big")
         if series_no != self._series_no:
             self._flush()
@@ -272,6 +288,42 @@ class _Part:
         self._connections = Connections(self._events, self._conn_ids, self._options, self._flow_numbers)
 
     def _take_segments(self, rows: pa.RecordBatch) -> None:
+        """Take segments of the group, and in their places those that loose fragments make."""
+        if waiting := self._joined.get(self._group):
+            places = list(zip(*(rows.column(name).to_pylist() for name in ORDER[1:]), strict=True))
+            begin = 0
+            while waiting and waiting[0][0] < places[-1]:
+                end = bisect(places, waiting[0][0])
+                self._take_rows(rows.slice(begin, end - begin))
+                self._take_joined(*waiting.pop(0))
+                begin = end
+            rows = rows.slice(begin)
+        self._take_rows(rows)
+
+    def _take_joined(self, place: Place, found: Segment | Datagram) -> None:
+        assert self._connections is not None
+        _, file_no, number = place
+        packet = self._count << 64 | file_no << 40 | number
+        self._count += 1
+        if len(found) == _DATAGRAM_FIELDS:
+            self._connections.take_datagram((found[0], packet, *found[2:]))
+        else:
+            self._connections.take([(found[0], packet, *found[2:])])
+
+    def _join_fragments(self) -> None:
+        """Put loose fragments together once all of them are here; those of other parts are left to these."""
+        for series_no, fragments in self._fragments.items():
+            groups = Groups(series_no, self._options, self._parts)
+            for place, found in joined(fragments):
+                is_datagram = len(found) == _DATAGRAM_FIELDS
+                part, group = groups.of(found[3] if is_datagram else found[2], is_datagram)  # type: ignore[arg-type]
+                if part == self._part:
+                    self._joined.setdefault(group, []).append((place, found))
+        self._fragments = {}
+
+    def _take_rows(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
         assert self._connections is not None
         names = ("file_no", "packet", "time_ns", "key", "seq", "ack", "flags", "payload", "missing")
         file_nos, numbers, times, keys, seqs, acks, flags, payloads, missing = (
@@ -304,11 +356,21 @@ class _Part:
     def finish_group(self) -> None:
         """The group has no more segments."""
         if self._connections is not None:
+            for place, found in self._joined.pop(self._group, ()):
+                self._take_joined(place, found)
             self._provisional += self._connections.finish(self._ends_ns.get(self._series_no, 0))
             self._flow_numbers = self._connections.numbers
             self._connections = None
             if len(self._events) + len(self._provisional) >= _MOST_ROWS:
                 self._flush()
+
+    def finish(self) -> None:
+        """There are no more segments, but for those of groups that have none but what loose fragments make."""
+        self.finish_group()
+        self._join_fragments()
+        for group in sorted(self._joined):
+            self._begin_group(group)
+        self.finish_group()
 
     def rows(self, at_end: bool = False) -> list[Batch]:
         """The rows since the last call, if there are enough of them."""

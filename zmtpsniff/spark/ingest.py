@@ -117,7 +117,7 @@ def run_exact(
         return segments(batches, options, parts)
 
     def dissect(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        return into(dissected(batches, options))
+        return into(dissected(batches, options, parts))
 
     types = {"int32": "INT", "int64": "BIGINT", "binary": "BINARY"}
     layout = ", ".join(f"`{field.name}` {types[str(field.type)]} NOT NULL" for field in SEGMENT_SCHEMA)
