@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zmtpsniff.spark.listing import Listed, list_files, series_of
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +36,8 @@ def ingest(
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
     the task of its connection. Raises SparkError.
     """
+    from zmtpsniff.spark.store import Store
+
     options = options or Options()
     listed = list_files(list(inputs), session)
     store = Store(output)
