@@ -1,0 +1,155 @@
+"""The map side: a task dissects whole files, writes the rows, and tells of what goes on in other files.
+
+Rows that hold whatever comes before their file are written as the tables are to have them. Those that depend on that
+are written apart, with the piece that they belong to, until the join has judged it (see :mod:`zmtpsniff.spark.scan`):
+files whose names begin with "stretch-" and "alone-".
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from dissectors.events import AnyEvent, Problem
+from dissectors.problems import PROBLEMS
+from dissectors.zmtp.stream import Limits as DissectorLimits
+from zmtpsniff.flows import Limits
+from zmtpsniff.spark.groups import Groups
+from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.pieces import Batch, Piece
+from zmtpsniff.spark.rows import Capture, Origin, Rows
+from zmtpsniff.spark.scan import Scan
+from zmtpsniff.spark.writing import MANIFEST_SCHEMA, Writer
+
+PIECE_SCHEMA = pa.schema(
+    [
+        pa.field("part", pa.int32(), False),
+        pa.field("group", pa.binary(), False),
+        pa.field("first_ns", pa.int64(), False),  # -1: a state that the group begins with
+        pa.field("file_no", pa.int32(), False),
+        pa.field("piece", pa.binary(), False),
+    ]
+)
+PIECES = "_pieces"
+_MOST_EVENTS = 8192
+_MOST_BATCHES = 64  # of packets, of at most 64 KiB each
+_PREFIXES = {"born": "", "alone": "alone-", "stretch": "stretch-"}
+
+
+def scanned(batches: Iterable[pa.RecordBatch], options: Options, parts: int, folder: str) -> Iterator[pa.RecordBatch]:
+    """Dissect files, rows of FILE_SCHEMA, each by itself, into ``folder``; yield rows of MANIFEST_SCHEMA."""
+    writer = Writer(folder)
+    task = -1
+    for batch in batches:
+        for row in batch.to_pylist():
+            task = row["task"]
+            _scan(row, options, parts, writer)
+    files = writer.close(task)
+    if files:
+        yield pa.RecordBatch.from_pylist(files, schema=MANIFEST_SCHEMA)
+
+
+def key_of(file_no: int, piece: int) -> int:
+    """What rows that wait for a verdict are marked with."""
+    return file_no << 40 | piece
+
+
+def _scan(row: dict[str, Any], options: Options, parts: int, writer: Writer) -> None:
+    """Dissect one file."""
+    file = File(row["path"], row.get("content"))
+    limits = DissectorLimits(options.max_bytes, options.show_secrets)
+    file_no = row["file_no"]
+    groups = Groups(row["series_no"], options, parts)
+    scan = Scan(file, file_no, limits, Limits(idle_seconds=options.idle_seconds), options.rules)
+    collected = _Collected(row, options, scan, writer)
+    for count, batch in enumerate(scan.batches()):
+        collected.take(batch)
+        if count % _MOST_BATCHES == 0:
+            collected.flush()
+    collected.flush()
+    columns: list[list[Any]] = [[], [], [], [], []]
+    for piece in scan.pieces:
+        part, group = groups.of_piece(piece)
+        if part >= 0:
+            for column, value in zip(columns, (part, group, piece.first_ns, file_no, piece.encode()), strict=True):
+                column.append(value)
+    if columns[0]:
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, PIECE_SCHEMA, strict=True)]
+        writer.put(PIECES, pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA))
+    summary = scan.summary
+    problems = list(collected.problems)
+    if file.unreadable:
+        problems.append((PROBLEMS["capture-unreadable"].severity, "capture-unreadable", file.unreadable))
+    capture = Capture(
+        row["path"],
+        row["size"],
+        row["modified_ns"],
+        summary.packets,
+        summary.dropped,
+        summary.first_ns,
+        None if summary.first_ns is None else summary.last_ns,
+        summary.end_ns,
+        tuple(file.comments),
+        tuple(problems),
+        file.error,
+    )
+    for table, rows in Rows().of_capture(capture, row["series"]):
+        writer.take(table, rows)
+    writer.note_end(row["series_no"], summary.end_ns)
+
+
+class _Collected:
+    """Events of a file that are not rows yet."""
+
+    def __init__(self, row: dict[str, Any], options: Options, scan: Scan, writer: Writer) -> None:
+        self._row = row
+        self._ports = options.ports
+        self._scan = scan
+        self._writer = writer
+        self._rows = Rows(options.max_bytes)
+        self._events: dict[str, list[AnyEvent]] = {part: [] for part in _PREFIXES}
+        self._count = 0
+        self.problems: list[tuple[str, str, str]] = []  # of the file as a whole
+
+    def take(self, batch: Batch) -> None:
+        events = batch.events
+        if batch.part == "born":
+            for event in events:
+                if type(event) is Problem and event.flow is None:
+                    self.problems.append((event.severity, event.code, event.detail))
+            events = [event for event in events if getattr(event, "flow", None) is not None]
+        self._events[batch.part] += events
+        self._count += len(events)
+        if self._count >= _MOST_EVENTS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._count = 0
+        if not any(self._events.values()):
+            return
+        identities = self._scan.identities
+        conn_ids = {number: identity.conn_id for number, identity in identities.items()}
+        origin = Origin(self._row["series"], conn_ids, self._place)
+        marked = origin._replace(
+            keys={number: key_of(self._row["file_no"], identity.piece) for number, identity in identities.items()}
+        )
+        for part, events in self._events.items():
+            if events:
+                for table, rows in self._rows.of_events(events, origin if part == "born" else marked):
+                    self._writer.take(table, rows, _PREFIXES[part])
+                events.clear()
+
+    def _place(self, packets: Any) -> tuple[list[str], list[int]]:
+        return [self._row["path"]] * len(packets), list(packets)
+
+
+def decoded(batch: pa.RecordBatch) -> list[tuple[bytes, int, bytes]]:
+    """Rows of PIECE_SCHEMA: group, time, and the piece or state as octets."""
+    columns = (batch.column(name).to_pylist() for name in ("group", "first_ns", "piece"))
+    return list(zip(*columns, strict=True))
+
+
+def piece_of(octets: bytes) -> Piece:
+    """The piece of a row."""
+    return Piece.decode(octets)
