@@ -1,95 +1,89 @@
-"""Connections of one series dissected in order, as :class:`zmtpsniff.sniffer.Sniffer` does those of a whole capture."""
-
-from hashlib import sha256
-from operator import attrgetter
+"""What two ends say to each other dissected in order, whatever files it is in."""
 
 from dissectors.events import AnyEvent
-from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.datagrams import DatagramTable, Transport
-from zmtpsniff.flows import Address, FlowTable, Limits
+from zmtpsniff.flows import Address, Limits
 from zmtpsniff.segment import Datagram, Segment
+from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.pieces import Outcome, Piece, connection_id
 
-_FLOW = attrgetter("flow")
+
+def dissector_limits(options: Options) -> DissectorLimits:
+    """What a dissector is to keep of bodies."""
+    return DissectorLimits(options.max_bytes, options.show_secrets)
 
 
-def connection_id(transport: str, client: str, server: str, start_ns: int) -> str:
-    """The name of a connection, the same in whatever files and runs it is seen.
-
-    ``transport`` is tcp (also of ws), ipc, udp, pgm or epgm; for udp and PGM the client is the sender.
-    """
-    return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
+def flow_limits(options: Options) -> Limits:
+    """Bounds of memory and time."""
+    return Limits(idle_seconds=options.idle_seconds)
 
 
 class Connections:
-    """What is sent between two ends; ``conn_ids`` names each flow of it by its number."""
+    """The connections of one group (see :mod:`zmtpsniff.spark.groups`)."""
 
-    def __init__(self, events: list[AnyEvent], conn_ids: dict[int, str], options: Options, numbers: int = 0) -> None:
-        """Append to ``events`` and ``conn_ids``; number flows from ``numbers`` + 1 on."""
-        limits = Limits(idle_seconds=options.idle_seconds)
-        self._events = events
-        self._conn_ids = conn_ids
+    def __init__(self, options: Options, state: bytes | None = None, numbers: int = 0) -> None:
+        """Begin with a state of an earlier run, or nothing; number flows from ``numbers`` + 1 on."""
         self._options = options
-        self._limits = DissectorLimits(options.max_bytes, options.show_secrets)
-        self._flows = FlowTable(self._connect, limits)
-        self._flows.count = numbers
+        self.join = Join(state, dissector_limits(options), flow_limits(options), options.rules, numbers)
         self._datagrams: DatagramTable | None = None
-        self._flow_limits = limits
+        self._events: list[AnyEvent] = []  # of datagrams
+        self._senders: dict[int, str] = {}
         self._now_ns = 0
-        self._senders: list[int] = []
 
     @property
     def numbers(self) -> int:
         """The number of the flow that began last."""
-        return self._flows.count
+        return self.join.numbers
 
-    def take(self, segments: list[Segment]) -> None:
-        """Take segments in order."""
-        self._flows.take(segments)
+    def conn_ids(self) -> dict[int, str]:
+        """The ids of all flows so far, by their numbers."""
+        return {number: identity.conn_id for number, identity in self.join.identities.items()} | self._senders
 
-    def take_datagram(self, datagram: Datagram) -> None:
-        """Take a datagram of UDP or PGM, in order."""
+    def take(self, segments: list[Segment]) -> list[AnyEvent]:
+        """Take segments in order; what they tell."""
+        return self.join.dissect(segments)
+
+    def take_pieces(self, pieces: list[Piece]) -> list[Outcome]:
+        """Take pieces in order."""
+        return list(self.join.take(pieces))
+
+    def take_datagram(self, datagram: Datagram) -> list[AnyEvent]:
+        """Take a datagram of UDP or PGM, in order; what it tells."""
         if self._datagrams is None:
-            self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, self._flow_limits)
+            limits = flow_limits(self._options)
+            self._datagrams = DatagramTable(self._listen, self.join.number, self._is_named, limits)
         self._now_ns = datagram[0]
         self._datagrams.take(datagram)
+        events, self._events[:] = self._events[:], []
+        return events
 
-    def finish(self, now_ns: int) -> list[AnyEvent]:
-        """End what is open when the series ends, at ``now_ns``: the events of that, taken out of all events.
+    def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
+        """The series ends at ``now_ns``: what more files of it begin with, and the last events.
 
-        They are provisional: with more files of the series they may be others.
+        The events come in two lists: those of connections that are over, and those that are told only because the files
+        end, which others may replace.
         """
-        going_on = {*self._flows.open_flows(now_ns), *self._senders}
-        done = len(self._events)
-        self._flows.finish(now_ns)
+        going_on = self.join.going_on(now_ns)
+        state = self.join.state() if self.join.lasts(now_ns) else None
+        last = self.join.finish(now_ns)
+        final = [event for event in last if getattr(event, "flow", None) not in going_on]
+        provisional = [event for event in last if getattr(event, "flow", None) in going_on]
         if self._datagrams is not None:
             self._datagrams.finish()
-        last = self._events[done:]
-        if not going_on or not last:
-            return []
-        self._events[done:] = [event for event in last if _FLOW(event) not in going_on]
-        return [event for event in last if _FLOW(event) in going_on]
-
-    def _connect(self, number: int, client: Address, server: Address, from_start: bool) -> ZmtpConnection:
-        rules = (rule.version for rule in self._options.rules if rule.matches("tcp", server.port, client.port))
-        forced = next(rules, None)
-        self._conn_ids[number] = connection_id(
-            client.transport, client.text, server.text, self._flows.started_ns(number)
-        )
-        starts = (from_start, from_start)
-        return ZmtpConnection(
-            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
-        )
+            provisional += self._events
+            self._events.clear()
+        return state, final, provisional
 
     def _listen(self, number: int, transport: Transport, src: Address, dst: Address) -> Radio | Multicast:
-        self._conn_ids[number] = connection_id(transport, src.text, dst.text, self._now_ns)
-        self._senders.append(number)
+        self._senders[number] = connection_id(transport, src.text, dst.text, self._now_ns)
+        limits = dissector_limits(self._options)
         if transport == "udp":
-            return Radio(self._events, number, src.text, dst.text, self._limits)
+            return Radio(self._events, number, src.text, dst.text, limits)
         forced = transport == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, transport, src.text, dst.text, self._limits, forced)
+        return Multicast(self._events, number, transport, src.text, dst.text, limits, forced)
 
     def _is_named(self, *ports: int) -> bool:
         return any(rule.matches("udp", *ports) for rule in self._options.rules)

@@ -9,8 +9,7 @@ about itself to every part, which comes before all groups there: it names the fi
 """
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import accumulate
 from typing import Any
 
@@ -20,13 +19,14 @@ import pyarrow.compute as pc
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
-from zmtpsniff.pgm import parse_pgm
-from zmtpsniff.segment import UDP, Datagram, Segment
-from zmtpsniff.spark.connections import Connections
+from zmtpsniff.segment import Datagram, Segment
+from zmtpsniff.spark import reducing
+from zmtpsniff.spark.groups import DATAGRAMS, Groups, part_of
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.loose import Fragment, LooseDecoder, joined
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.rows import Batch, Capture, Origin, Rows
+from zmtpsniff.spark.pieces import placed
+from zmtpsniff.spark.rows import Batch, Capture, Rows
 
 FILE_SCHEMA = pa.schema(
     [
@@ -36,6 +36,7 @@ FILE_SCHEMA = pa.schema(
         pa.field("series", pa.string(), False),
         pa.field("series_no", pa.int32(), False),
         pa.field("file_no", pa.int32(), False),
+        pa.field("task", pa.int32(), False),
     ]
 )
 """What a task is told of each file that it reads; files of a series are numbered in their order."""
@@ -65,7 +66,6 @@ ORDER = ("group", "order_ns", "file_no", "packet")
 
 _MOST_OCTETS = 4 << 20  # of a batch
 _MOST_ROWS = 8192
-_DATAGRAM_LEAST = 14
 _DATAGRAM_FIELDS = 6  # of a Datagram; a Segment has 8
 UNIX_KEY = 20  # octets of a key of Unix domain sockets
 
@@ -77,19 +77,26 @@ class Note(msgspec.Struct):
     series_no: int
     capture: Capture
     fragments: list[Fragment]  # of datagrams that are not whole in it
+    is_told: bool  # whether rows are to be made of what it says of the file
 
 
-def segments(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -> Iterator[pa.RecordBatch]:
-    """Read files, rows of FILE_SCHEMA, and yield all their segments, rows of SEGMENT_SCHEMA."""
+Wanted = Mapping[int, Set[bytes]]
+"""By the numbers of files: the groups that are wanted of them."""
+
+
+def segments(
+    batches: Iterable[pa.RecordBatch], options: Options, parts: int, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read files, rows of FILE_SCHEMA, and yield their segments, rows of SEGMENT_SCHEMA: all, or those wanted."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield from _file(row, options, parts)
+            yield from _file(row, options, parts, None if wanted is None else wanted[row["file_no"]])
 
 
-def _file(row: dict[str, Any], options: Options, parts: int) -> Iterator[pa.RecordBatch]:
+def _file(row: dict[str, Any], options: Options, parts: int, wanted: Set[bytes] | None) -> Iterator[pa.RecordBatch]:
     file = File(row["path"], row.get("content"))
     decoder = LooseDecoder()
-    groups = Groups(row["series_no"], options, parts)
+    groups = Groups(row["series_no"], options, parts, wanted)
     file_no = row["file_no"]
     packets = 0
     first_ns: int | None = None
@@ -129,53 +136,11 @@ def _file(row: dict[str, Any], options: Options, parts: int) -> Iterator[pa.Reco
         tuple(problems),
         file.error,
     )
-    yield _note(Note(row["series"], row["series_no"], capture, decoder.loose()), file_no, parts)
+    yield _note(Note(row["series"], row["series_no"], capture, decoder.loose(), wanted is None), file_no, parts)
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:
     return PROBLEMS[code].severity, code, detail
-
-
-class Groups:
-    """Which group and part what is sent between two ends belongs to."""
-
-    def __init__(self, series_no: int, options: Options, parts: int) -> None:
-        """Sort what is of the series ``series_no`` into ``parts``."""
-        self._prefix = series_no.to_bytes(4, "big")
-        self._options = options
-        self._parts = parts
-        self._known: dict[tuple[bytes, bool], tuple[int, bytes]] = {}
-
-    def of(self, key: bytes, is_datagram: bool = False) -> tuple[int, bytes]:
-        """Part and group of a direction's key; the part is -1 if nobody wants it."""
-        found = self._known.get((key, is_datagram))
-        if found is None:
-            found = self._known[key, is_datagram] = self._find(key, is_datagram)
-        return found
-
-    def _find(self, key: bytes, is_datagram: bool) -> tuple[int, bytes]:
-        size = (len(key) - 4) // 2
-        if self._options.ports and size != 8 and not self._has_port(key):
-            return -1, b""
-        if is_datagram:
-            group = self._prefix + b"datagrams" + key[:-4]
-        else:
-            back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
-            group = self._prefix + min(key, back)
-        return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") % self._parts, group
-
-    def _has_port(self, key: bytes) -> bool:
-        ends = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
-        return any(first <= port <= last for first, last in self._options.ports for port in ends)
-
-    def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
-        """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
-        if protocol != UDP:
-            return True
-        ports = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
-        if any(rule.matches("udp", *ports) for rule in self._options.rules):
-            return True
-        return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
 
 
 def _segment_batches(rows: list[tuple[int, bytes, int, int, Segment]], file_no: int) -> Iterator[pa.RecordBatch]:
@@ -211,38 +176,43 @@ def _note(note: Note, file_no: int, parts: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SEGMENT_SCHEMA)
 
 
+def state_rows(states: Iterable[tuple[bytes, bytes]], parts: int) -> pa.Table:
+    """Groups and the states that they begin with, as rows of SEGMENT_SCHEMA that come before their segments."""
+    groups, payloads = [], []
+    for group, state in states:
+        groups.append(group)
+        payloads.append(state)
+    count = len(groups)
+    values: dict[str, Any] = {"part": [part_of(group, parts) for group in groups], "group": groups}
+    values |= {"order_ns": [-1] * count, "payload": payloads}
+    arrays = [
+        pa.array(values.get(field.name, [b"" if field.type == pa.binary() else 0] * count), field.type)
+        for field in SEGMENT_SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)
+
+
 def dissected(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -> Iterator[Batch]:
     """Dissect the sorted segments of one of ``parts`` and yield rows; part 0 gives those on files, too."""
     part = _Part(options, parts)
     for batch in batches:
         part.take(batch)
-        yield from part.rows()
+        yield from part.groups.rows()
     part.finish()
-    yield from part.rows(at_end=True)
+    yield from part.groups.rows(at_end=True)
 
 
 class _Part:
-    """What a task has seen of its parts."""
+    """What a task has seen of its part."""
 
     def __init__(self, options: Options, parts: int) -> None:
         self._options = options
         self._parts = parts
         self._part = -1
         self._rows = Rows(options.max_bytes)
-        self._out: list[Batch] = []
-        self._files: dict[int, str] = {}
-        self._series: dict[int, str] = {}
-        self._ends_ns: dict[int, int] = {}
-        self._group = b""
-        self._connections: Connections | None = None
-        self._count = 0  # segments of the group so far
+        self.groups = reducing.Groups(options)
+        self._state: bytes | None = None  # of the group that comes
         self._sent: dict[bytes, int] = {}  # of each direction of Unix domain sockets
-        self._events: list[AnyEvent] = []
-        self._provisional: list[AnyEvent] = []
-        self._conn_ids: dict[int, str] = {}
-        self._octets = 0
-        self._flow_numbers = 0
-        self._series_no = -1
         self._fragments: dict[int, list[Fragment]] = {}
         # What loose fragments make, by group: each with its place, in order.
         self._joined: dict[bytes, list[tuple[Place, Segment | Datagram]]] = {}
@@ -257,39 +227,38 @@ class _Part:
             if not group:
                 self._take_notes(rows)
                 continue
-            if group != self._group:
-                self._begin_group(group)
+            if group != self.groups.group or self.groups.connections is None:
+                self.finish_group()
+                self._join_fragments()
+                state = None
+                if rows.column("order_ns")[0].as_py() < 0:
+                    state = rows.column("payload")[0].as_py()
+                    rows = rows.slice(1)
+                self._begin(group, state)
             self._take_segments(rows)
 
+    def _begin(self, group: bytes, state: bytes | None) -> None:
+        self._sent = {}
+        self.groups.begin(group, state)
+
     def _take_notes(self, rows: pa.RecordBatch) -> None:
+        groups = self.groups
         parts, numbers = rows.column("part").to_pylist(), rows.column("file_no").to_pylist()
         for part, file_no, payload in zip(parts, numbers, rows.column("payload").to_pylist(), strict=True):
             note = msgspec.json.decode(payload, type=Note)
-            self._files[file_no] = note.capture.file
             self._part = part
+            groups.files[file_no] = note.capture.file
+            groups.series[note.series_no] = note.series
             if note.fragments:
                 self._fragments.setdefault(note.series_no, []).extend(note.fragments)
-            self._series[note.series_no] = note.series
             if note.capture.end_ns is not None:
-                self._ends_ns[note.series_no] = max(self._ends_ns.get(note.series_no, 0), note.capture.end_ns)
-            if part == 0:
-                self._out += self._rows.of_capture(note.capture, note.series)
-
-    def _begin_group(self, group: bytes) -> None:
-        self.finish_group()
-        self._join_fragments()
-        series_no = int.from_bytes(group[:4], "big")
-        if series_no != self._series_no:
-            self._flush()
-            self._series_no = series_no
-        self._group = group
-        self._count = 0
-        self._sent = {}
-        self._connections = Connections(self._events, self._conn_ids, self._options, self._flow_numbers)
+                groups.ends_ns[note.series_no] = max(groups.ends_ns.get(note.series_no, 0), note.capture.end_ns)
+            if part == 0 and note.is_told:
+                groups.add(self._rows.of_capture(note.capture, note.series))
 
     def _take_segments(self, rows: pa.RecordBatch) -> None:
         """Take segments of the group, and in their places those that loose fragments make."""
-        if waiting := self._joined.get(self._group):
+        if (waiting := self._joined.get(self.groups.group)) and rows.num_rows:
             places = list(zip(*(rows.column(name).to_pylist() for name in ORDER[1:]), strict=True))
             begin = 0
             while waiting and waiting[0][0] < places[-1]:
@@ -300,52 +269,50 @@ class _Part:
             rows = rows.slice(begin)
         self._take_rows(rows)
 
-    def _take_joined(self, place: Place, found: Segment | Datagram) -> None:
-        assert self._connections is not None
-        _, file_no, number = place
-        packet = self._count << 64 | file_no << 40 | number
-        self._count += 1
+    def _take_joined(self, at: Place, found: Segment | Datagram) -> None:
+        connections = self.groups.connections
+        assert connections is not None
+        order_ns, file_no, number = at
+        packet = placed(order_ns, file_no, number)
         if len(found) == _DATAGRAM_FIELDS:
-            self._connections.take_datagram((found[0], packet, *found[2:]))
+            events = connections.take_datagram((found[0], packet, *found[2:]))
         else:
-            self._connections.take([(found[0], packet, *found[2:])])
+            events = connections.take([(found[0], packet, *found[2:])])
+        self.groups.take(events, (file_no,))
 
     def _join_fragments(self) -> None:
         """Put loose fragments together once all of them are here; those of other parts are left to these."""
         for series_no, fragments in self._fragments.items():
             groups = Groups(series_no, self._options, self._parts)
-            for place, found in joined(fragments):
+            for at, found in joined(fragments):
                 is_datagram = len(found) == _DATAGRAM_FIELDS
                 part, group = groups.of(found[3] if is_datagram else found[2], is_datagram)  # type: ignore[arg-type]
                 if part == self._part:
-                    self._joined.setdefault(group, []).append((place, found))
+                    self._joined.setdefault(group, []).append((at, found))
         self._fragments = {}
 
     def _take_rows(self, rows: pa.RecordBatch) -> None:
         if not rows.num_rows:
             return
-        assert self._connections is not None
-        names = ("file_no", "packet", "time_ns", "key", "seq", "ack", "flags", "payload", "missing")
-        file_nos, numbers, times, keys, seqs, acks, flags, payloads, missing = (
+        connections = self.groups.connections
+        assert connections is not None
+        names = ("order_ns", "file_no", "packet", "time_ns", "key", "seq", "ack", "flags", "payload", "missing")
+        orders, file_nos, numbers, times, keys, seqs, acks, flags, payloads, missing = (
             rows.column(name).to_pylist() for name in names
         )
-        # A number that grows in order, and holds where the packet is.
-        packets = [
-            count << 64 | file_no << 40 | number
-            for count, (file_no, number) in enumerate(zip(file_nos, numbers, strict=True), self._count)
-        ]
-        self._count += len(numbers)
-        self._octets += sum(map(len, payloads))
-        if self._group.startswith(b"datagrams", 4):
+        packets = list(map(placed, orders, file_nos, numbers))
+        if self.groups.group.startswith(DATAGRAMS, 4):
             protocols = rows.column("protocol").to_pylist()
+            events: list[AnyEvent] = []
             for datagram in zip(times, packets, protocols, keys, payloads, missing, strict=True):
-                self._connections.take_datagram(datagram)
-            return
-        segments: list[Segment] = list(zip(times, packets, keys, seqs, acks, flags, payloads, missing, strict=True))
-        if len(keys[0]) == UNIX_KEY:
-            seqs = [self._numbered(key, len(data) + lost) for _, _, key, _, _, _, data, lost in segments]
-            segments = [(*segment[:3], seq, *segment[4:]) for segment, seq in zip(segments, seqs, strict=True)]
-        self._connections.take(segments)
+                events += connections.take_datagram(datagram)
+        else:
+            segments: list[Segment] = list(zip(times, packets, keys, seqs, acks, flags, payloads, missing, strict=True))
+            if len(keys[0]) == UNIX_KEY:
+                seqs = [self._numbered(key, len(data) + lost) for _, _, key, _, _, _, data, lost in segments]
+                segments = [(*segment[:3], seq, *segment[4:]) for segment, seq in zip(segments, seqs, strict=True)]
+            events = connections.take(segments)
+        self.groups.take(events, file_nos, sum(map(len, payloads)))
 
     def _numbered(self, key: bytes, length: int) -> int:
         """The sequence number of what was sent through a Unix domain socket, which only its order tells."""
@@ -355,41 +322,15 @@ class _Part:
 
     def finish_group(self) -> None:
         """The group has no more segments."""
-        if self._connections is not None:
-            for place, found in self._joined.pop(self._group, ()):
-                self._take_joined(place, found)
-            self._provisional += self._connections.finish(self._ends_ns.get(self._series_no, 0))
-            self._flow_numbers = self._connections.numbers
-            self._connections = None
-            if len(self._events) + len(self._provisional) >= _MOST_ROWS:
-                self._flush()
+        if self.groups.connections is not None:
+            for at, found in self._joined.pop(self.groups.group, ()):
+                self._take_joined(at, found)
+            self.groups.finish()
 
     def finish(self) -> None:
         """There are no more segments, but for those of groups that have none but what loose fragments make."""
         self.finish_group()
         self._join_fragments()
         for group in sorted(self._joined):
-            self._begin_group(group)
-        self.finish_group()
-
-    def rows(self, at_end: bool = False) -> list[Batch]:
-        """The rows since the last call, if there are enough of them."""
-        if at_end or len(self._events) >= _MOST_ROWS or self._octets >= _MOST_OCTETS:
-            self._flush()
-        out, self._out = self._out, []
-        return out
-
-    def _flush(self) -> None:
-        self._octets = 0
-        if self._events or self._provisional:
-            origin = Origin(self._series[self._series_no], self._conn_ids, self._place)
-            self._out += self._rows.of_events(self._events, origin)
-            self._out += self._rows.of_events(self._provisional, origin, provisional=True)
-            self._events.clear()  # the connections hold this list
-            self._provisional = []
-        if self._connections is None:
-            self._conn_ids.clear()
-
-    def _place(self, packets: Sequence[int]) -> tuple[Sequence[str], Sequence[int]]:
-        files = self._files
-        return [files[packet >> 40 & 0xFF_FFFF] for packet in packets], [packet & 0xFF_FFFF_FFFF for packet in packets]
+            self._begin(group, None)
+            self.finish_group()

@@ -54,26 +54,28 @@ def ingest(
         store.close()
 
 
-Sink = tuple["Callable[[Iterable[tuple[str, pa.RecordBatch]]], Iterator[pa.RecordBatch]]", str]
+Sink = tuple["Callable[[Iterable[tuple[str, pa.RecordBatch, str]]], Iterator[pa.RecordBatch]]", str]
 """What becomes of rows in the task that makes them, and the schema of what it yields, in Spark's SQL."""
 
 
 def _to_files(folder: str) -> Sink:
-    def write(batches: "Iterable[tuple[str, pa.RecordBatch]]") -> "Iterator[pa.RecordBatch]":
+    from zmtpsniff.spark.writing import MANIFEST
+
+    def write(batches: "Iterable[tuple[str, pa.RecordBatch, str]]") -> "Iterator[pa.RecordBatch]":
         from zmtpsniff.spark.writing import write_rows
 
         return write_rows(batches, folder)
 
-    return write, "path STRING NOT NULL, rows BIGINT NOT NULL, octets BIGINT NOT NULL"
+    return write, MANIFEST
 
 
 def to_rows() -> Sink:
     """Rows of all tables as one data frame, a struct for each table."""
 
-    def wrapped(batches: "Iterable[tuple[str, pa.RecordBatch]]") -> "Iterator[pa.RecordBatch]":
+    def wrapped(batches: "Iterable[tuple[str, pa.RecordBatch, str]]") -> "Iterator[pa.RecordBatch]":
         from zmtpsniff.spark.rows import wrap
 
-        return (wrap(table, batch) for table, batch in batches)
+        return (wrap(table, batch) for table, batch, _ in batches if not table.startswith("_"))
 
     from zmtpsniff.spark.tables import TABLES, ddl
 

@@ -76,6 +76,10 @@ class TupleTable(FlowTable):
         """The same of flows of anything else."""
         return pause_ns <= self._idle_unknown_ns
 
+    def is_left(self, flow: Flow, now_ns: int) -> bool:
+        """Whether what comes at ``now_ns`` is not part of a flow."""
+        return self._is_left(flow, now_ns)
+
     def close(self, now_ns: int) -> None:
         """The series is over; its last segment came at ``now_ns``."""
         self._now_ns = now_ns
@@ -91,12 +95,14 @@ class Join:
         dissector_limits: DissectorLimits | None = None,
         flow_limits: Limits | None = None,
         decode_as: Sequence[DecodeAs] = (),
+        numbers: int = 0,
     ) -> None:
-        """Begin with what :meth:`state` gave; raises StateError if that is none."""
+        """Begin with what :meth:`state` gave, number flows from ``numbers`` + 1 on; raises StateError."""
         self._limits = dissector_limits or DissectorLimits()
         self._decode_as = decode_as
         self._events: list[AnyEvent] = []
         self._table = TupleTable(self._connect, flow_limits)
+        self._table.count = numbers
         self._doubted = False
         self.identities: dict[int, Identity] = {}
         if state is not None:
@@ -132,6 +138,29 @@ class Join:
         self._table.close(now_ns)
         events, self._events[:] = self._events[:], []
         return events
+
+    @property
+    def numbers(self) -> int:
+        """The number of the flow that began last."""
+        return self._table.count
+
+    def number(self) -> int:
+        """The number of another flow, which is not of TCP."""
+        return self._table.number()
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether a verdict was ``redo``: who redoes it says what is left open, too."""
+        return self._doubted
+
+    def going_on(self, now_ns: int) -> set[int]:
+        """The numbers of the flows that may go on at ``now_ns``."""
+        return set(self._table.open_flows(now_ns))
+
+    def lasts(self, now_ns: int) -> bool:
+        """Whether segments that come at ``now_ns`` may be of a flow that is known, be it over."""
+        flow = self._flow
+        return flow is not None and not self._table.is_left(flow, now_ns)
 
     @property
     def _flow(self) -> Flow | None:

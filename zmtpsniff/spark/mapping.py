@@ -6,21 +6,21 @@ files whose names begin with "stretch-" and "alone-".
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from dissectors.events import AnyEvent, Problem
 from dissectors.problems import PROBLEMS
-from dissectors.zmtp.stream import Limits as DissectorLimits
-from zmtpsniff.flows import Limits
+from zmtpsniff.spark.connections import dissector_limits, flow_limits
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import Batch, Piece
+from zmtpsniff.spark.pieces import Batch
 from zmtpsniff.spark.rows import Capture, Origin, Rows
 from zmtpsniff.spark.scan import Scan
-from zmtpsniff.spark.writing import MANIFEST_SCHEMA, Writer
+from zmtpsniff.spark.writing import Writer
 
 PIECE_SCHEMA = pa.schema(
     [
@@ -28,6 +28,7 @@ PIECE_SCHEMA = pa.schema(
         pa.field("group", pa.binary(), False),
         pa.field("first_ns", pa.int64(), False),  # -1: a state that the group begins with
         pa.field("file_no", pa.int32(), False),
+        pa.field("path", pa.string(), False),
         pa.field("piece", pa.binary(), False),
     ]
 )
@@ -45,9 +46,7 @@ def scanned(batches: Iterable[pa.RecordBatch], options: Options, parts: int, fol
         for row in batch.to_pylist():
             task = row["task"]
             _scan(row, options, parts, writer)
-    files = writer.close(task)
-    if files:
-        yield pa.RecordBatch.from_pylist(files, schema=MANIFEST_SCHEMA)
+    yield from writer.close(task)
 
 
 def key_of(file_no: int, piece: int) -> int:
@@ -58,25 +57,26 @@ def key_of(file_no: int, piece: int) -> int:
 def _scan(row: dict[str, Any], options: Options, parts: int, writer: Writer) -> None:
     """Dissect one file."""
     file = File(row["path"], row.get("content"))
-    limits = DissectorLimits(options.max_bytes, options.show_secrets)
+    limits = dissector_limits(options)
     file_no = row["file_no"]
     groups = Groups(row["series_no"], options, parts)
-    scan = Scan(file, file_no, limits, Limits(idle_seconds=options.idle_seconds), options.rules)
+    scan = Scan(file, file_no, limits, flow_limits(options), options.rules)
     collected = _Collected(row, options, scan, writer)
     for count, batch in enumerate(scan.batches()):
         collected.take(batch)
         if count % _MOST_BATCHES == 0:
             collected.flush()
     collected.flush()
-    columns: list[list[Any]] = [[], [], [], [], []]
+    columns: list[list[Any]] = [[] for _ in PIECE_SCHEMA]
     for piece in scan.pieces:
-        part, group = groups.of_piece(piece)
+        part, group = groups.of_tuple(piece.key)
         if part >= 0:
-            for column, value in zip(columns, (part, group, piece.first_ns, file_no, piece.encode()), strict=True):
+            values = (part, group, piece.first_ns, file_no, row["path"], piece.encode())
+            for column, value in zip(columns, values, strict=True):
                 column.append(value)
     if columns[0]:
         arrays = [pa.array(values, field.type) for values, field in zip(columns, PIECE_SCHEMA, strict=True)]
-        writer.put(PIECES, pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA))
+        writer.take(PIECES, pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA))
     summary = scan.summary
     problems = list(collected.problems)
     if file.unreadable:
@@ -94,7 +94,7 @@ def _scan(row: dict[str, Any], options: Options, parts: int, writer: Writer) -> 
         tuple(problems),
         file.error,
     )
-    for table, rows in Rows().of_capture(capture, row["series"]):
+    for table, rows, _ in Rows().of_capture(capture, row["series"]):
         writer.take(table, rows)
     writer.note_end(row["series_no"], summary.end_ns)
 
@@ -110,6 +110,8 @@ class _Collected:
         self._rows = Rows(options.max_bytes)
         self._events: dict[str, list[AnyEvent]] = {part: [] for part in _PREFIXES}
         self._count = 0
+        self._conn_ids: dict[int, str] = {}
+        self._keys: dict[int, int] = {}
         self.problems: list[tuple[str, str, str]] = []  # of the file as a whole
 
     def take(self, batch: Batch) -> None:
@@ -128,28 +130,16 @@ class _Collected:
         self._count = 0
         if not any(self._events.values()):
             return
-        identities = self._scan.identities
-        conn_ids = {number: identity.conn_id for number, identity in identities.items()}
-        origin = Origin(self._row["series"], conn_ids, self._place)
-        marked = origin._replace(
-            keys={number: key_of(self._row["file_no"], identity.piece) for number, identity in identities.items()}
-        )
+        for number, identity in islice(self._scan.identities.items(), len(self._conn_ids), None):
+            self._conn_ids[number] = identity.conn_id
+            self._keys[number] = key_of(self._row["file_no"], identity.piece)
+        origin = Origin(self._row["series"], self._conn_ids, self._place)
         for part, events in self._events.items():
             if events:
-                for table, rows in self._rows.of_events(events, origin if part == "born" else marked):
-                    self._writer.take(table, rows, _PREFIXES[part])
+                marked = origin if part == "born" else origin._replace(keys=self._keys)
+                for table, rows, prefix in self._rows.of_events(events, marked, _PREFIXES[part]):
+                    self._writer.take(table, rows, prefix)
                 events.clear()
 
     def _place(self, packets: Any) -> tuple[list[str], list[int]]:
         return [self._row["path"]] * len(packets), list(packets)
-
-
-def decoded(batch: pa.RecordBatch) -> list[tuple[bytes, int, bytes]]:
-    """Rows of PIECE_SCHEMA: group, time, and the piece or state as octets."""
-    columns = (batch.column(name).to_pylist() for name in ("group", "first_ns", "piece"))
-    return list(zip(*columns, strict=True))
-
-
-def piece_of(octets: bytes) -> Piece:
-    """The piece of a row."""
-    return Piece.decode(octets)

@@ -3,7 +3,7 @@
 Nothing here is done row by row but to pick one value out of each event for each column.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -30,26 +30,34 @@ SCHEMAS = {table: arrow_schema(table) for table in TABLES}
 ROW_SCHEMA = pa.schema([pa.field(table, pa.struct(list(SCHEMAS[table]))) for table in TABLES])
 """Rows of all tables in one stream: a struct for each table, of which one is not null."""
 
+PROVISIONAL = "open-"
+"""How the names of files with provisional rows begin."""
+
 _OCTETS_TYPE = SCHEMAS["messages"].field("frames").type.value_type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
 _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
 
-Batch = tuple[str, pa.RecordBatch]
-"""Rows of a table: its name, and they."""
+Batch = tuple[str, pa.RecordBatch, str]
+"""Rows of a table: its name, they, and how the name of a file begins that they are kept in apart from others."""
+
+KEY = "key"
+"""The column that rows have while they wait for a verdict: the piece that they belong to."""
 
 
 class Origin(NamedTuple):
     """Where events come from.
 
     ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
-    events in which file each is and its number there.
+    events in which file each is and its number there. ``keys`` is what rows are marked with while they wait for a
+    verdict, by their flows; None for rows that do not.
     """
 
     series: str
-    conn_ids: dict[int, str]
+    conn_ids: Mapping[int, str]
     place: Callable[[Sequence[int]], tuple[Sequence[str], Sequence[int]]]
+    keys: Mapping[int, int] | None = None
 
 
 class Capture(NamedTuple):
@@ -78,8 +86,8 @@ class Rows:
         """Keep at most ``max_bytes`` octets of each body (0: all)."""
         self._max_bytes = max_bytes
 
-    def of_events(self, events: Iterable[AnyEvent], origin: Origin, provisional: bool = False) -> list[Batch]:
-        """Rows of events of one series, in any order."""
+    def of_events(self, events: Iterable[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
+        """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
         kinds: dict[type, list[Any]] = {}
         for event in events:
             kinds.setdefault(type(event), []).append(event)
@@ -95,7 +103,11 @@ class Rows:
         for kind, table, columns in make:
             if kind in kinds:
                 found = kinds[kind]
-                out.append(_batch(table, {**columns(found, origin), "provisional": [provisional] * len(found)}))
+                rows = _batch(table, {**columns(found, origin), "provisional": [kept_in == PROVISIONAL] * len(found)})
+                if origin.keys is not None:
+                    keys = pa.array([origin.keys[event.flow] for event in found], pa.int64())
+                    rows = rows.append_column(KEY, keys)
+                out.append((table, rows, kept_in))
         return out
 
     def of_capture(self, capture: Capture, series: str) -> list[Batch]:
@@ -104,14 +116,14 @@ class Rows:
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
         columns |= {"date": _dates(day, 1), "series": [series], "comments": [list(map(_text, capture.comments))]}
         columns["error"] = [None if capture.error is None else _text(capture.error)]
-        out = [_batch("captures", columns)]
+        out: list[Batch] = [("captures", _batch("captures", columns), "")]
         if capture.problems:
             count = len(capture.problems)
             severities, codes, details = zip(*capture.problems, strict=True)
             problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(_text, details))}
             problems |= {"series": [series] * count, "file": [capture.file] * count, "provisional": [False] * count}
             problems["date"] = _dates(day and day * count, count)
-            out.append(_batch("problems", problems))
+            out.append(("problems", _batch("problems", problems), ""))
         return out
 
     # ------------------------------------------------------------------ a table each
@@ -274,7 +286,7 @@ def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
 
 
-def _batch(table: str, columns: dict[str, Any]) -> Batch:
+def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
     """Rows of a table of columns, each an Arrow array or a list; those not named are null."""
     schema = SCHEMAS[table]
     count = len(columns["series"])
@@ -286,7 +298,7 @@ def _batch(table: str, columns: dict[str, Any]) -> Batch:
         elif not isinstance(values, pa.Array):
             values = pa.array(values, field.type)
         arrays.append(values)
-    return table, pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
