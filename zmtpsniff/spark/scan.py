@@ -184,7 +184,8 @@ class Scan:
         piece.last_ns = last_ns + self._disorder
         piece.birth, piece.answered = trace.birth, trace.answered
         piece.opened, piece.others = trace.opened, trace.others
-        if trace.first is not None and not trace.birth:
+        piece.start, piece.is_start, piece.bases = trace.start, trace.opening, trace.bases
+        if trace.first is not None and not trace.birth and not trace.opening:
             self._describe(trace, piece)
         if self._flows.bounded:
             trace.doubt("bounds")
@@ -207,7 +208,7 @@ class Scan:
             piece.heads = []
             return
         piece.has_octets = True
-        if trace.connection.rejected:
+        if trace.connection.rejected and trace.state is None:
             trace.doubt("not zmtp")
             return
         piece.assumed = trace.assumed
