@@ -49,9 +49,10 @@ def series(folder: Path, pieces: tuple[int, ...]) -> dict[str, list[Path]]:
     return found
 
 
-def test_tables_equal_read(spark_session: "SparkSession", tmp_path: Path) -> None:
+@pytest.mark.parametrize("exact", [True, False])
+def test_tables_equal_read(spark_session: "SparkSession", tmp_path: Path, exact: bool) -> None:
     wanted = series(tmp_path / "in", (1, 2, 5, 20))
-    ingest(spark_session, [str(tmp_path / "in")], str(tmp_path / "out"), Options(rules=RULES))
+    ingest(spark_session, [str(tmp_path / "in")], str(tmp_path / "out"), Options(rules=RULES), exact=exact)
     found = by_series(read_tables(tmp_path / "out"))
     assert found.keys() == wanted.keys()
     wrong = {}

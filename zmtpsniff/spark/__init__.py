@@ -24,7 +24,8 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `writing` * | rows to Parquet files by the task that made them |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
-| `ingest` ** | `ingest`: inputs to tables in a folder; `run_exact` |
+| `job` ** | `Job`: the stages of a run on Spark |
+| `ingest` ** | `ingest`: inputs to tables in a folder |
 
 Nothing of pyspark, pyarrow or pandas is imported before it is used.
 
@@ -107,23 +108,21 @@ class Tables(NamedTuple):
         self.rows.unpersist()
 
 
-def dissect(
-    paths: "DataFrame", options: Options | None = None, series: str = "folder", exact: bool = True, keep: bool = True
-) -> Tables:
+def dissect(paths: "DataFrame", options: Options | None = None, series: str = "folder", keep: bool = True) -> Tables:
     """Dissect the capture files that the column ``path`` of ``paths`` names, each once: paths or URLs.
 
     ``series`` says which of them are read as one capture: those of a folder (``"folder"``), each alone (``"file"``), or
     those for whose paths group 1 of a regular expression is the same. Columns ``length`` and ``modificationTime``, as
-    ``binaryFile`` has them, are used if they are there. With ``exact`` every segment is shuffled.
+    ``binaryFile`` has them, are used if they are there.
 
     Nothing is read before a table is used. With ``keep`` all rows stay on the executors' disks from then on, until
     ``close`` is called. A file that cannot be read becomes a row of ``problems`` and of ``captures``.
     """
-    from zmtpsniff.spark.ingest import run_exact, to_rows
+    from zmtpsniff.spark.job import Job
     from zmtpsniff.spark.listing import listed_in
     from zmtpsniff.spark.tables import TABLES
 
-    rows = run_exact(paths.sparkSession, listed_in(paths), options or Options(), series, to_rows())
+    rows = Job(paths.sparkSession, listed_in(paths), options or Options(), series).rows()
     if keep:
         from pyspark import StorageLevel
 

@@ -192,9 +192,20 @@ def state_rows(states: Iterable[tuple[bytes, bytes]], parts: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SEGMENT_SCHEMA)
 
 
-def dissected(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -> Iterator[Batch]:
-    """Dissect the sorted segments of one of ``parts`` and yield rows; part 0 gives those on files, too."""
-    part = _Part(options, parts)
+def dissected(
+    batches: Iterable[pa.RecordBatch],
+    options: Options,
+    parts: int,
+    only: Set[bytes] | None = None,
+    ends_ns: Mapping[int, int] | None = None,
+) -> Iterator[Batch]:
+    """Dissect the sorted segments of one of ``parts`` and yield rows; part 0 gives those on files, too.
+
+    Of loose fragments those of the groups ``only`` are taken, if they are given. ``ends_ns`` says when the last segment
+    of each series came, where that is not in the files themselves.
+    """
+    part = _Part(options, parts, only)
+    part.groups.ends_ns.update(ends_ns or {})
     for batch in batches:
         part.take(batch)
         yield from part.groups.rows()
@@ -205,9 +216,10 @@ def dissected(batches: Iterable[pa.RecordBatch], options: Options, parts: int) -
 class _Part:
     """What a task has seen of its part."""
 
-    def __init__(self, options: Options, parts: int) -> None:
+    def __init__(self, options: Options, parts: int, only: Set[bytes] | None) -> None:
         self._options = options
         self._parts = parts
+        self._only = only
         self._part = -1
         self._rows = Rows(options.max_bytes)
         self.groups = reducing.Groups(options)
@@ -283,7 +295,7 @@ class _Part:
     def _join_fragments(self) -> None:
         """Put loose fragments together once all of them are here; those of other parts are left to these."""
         for series_no, fragments in self._fragments.items():
-            groups = Groups(series_no, self._options, self._parts)
+            groups = Groups(series_no, self._options, self._parts, self._only)
             for at, found in joined(fragments):
                 is_datagram = len(found) == _DATAGRAM_FIELDS
                 part, group = groups.of(found[3] if is_datagram else found[2], is_datagram)  # type: ignore[arg-type]

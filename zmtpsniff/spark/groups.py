@@ -47,13 +47,14 @@ class Groups:
         return found
 
     def _find(self, key: bytes, is_datagram: bool) -> tuple[int, bytes]:
-        if self._options.ports and len(key) != _UNIX_KEY and not self._has_port(key):
+        ports = (-1,) if len(key) == _UNIX_KEY else (_number(key[-4:-2]), _number(key[-2:]))
+        if not self.has_port(*ports):
             return -1, b""
         return self._named(DATAGRAMS + key[:-4] if is_datagram else min(key, reverse(key)))
 
     def of_tuple(self, key: bytes) -> tuple[int, bytes]:
-        """Part and group of a tuple's key."""
-        return self._named(key)
+        """Part and group of a tuple's key; the part is -1 if nobody wants it."""
+        return self.of(key)
 
     def _named(self, name: bytes) -> tuple[int, bytes]:
         group = name_of(self._series_no, name)
@@ -61,15 +62,19 @@ class Groups:
             return -1, b""
         return part_of(group, self._parts), group
 
-    def _has_port(self, key: bytes) -> bool:
-        ends = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
-        return any(first <= port <= last for first, last in self._options.ports for port in ends)
+    def has_port(self, *ports: int) -> bool:
+        """Whether one of the ports of two ends is wanted; those that have none (-1) are."""
+        wanted = self._options.ports
+        return not wanted or -1 in ports or any(first <= port <= last for first, last in wanted for port in ports)
 
     def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
         """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
         if protocol != UDP:
             return True
-        ports = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
-        if any(rule.matches("udp", *ports) for rule in self._options.rules):
+        if any(rule.matches("udp", _number(key[-4:-2]), _number(key[-2:])) for rule in self._options.rules):
             return True
         return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
+
+
+def _number(octets: bytes) -> int:
+    return int.from_bytes(octets, "big")

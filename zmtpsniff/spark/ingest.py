@@ -1,18 +1,15 @@
-"""The job: capture files to tables."""
+"""The job: capture files to tables in a folder."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zmtpsniff.spark.listing import Listed, list_files, series_of
+from zmtpsniff.spark.listing import Listed, list_files
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
-_LEAST_PARTS = 4
-_TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
+    from zmtpsniff.spark.store import Store
 
 
 class Ingested(NamedTuple):
@@ -23,106 +20,114 @@ class Ingested(NamedTuple):
     rows: int
 
 
+class _Known(NamedTuple):
+    """A file that the tables have."""
+
+    listed: Listed
+    last_ns: int  # when its last packet came
+
+
 def ingest(
     session: "SparkSession",
     inputs: Sequence[str],
     output: str,
     options: Options | None = None,
     series: str = "folder",
-    exact: bool = True,
+    exact: bool = False,
 ) -> Ingested:
     """Read the files that ``inputs`` name and that are not in the tables of ``output`` yet, and add them there.
 
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
-    the task of its connection. Raises SparkError.
+    the task of its connection. Where a new file is of a series that is known, connections go on where they were left;
+    if it is older than what is known of its series, all of the series is dissected anew. Raises SparkError.
     """
     from zmtpsniff.spark.store import Store
 
-    options = options or Options()
     listed = list_files(list(inputs), session)
     store = Store(output)
     try:
-        table = store.read("captures", ["file"])
-        known = set() if table is None else set(table.column("file").to_pylist())
-        new = [file for file in listed if file.path not in known]
+        known = _known(store)
+        names = {file.listed.path for files in known.values() for file in files}
+        new = [file for file in listed if file.path not in names]
         if not new:
             return Ingested(0, len(listed), 0)
-        written = run_exact(session, new, options, series, _to_files(store.staging)).collect()
-        store.commit([row.path for row in written])
-        return Ingested(len(new), len(listed) - len(new), sum(row.rows for row in written))
+        rows = _add(session, store, new, known, options or Options(), series, exact)
+        return Ingested(len(new), len(listed) - len(new), rows)
     finally:
         store.close()
 
 
-Sink = tuple["Callable[[Iterable[tuple[str, pa.RecordBatch, str]]], Iterator[pa.RecordBatch]]", str]
-"""What becomes of rows in the task that makes them, and the schema of what it yields, in Spark's SQL."""
+def _known(store: "Store") -> dict[str, list[_Known]]:
+    """The files that the tables have, by series."""
+    table = store.read("captures", ["series", "file", "size", "modified_ns", "last_ns"])
+    found: dict[str, list[_Known]] = {}
+    for row in [] if table is None else table.to_pylist():
+        file = _Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
+        found.setdefault(row["series"], []).append(file)
+    return found
 
 
-def _to_files(folder: str) -> Sink:
-    from zmtpsniff.spark.writing import MANIFEST
+def _add(
+    session: "SparkSession",
+    store: "Store",
+    new: list[Listed],
+    known: dict[str, list[_Known]],
+    options: Options,
+    series: str,
+    exact: bool,
+) -> int:
+    """Dissect files and commit what they lead to; returns the number of rows."""
+    from zmtpsniff.spark.job import Job
+    from zmtpsniff.spark.reducing import OPEN
 
-    def write(batches: "Iterable[tuple[str, pa.RecordBatch, str]]") -> "Iterator[pa.RecordBatch]":
-        from zmtpsniff.spark.writing import write_rows
-
-        return write_rows(batches, folder)
-
-    return write, MANIFEST
-
-
-def to_rows() -> Sink:
-    """Rows of all tables as one data frame, a struct for each table."""
-
-    def wrapped(batches: "Iterable[tuple[str, pa.RecordBatch, str]]") -> "Iterator[pa.RecordBatch]":
-        from zmtpsniff.spark.rows import wrap
-
-        return (wrap(table, batch) for table, batch, _ in batches if not table.startswith("_"))
-
-    from zmtpsniff.spark.tables import TABLES, ddl
-
-    return wrapped, ", ".join(f"{table} STRUCT<{ddl(table)}>" for table in TABLES)
-
-
-def files_frame(session: "SparkSession", files: Sequence[Listed], series: str) -> "DataFrame":
-    """A data frame of files, numbered in their order, spread over tasks of about equal size."""
-    import pyarrow as pa
-
-    from zmtpsniff.spark.exact import FILE_SCHEMA
-
-    names = [series_of(file.path, series) for file in files]
-    numbers = {name: number for number, name in enumerate(sorted(set(names)))}
-    tasks, octets = [], _TASK_OCTETS
-    task = -1
-    for file in files:
-        if octets + file.size > _TASK_OCTETS:
-            task += 1
-            octets = 0
-        octets += file.size
-        tasks.append(task)
-    paths, sizes, times = zip(*files, strict=True)
-    columns = [paths, sizes, times, names, [numbers[name] for name in names], range(len(files)), tasks]
-    schema = FILE_SCHEMA.append(pa.field("task", pa.int32(), False))
-    table = pa.table(
-        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
-    )
-    return session.createDataFrame(table).repartitionById(task + 1, "task").drop("task")
+    anew: set[str] = set()  # series that are dissected as a whole
+    files = new
+    while True:
+        number = 1 + sum(len(found) for found in known.values())
+        job = Job(session, files, options, series, number, store.staging)
+        states = store.read(OPEN, ["series", "name", "state"])
+        rows = [] if states is None else states.to_pylist()
+        job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
+        written = job.run_exact() if exact else job.run()
+        captures = [row.path for row in written if row.path.startswith("captures/")]
+        late = _late(store.staged(captures, ["series", "first_ns"]).to_pylist(), known) - anew
+        if not late:
+            break
+        anew |= late
+        files = sorted([*files, *(file.listed for name in late for file in known[name])])
+        store.restart()
+    removed, added = _replaced(store, set(job.series), anew)
+    store.commit([*(row.path for row in written), *added], removed)
+    return sum(row.rows for row in written if not row.path.startswith("_"))
 
 
-def run_exact(
-    session: "SparkSession", files: Sequence[Listed], options: Options, series: str, sink: Sink
-) -> "DataFrame":
-    """Every segment shuffled to the task of its connection, sorted, dissected; what ``sink`` makes of the rows."""
-    from zmtpsniff.spark.exact import ORDER, SEGMENT_SCHEMA, dissected, segments
+def _late(captures: list[dict[str, Any]], known: dict[str, list[_Known]]) -> set[str]:
+    """The series of which a new file begins before one that is known ends."""
+    late = set()
+    for row in captures:
+        last_ns = max((file.last_ns for file in known.get(row["series"], ())), default=None)
+        if last_ns is not None and row["first_ns"] is not None and row["first_ns"] < last_ns:
+            late.add(row["series"])
+    return late
 
-    parts = max(_LEAST_PARTS, sum(file.size for file in files) // _PART_OCTETS)
-    into, schema = sink
 
-    def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        return segments(batches, options, parts)
+def _replaced(store: "Store", touched: set[str], anew: set[str]) -> tuple[list[str], list[str]]:
+    """Files of the tables to remove, and staged ones with what is left of them.
 
-    def dissect(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        return into(dissected(batches, options, parts))
+    Nothing provisional is left of the series ``touched``, and nothing at all of those ``anew``.
+    """
+    from zmtpsniff.spark.reducing import OPEN
+    from zmtpsniff.spark.rows import PROVISIONAL
+    from zmtpsniff.spark.tables import TABLES
 
-    types = {"int32": "INT", "int64": "BIGINT", "binary": "BINARY"}
-    layout = ", ".join(f"`{field.name}` {types[str(field.type)]} NOT NULL" for field in SEGMENT_SCHEMA)
-    shuffled = files_frame(session, files, series).mapInArrow(read, layout).repartitionById(parts, "part")
-    return shuffled.sortWithinPartitions(*ORDER).mapInArrow(dissect, schema)
+    removed: list[str] = []
+    added: list[str] = []
+    for table in (*TABLES, OPEN):
+        names = store.files(table)
+        provisional = [name for name in names if table == OPEN or name.rpartition("/")[2].startswith(PROVISIONAL)]
+        for some, gone in ((provisional, touched), ([name for name in names if name not in provisional], anew)):
+            if some and gone:
+                out, left = store.left(some, gone)
+                removed += out
+                added += left
+    return removed, added

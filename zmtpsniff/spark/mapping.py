@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from dissectors.events import AnyEvent, Problem
 from dissectors.problems import PROBLEMS
+from zmtpsniff.flows import Address
+from zmtpsniff.segment import Datagram
 from zmtpsniff.spark.connections import dissector_limits, flow_limits
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
@@ -57,10 +59,9 @@ def key_of(file_no: int, piece: int) -> int:
 def _scan(row: dict[str, Any], options: Options, parts: int, writer: Writer) -> None:
     """Dissect one file."""
     file = File(row["path"], row.get("content"))
-    limits = dissector_limits(options)
     file_no = row["file_no"]
     groups = Groups(row["series_no"], options, parts)
-    scan = Scan(file, file_no, limits, flow_limits(options), options.rules)
+    scan = _Scan(file, row, options, groups)
     collected = _Collected(row, options, scan, writer)
     for count, batch in enumerate(scan.batches()):
         collected.take(batch)
@@ -74,6 +75,9 @@ def _scan(row: dict[str, Any], options: Options, parts: int, writer: Writer) -> 
             values = (part, group, piece.first_ns, file_no, row["path"], piece.encode())
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
+    for group, (part, time_ns) in scan.datagrams.found.items():
+        for column, value in zip(columns, (part, group, time_ns, file_no, row["path"], b""), strict=True):
+            column.append(value)
     if columns[0]:
         arrays = [pa.array(values, field.type) for values, field in zip(columns, PIECE_SCHEMA, strict=True)]
         writer.take(PIECES, pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA))
@@ -97,6 +101,40 @@ def _scan(row: dict[str, Any], options: Options, parts: int, writer: Writer) -> 
     for table, rows, _ in Rows().of_capture(capture, row["series"]):
         writer.take(table, rows)
     writer.note_end(row["series_no"], summary.end_ns)
+
+
+class _Datagrams:
+    """The groups of datagrams in a file: they are dissected together with those of other files, never here."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self.found: dict[bytes, tuple[int, int]] = {}  # part, time of the first
+
+    def take(self, datagram: Datagram) -> None:
+        time_ns, _, protocol, key, payload, missing = datagram
+        if self._groups.wants(protocol, key, payload, missing):
+            part, group = self._groups.of(key, is_datagram=True)
+            if part >= 0:
+                self.found.setdefault(group, (part, time_ns))
+
+    def finish(self) -> None:
+        """Do nothing, since nothing is dissected."""
+
+
+class _Scan(Scan):
+    """A scan of the ports that are wanted, which leaves datagrams to others."""
+
+    def __init__(self, source: File, row: dict[str, Any], options: Options, groups: Groups) -> None:
+        limits = dissector_limits(options), flow_limits(options)
+        super().__init__(source, row["file_no"], *limits, options.rules)
+        self._wanted = groups
+        self.datagrams = _Datagrams(groups)
+        self._datagrams = self.datagrams  # type: ignore[assignment]
+
+    def _connect(self, number: int, client: Address, server: Address, from_start: bool) -> Any:
+        if not self._wanted.has_port(client.port, server.port):
+            return None
+        return super()._connect(number, client, server, from_start)
 
 
 class _Collected:

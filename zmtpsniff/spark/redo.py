@@ -36,12 +36,18 @@ class Dissected(NamedTuple):
     key: bytes
     events: list[AnyEvent]
     identities: dict[int, Identity]  # by the events' flow
+    unsure: bool  # something came again of which a state had not kept enough: it is to be dissected anew
     at_end: bool  # they tell of what is open when the series is over
 
 
-def read_segments(source: Source, file: int, wanted: Container[bytes] | None = None) -> Iterator[list[Ordered]]:
-    """The segments of a file, in its order; of the tuples ``wanted`` alone if they are given."""
-    decoder = HeaderDecoder()
+def read_segments(
+    source: Source, file: int, wanted: Container[bytes] | None = None, decoder: HeaderDecoder | None = None
+) -> Iterator[list[Ordered]]:
+    """The segments of a file, in its order; of the tuples ``wanted`` alone if they are given.
+
+    ``decoder`` is that of the file before, if fragmented datagrams may begin there and end here.
+    """
+    decoder = decoder or HeaderDecoder()
     number = 1
     latest = 0
     tuples: dict[bytes, bytes | None] = {}
@@ -82,7 +88,7 @@ def dissect_sorted(
         for _, segment in group:
             batch.append(segment)
             if len(batch) == _BATCH:
-                yield Dissected(key, join.dissect(batch), join.identities, at_end=False)
+                yield Dissected(key, join.dissect(batch), join.identities, join.unsure, at_end=False)
                 batch = []
-        yield Dissected(key, join.dissect(batch), join.identities, at_end=False)
-        yield Dissected(key, join.finish(ends_ns(key)), join.identities, at_end=True)
+        yield Dissected(key, join.dissect(batch), join.identities, join.unsure, at_end=False)
+        yield Dissected(key, join.finish(ends_ns(key)), join.identities, join.unsure, at_end=True)

@@ -100,13 +100,18 @@ class Groups:
             self._events += final
             self._provisional += provisional
             if state is not None:
-                files = {number: self.files[number] for number in [*self._seen_files][-_MOST_NAMES:]}
-                self._states.append((self.series[series_no], self.group[4:], encode_state(State(state, files))))
+                kept = encode_state(self.state_of(state))
+                self._states.append((self.series[series_no], self.group[4:], kept))
         self._conn_ids |= connections.conn_ids()
         self._numbers = connections.numbers
         self.connections = None
         if len(self._events) + len(self._provisional) >= _MOST_EVENTS:
             self.flush()
+
+    def state_of(self, join: bytes, *more: int) -> State:
+        """A state of the group, with the names of the files that it refers to; ``more`` are numbers of others."""
+        numbers = [*self._seen_files][-_MOST_NAMES:]
+        return State(join, {number: self.files[number] for number in (*numbers, *more)})
 
     def flush(self) -> None:
         """Make rows of all events so far."""

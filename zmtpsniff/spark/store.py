@@ -1,6 +1,7 @@
 """The folder that tables are kept in: what a run adds and removes happens as a whole, or when the next run starts.
 
     DIR/TABLE/date=DAY/*.parquet    the tables; files whose names begin with "open-" hold provisional rows
+    DIR/_open/*.parquet             the states of connections that are open: where the next run goes on
     DIR/_staging/RUN/               what a run writes before it is done
     DIR/_journal/RUN.json           what a run that is done adds and removes; there only while that happens
     DIR/_lock                       held by the run that writes
@@ -10,14 +11,18 @@ one that was killed later the next run does what is left of its journal.
 """
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Set
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from zmtpsniff.spark.inputs import local_path
+from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.session import SparkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _STAGING, _JOURNAL, _LOCK = "_staging", "_journal", "_lock"
 
@@ -57,6 +62,50 @@ class Store:
         """The Parquet files of a table, below the folder."""
         found = self._list(table, recursive=True)
         return [path[len(self._root) + 1 :] for path in found if path.endswith(".parquet")]
+
+    def left(self, names: Iterable[str], series: Set[str]) -> tuple[list[str], list[str]]:
+        """Those of some files that have rows of ``series``, and staged ones that have their other rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        gone = pa.array(sorted(series), pa.string())
+        removed, added = [], []
+        for name in names:
+            with self._system.open_input_file(f"{self._root}/{name}") as file:
+                parquet = pq.ParquetFile(file)
+                found = parquet.read(["series"]).column("series")
+                if not pc.any(pc.is_in(found, value_set=gone)).as_py():
+                    continue
+                removed.append(name)
+                if pc.all(pc.is_in(found, value_set=gone)).as_py():
+                    continue
+                folder, _, title = name.rpartition("/")
+                prefix = PROVISIONAL if title.startswith(PROVISIONAL) else ""
+                target = f"{folder}/{prefix}{uuid4().hex}.parquet"
+                path = f"{self._root}/{_STAGING}/{self.run}/{target}"
+                self._system.create_dir(path.rpartition("/")[0])
+                with (
+                    self._system.open_output_stream(path) as sink,
+                    pq.ParquetWriter(sink, parquet.schema_arrow, compression="zstd") as writer,
+                ):
+                    for rows in parquet.iter_batches():
+                        writer.write_batch(rows.filter(pc.invert(pc.is_in(rows.column("series"), value_set=gone))))
+                added.append(target)
+        return removed, added
+
+    def restart(self) -> None:
+        """Throw away what was staged."""
+        self._delete(_STAGING)
+        self.run = uuid4().hex
+        self._system.create_dir(f"{self._root}/{_STAGING}/{self.run}")
+
+    def staged(self, names: Iterable[str], columns: list[str]) -> "pa.Table":
+        """Columns of staged files, which are of one table."""
+        import pyarrow.dataset as ds
+
+        files = [f"{self._root}/{_STAGING}/{self.run}/{name}" for name in names]
+        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns)
 
     def read(self, table: str, columns: list[str]) -> Any:
         """Columns of a table as an Arrow table, None if there is no row."""

@@ -98,6 +98,14 @@ class Writer:
             chosen = days.is_null() if day is None else pc.fill_null(pc.equal(days, day), False)
             self._file(table, day, prefix, rest.schema).take(rest.filter(chosen))
 
+    def put(self, folder: str, rows: pa.RecordBatch) -> None:
+        """Write rows into a folder of a table as they are."""
+        file = self._files.get((folder, None, ""))
+        if file is None:
+            name = f"{folder}/{self._name}.parquet"
+            file = self._files[folder, None, ""] = _File(self._system, self._folder, name, rows.schema)
+        file.take(rows)
+
     def note_end(self, series_no: int, end_ns: int | None) -> None:
         """Tell when the last segment of a file of a series came."""
         if end_ns is not None:
