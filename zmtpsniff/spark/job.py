@@ -223,7 +223,8 @@ class Job:
         states: dict[bytes, bytes] = {}
         for file_no, judged in redone:
             wanted.setdefault(file_no, set()).add(judged.group)
-            if judged.before and file_no > self._first_number:
+            index = file_no - self._first_number
+            if judged.before and index and self._names[index - 1] == self._names[index]:
                 wanted.setdefault(file_no - 1, set())
             if judged.state is not None:
                 states[judged.group] = judged.state

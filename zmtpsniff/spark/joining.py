@@ -116,7 +116,9 @@ class _Part:
         first, second = sorted(end.text for end in addresses(piece.key))
         path = self._groups.files[piece.file]
         times_ns = piece.first_ns, piece.last_ns
-        judged = Judged("redo", file=path, ends=(first, second), times_ns=times_ns, group=group, before=verdict.before)
+        series = self._groups.series[int.from_bytes(group[:4], "big")]
+        judged = Judged("redo", file=path, series=series, group=group, before=piece.loose)
+        judged.ends, judged.times_ns = (first, second), times_ns
         if not is_redone and verdict.state is not None:
             judged.state = reducing.encode_state(self._groups.state_of(verdict.state, piece.file))
         self._tell(piece.file, piece.number, judged)
