@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
 _PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
 _LEAST_PARTS = 4
+_NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
 _TYPES = {"int32": "INT", "int64": "BIGINT", "binary": "BINARY", "string": "STRING"}
 
@@ -223,13 +224,20 @@ class Job:
         states: dict[bytes, bytes] = {}
         for file_no, judged in redone:
             wanted.setdefault(file_no, set()).add(judged.group)
-            index = file_no - self._first_number
-            if judged.before and index and self._names[index - 1] == self._names[index]:
-                wanted.setdefault(file_no - 1, set())
+            if judged.loose:
+                for near in self._near(file_no):
+                    wanted.setdefault(near, set())
             if judged.state is not None:
                 states[judged.group] = judged.state
         frame = self._dissected(_into_files(self._folder), _manifest(), wanted, list(states.items()), ends_ns)
         return _written(frame)
+
+
+    def _near(self, file_no: int) -> list[int]:
+        """Files of the same series that fragments of a datagram may be in, of which this one has some."""
+        index = file_no - self._first_number
+        places = range(max(index - _NEAR, 0), min(index + _NEAR + 1, len(self._names)))
+        return [self._first_number + place for place in places if self._names[place] == self._names[index]]
 
 
 def _spread(files: Sequence[Listed]) -> list[int]:

@@ -37,7 +37,7 @@ class Judged(msgspec.Struct, array_like=True):
     times_ns: tuple[int, int] = (0, 0)  # of its first and last segment
     group: bytes = b""
     state: bytes | None = None  # a reducing.State, of the first piece of its group that is redone
-    before: bool = False  # read the file before it, too
+    loose: bool = False  # fragments in files near by belong to it
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -117,7 +117,7 @@ class _Part:
         path = self._groups.files[piece.file]
         times_ns = piece.first_ns, piece.last_ns
         series = self._groups.series[int.from_bytes(group[:4], "big")]
-        judged = Judged("redo", file=path, series=series, group=group, before=piece.loose)
+        judged = Judged("redo", file=path, series=series, group=group, loose=piece.loose)
         judged.ends, judged.times_ns = (first, second), times_ns
         if not is_redone and verdict.state is not None:
             judged.state = reducing.encode_state(self._groups.state_of(verdict.state, piece.file))
