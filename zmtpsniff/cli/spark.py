@@ -74,13 +74,14 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     zmtpsniff spark ingest /captures --output /tables
     zmtpsniff spark ingest 's3a://captures/*/2026-11-21*' --output s3://tables --master spark://host:7077
     """
-    from zmtpsniff.spark.ingest import ingest as run
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session
 
     asked = Options(options["ports"], options["max_bytes"], options["rules"], options["show_secrets"])
     try:
         session = get_session(options["master"])
+        from zmtpsniff.spark.ingest import ingest as run
+
         done = run(session, inputs, options["output"], asked, options["series"], options["exact"])
     except SparkError as error:
         raise click.ClickException(str(error)) from error

@@ -39,7 +39,8 @@ def ingest(
 
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
     the task of its connection. Where a new file is of a series that is known, connections go on where they were left;
-    if it is older than what is known of its series, all of the series is dissected anew. Raises SparkError.
+    if it is older than what is known of its series, or a file has changed, all of the series is dissected anew. Raises
+    SparkError.
     """
     from zmtpsniff.spark.store import Store
 
@@ -47,11 +48,15 @@ def ingest(
     store = Store(output)
     try:
         known = _known(store)
-        names = {file.listed.path for files in known.values() for file in files}
-        new = [file for file in listed if file.path not in names]
+        there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
+        new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
             return Ingested(0, len(listed), 0)
-        rows = _add(session, store, new, known, options or Options(), series, exact)
+        changed = {file.path for file in new if file.path in there}
+        anew = {there[path][0] for path in changed}
+        for name in anew:
+            known[name] = [file for file in known[name] if file.listed.path not in changed]
+        rows = _add(session, store, new, known, options or Options(), series, exact, anew)
         return Ingested(len(new), len(listed) - len(new), rows)
     finally:
         store.close()
@@ -75,13 +80,13 @@ def _add(
     options: Options,
     series: str,
     exact: bool,
+    anew: set[str],
 ) -> int:
-    """Dissect files and commit what they lead to; returns the number of rows."""
+    """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows."""
     from zmtpsniff.spark.job import Job
-    from zmtpsniff.spark.reducing import OPEN
+    from zmtpsniff.spark.reducing import ANEW, OPEN
 
-    anew: set[str] = set()  # series that are dissected as a whole
-    files = new
+    files = sorted({*new, *(file.listed for name in anew for file in known[name])})
     while True:
         number = 1 + sum(len(found) for found in known.values())
         job = Job(session, files, options, series, number, store.staging)
@@ -90,12 +95,16 @@ def _add(
         job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
         written = job.run_exact() if exact else job.run()
         captures = [row.path for row in written if row.path.startswith("captures/")]
-        late = _late(store.staged(captures, ["series", "first_ns"]).to_pylist(), known) - anew
-        if not late:
+        late = _late(store.staged(captures, ["series", "first_ns"]).to_pylist(), known)
+        unsure = [row.path for row in written if row.path.startswith(ANEW)]
+        if unsure:
+            late |= set(store.staged(unsure, ["series"]).column("series").to_pylist()) & known.keys()
+        if late <= anew:
             break
+        files = sorted({*files, *(file.listed for name in late - anew for file in known[name])})
         anew |= late
-        files = sorted([*files, *(file.listed for name in late for file in known[name])])
         store.restart()
+    written = [row for row in written if not row.path.startswith(ANEW)]
     removed, added = _replaced(store, set(job.series), anew)
     store.commit([*(row.path for row in written), *added], removed)
     return sum(row.rows for row in written if not row.path.startswith("_"))

@@ -131,9 +131,8 @@ class Job:
         joined = self._join([row.path for row in scanned if row.path.startswith(PIECES)], ends_ns)
         try:
             told = _written(joined.where("path <> ''").select("task", "path", "rows", "octets"))
-            redone = self._redone(joined)
+            redone, tasks = self._fallen(joined)
             files = [row for row in scanned if row.path and not row.path.startswith(PIECES)]
-            tasks = {task for task, _, judged in redone if judged.ends}
             waiting = [
                 row for row in files if row.task in tasks or row.path.rpartition("/")[2].startswith((ALONE, STRETCH))
             ]
@@ -144,7 +143,7 @@ class Job:
         finally:
             joined.unpersist()
         if redone:
-            final += self._redo([(file_no, judged) for _, file_no, judged in redone], ends_ns)
+            final += self._redo(redone, ends_ns)
         return final
 
     def _scan(self) -> list[Written]:
@@ -188,16 +187,19 @@ class Job:
         sorted_frame = frame.repartitionById(parts, "part").sortWithinPartitions("group", "first_ns", "file_no")
         return sorted_frame.mapInArrow(join, JOIN).persist(StorageLevel.DISK_ONLY)
 
-    def _redone(self, joined: "DataFrame") -> list[tuple[int, int, Any]]:
-        """The pieces that are dissected anew: the task that scanned them, number of the file, what is known."""
+    def _fallen(self, joined: "DataFrame") -> tuple[list[tuple[int, Any]], set[int]]:
+        """The pieces that are dissected anew, with the number of their file, and tasks that wrote rows that fall."""
         from zmtpsniff.spark.joining import decode
 
-        found = []
+        redone = []
+        tasks = set()
         for row in joined.where("path = ''").select("task", "key", "judged").toLocalIterator():
             judged = decode(bytes(row.judged))
+            if judged.ends:
+                tasks.add(row.task)
             if judged.fate == "redo":
-                found.append((row.task, row.key >> 40, judged))
-        return found
+                redone.append((row.key >> 40, judged))
+        return redone, tasks
 
     def _apply(self, joined: "DataFrame", waiting: list[Written]) -> list[Written]:
         """Write again what waits for verdicts."""
@@ -231,7 +233,6 @@ class Job:
                 states[judged.group] = judged.state
         frame = self._dissected(_into_files(self._folder), _manifest(), wanted, list(states.items()), ends_ns)
         return _written(frame)
-
 
     def _near(self, file_no: int) -> list[int]:
         """Files of the same series that fragments of a datagram may be in, of which this one has some."""

@@ -12,7 +12,7 @@ from zmtpsniff.spark import reducing
 from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.mapping import key_of
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import Piece, Verdict
+from zmtpsniff.spark.pieces import Piece
 from zmtpsniff.spark.writing import MANIFEST, MANIFEST_SCHEMA, Writer
 
 JOIN_SCHEMA = pa.schema([*MANIFEST_SCHEMA, pa.field("key", pa.int64(), False), pa.field("judged", pa.binary(), False)])
@@ -30,13 +30,14 @@ class Judged(msgspec.Struct, array_like=True):
     fate: str
     conn_id: str | None = None
     socket_types: dict[str, str | None] = {}
-    # Of one to be redone:
+    # Of one of which no row holds, though some do not wait for a verdict:
     file: str = ""
     series: str = ""
     ends: tuple[str, str] | None = None  # addresses, the lesser first
     times_ns: tuple[int, int] = (0, 0)  # of its first and last segment
+    # Of one that is dissected anew:
     group: bytes = b""
-    state: bytes | None = None  # a reducing.State, of the first piece of its group that is redone
+    state: bytes | None = None  # a reducing.State that it begins with
     loose: bool = False  # fragments in files near by belong to it
 
 
@@ -87,8 +88,9 @@ class _Part:
     def take(self, group: bytes, rows: list[dict[str, Any]]) -> None:
         """Take all rows of a group."""
         if group.startswith(DATAGRAMS, 4):
+            state = rows.pop(0)["piece"] if rows[0]["first_ns"] < 0 else None
             for row in rows:
-                judged = Judged("redo", group=group)
+                judged = Judged("redo", group=group, state=state)
                 self._tell(row["file_no"], 0, judged)
             return
         state = None
@@ -100,28 +102,35 @@ class _Part:
         groups = self._groups
         groups.files.update((row["file_no"], row["path"]) for row in rows)
         connections = groups.begin(group, state)
-        is_redone = False
-        for piece, outcome in zip(pieces, connections.take_pieces(pieces), strict=True):
+        outcomes = connections.take_pieces(pieces)
+        if any(outcome.verdict.fate == "redo" for outcome in outcomes):
+            # All of the tuple is dissected anew, also what came before the doubt: what a state has kept of that is not
+            # always enough.
+            groups.leaves_open = False
+            for piece in pieces:
+                judged = self._fallen(group, piece, "redo")
+                judged.group, judged.loose, judged.state = group, piece.loose, state
+                self._tell(piece.file, piece.number, judged)
+            groups.finish()
+            return
+        for piece, outcome in zip(pieces, outcomes, strict=True):
             verdict = outcome.verdict
             groups.take(outcome.events, (piece.file,))
-            if verdict.fate == "redo":
-                self._redo(group, piece, verdict, is_redone)
-                is_redone = True
+            if verdict.fate == "told":
+                self._tell(piece.file, piece.number, self._fallen(group, piece, "told"))
             elif verdict.fate != "alone":
                 self._tell(piece.file, piece.number, Judged(verdict.fate, verdict.conn_id, verdict.socket_types))
-        groups.leaves_open = not is_redone
         groups.finish()
 
-    def _redo(self, group: bytes, piece: Piece, verdict: Verdict, is_redone: bool) -> None:
-        first, second = sorted(end.text for end in addresses(piece.key))
-        path = self._groups.files[piece.file]
-        times_ns = piece.first_ns, piece.last_ns
-        series = self._groups.series[int.from_bytes(group[:4], "big")]
-        judged = Judged("redo", file=path, series=series, group=group, loose=piece.loose)
-        judged.ends, judged.times_ns = (first, second), times_ns
-        if not is_redone and verdict.state is not None:
-            judged.state = reducing.encode_state(self._groups.state_of(verdict.state, piece.file))
-        self._tell(piece.file, piece.number, judged)
+    def _fallen(self, group: bytes, piece: Piece, fate: str) -> Judged:
+        """What to know of a piece of which no row holds; of its tuple's other connections only if there are any."""
+        judged = Judged(fate)
+        if piece.birth or piece.others:
+            first, second = sorted(end.text for end in addresses(piece.key))
+            judged.ends, judged.times_ns = (first, second), (piece.first_ns, piece.last_ns)
+            judged.file = self._groups.files[piece.file]
+            judged.series = self._groups.series[int.from_bytes(group[:4], "big")]
+        return judged
 
     def _tell(self, file_no: int, piece: int, judged: Judged) -> None:
         task = bisect(self._bounds, file_no) - 1

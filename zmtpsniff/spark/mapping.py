@@ -129,7 +129,7 @@ class _Scan(Scan):
         super().__init__(source, row["file_no"], *limits, options.rules)
         self._wanted = groups
         self.datagrams = _Datagrams(groups)
-        self._datagrams = self.datagrams  # type: ignore[assignment]
+        self._datagrams = self.datagrams
 
     def _connect(self, number: int, client: Address, server: Address, from_start: bool) -> Any:
         if not self._wanted.has_port(client.port, server.port):

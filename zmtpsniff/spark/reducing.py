@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dissectors.events import AnyEvent
 from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import place
 from zmtpsniff.spark.rows import PROVISIONAL, Batch, Origin, Rows
@@ -20,6 +21,9 @@ OPEN_SCHEMA = pa.schema(
     ]
 )
 """What is open at the end of a run: where the next one goes on."""
+
+ANEW = "_anew"
+"""Series of which a state of an earlier run has not kept enough, so that all of it is to be dissected."""
 
 _MOST_EVENTS = 8192
 _MOST_OCTETS = 4 << 20
@@ -64,6 +68,7 @@ class Groups:
         self._octets = 0
         self._numbers = 0
         self._states: list[tuple[str, bytes, bytes]] = []
+        self._anew: set[str] = set()
 
     def begin(self, group: bytes, state: bytes | None = None) -> Connections:
         """Begin a group, with the state that an earlier run left; the one before has been finished."""
@@ -76,6 +81,9 @@ class Groups:
         if known is not None:
             self.files |= known.files
             self._seen_files |= dict.fromkeys(known.files)
+            if group.startswith(DATAGRAMS, 4):  # of which no state is kept
+                self._anew.add(self.series[int.from_bytes(group[:4], "big")])
+                known = None
         self.connections = Connections(self._options, None if known is None else known.join, self._numbers)
         return self.connections
 
@@ -95,10 +103,14 @@ class Groups:
         if connections is None:
             return
         series_no = int.from_bytes(self.group[:4], "big")
+        if connections.join.unsure and self.leaves_open:
+            self._anew.add(self.series[series_no])
         if self.leaves_open:
             state, final, provisional = connections.finish(self.ends_ns.get(series_no, 0))
             self._events += final
             self._provisional += provisional
+            if self.group.startswith(DATAGRAMS, 4):
+                state = b""
             if state is not None:
                 kept = encode_state(self.state_of(state))
                 self._states.append((self.series[series_no], self.group[4:], kept))
@@ -138,6 +150,8 @@ class Groups:
                 columns = zip(*self._states, strict=True)
                 arrays = [pa.array(column, field.type) for column, field in zip(columns, OPEN_SCHEMA, strict=True)]
                 self._out.append((OPEN, pa.RecordBatch.from_arrays(arrays, schema=OPEN_SCHEMA), ""))
+            if self._anew:
+                self._out.append((ANEW, pa.RecordBatch.from_pydict({"series": sorted(self._anew)}), ""))
         out, self._out = self._out, []
         return out
 

@@ -90,15 +90,15 @@ def _set_types(rows: pa.RecordBatch, verdicts: list[Judged | None], indices: pa.
 
 
 class _Gone:
-    """Rows that hold in any case, but of connections that are dissected anew."""
+    """Rows that do not wait, and fall all the same, since their connections are dissected anew."""
 
     def __init__(self, judged: dict[int, Judged]) -> None:
-        self._redone = [verdict for verdict in judged.values() if verdict.fate == "redo" and verdict.ends]
-        self._names = pa.array(sorted({_name(verdict.file, verdict.ends) for verdict in self._redone}), pa.string())
+        self._fallen = [verdict for verdict in judged.values() if verdict.ends]
+        self._names = pa.array(sorted({_name(verdict.file, verdict.ends) for verdict in self._fallen}), pa.string())
 
     def left(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Those of the others."""
-        if table == "captures" or not self._redone:
+        if table == "captures" or not self._fallen:
             return rows
         one, other = (rows.column(name) for name in _ENDS.get(table, ("src", "dst")))
         swapped = pc.fill_null(pc.greater(one, other), False)
@@ -109,7 +109,7 @@ class _Gone:
         # A connection is of the file that it began in.
         names = pc.binary_join_element_wise(rows.column("series"), first, second, _BETWEEN)
         starts = rows.column("start_ns")
-        for verdict in self._redone:
+        for verdict in self._fallen:
             begin_ns, end_ns = verdict.times_ns
             its = pc.and_(pc.greater_equal(starts, begin_ns), pc.less_equal(starts, end_ns))
             gone = pc.and_(its, pc.equal(names, _name(verdict.series, verdict.ends)))
