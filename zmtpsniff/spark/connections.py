@@ -1,5 +1,7 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
+import gc
+
 from dissectors.events import AnyEvent
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
@@ -9,6 +11,11 @@ from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import Outcome, Piece, connection_id
+
+
+def spare_collector() -> None:
+    """Have Python look for cycles less often: events and packets are many, short-lived and in no cycles."""
+    gc.set_threshold(100_000, 20, 100)
 
 
 def dissector_limits(options: Options) -> DissectorLimits:

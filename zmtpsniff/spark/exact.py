@@ -21,6 +21,7 @@ from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark import reducing
+from zmtpsniff.spark.connections import spare_collector
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, part_of
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.loose import Fragment, LooseDecoder, joined
@@ -204,6 +205,7 @@ def dissected(
     Of loose fragments those of the groups ``only`` are taken, if they are given. ``ends_ns`` says when the last segment
     of each series came, where that is not in the files themselves.
     """
+    spare_collector()
     part = _Part(options, parts, only)
     part.groups.ends_ns.update(ends_ns or {})
     for batch in batches:

@@ -15,7 +15,7 @@ from dissectors.events import AnyEvent, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.flows import Address
 from zmtpsniff.segment import Datagram
-from zmtpsniff.spark.connections import dissector_limits, flow_limits
+from zmtpsniff.spark.connections import dissector_limits, flow_limits, spare_collector
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
@@ -42,6 +42,7 @@ _PREFIXES = {"born": "", "alone": "alone-", "stretch": "stretch-"}
 
 def scanned(batches: Iterable[pa.RecordBatch], options: Options, parts: int, folder: str) -> Iterator[pa.RecordBatch]:
     """Dissect files, rows of FILE_SCHEMA, each by itself, into ``folder``; yield rows of MANIFEST_SCHEMA."""
+    spare_collector()
     writer = Writer(folder)
     task = -1
     for batch in batches:
@@ -154,11 +155,11 @@ class _Collected:
 
     def take(self, batch: Batch) -> None:
         events = batch.events
-        if batch.part == "born":
+        if batch.part == "born" and Problem in set(map(type, events)):
             for event in events:
                 if type(event) is Problem and event.flow is None:
                     self.problems.append((event.severity, event.code, event.detail))
-            events = [event for event in events if getattr(event, "flow", None) is not None]
+            events = [event for event in events if type(event) is not Problem or event.flow is not None]
         self._events[batch.part] += events
         self._count += len(events)
         if self._count >= _MOST_EVENTS:
@@ -179,5 +180,5 @@ class _Collected:
                     self._writer.take(table, rows, prefix)
                 events.clear()
 
-    def _place(self, packets: Any) -> tuple[list[str], list[int]]:
-        return [self._row["path"]] * len(packets), list(packets)
+    def _place(self, packets: Any) -> tuple[pa.Array, Any]:
+        return pa.repeat(self._row["path"], len(packets)), packets

@@ -3,7 +3,7 @@
 Nothing here is done row by row but to pick one value out of each event for each column.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ class Origin(NamedTuple):
 
     series: str
     conn_ids: Mapping[int, str]
-    place: Callable[[Sequence[int]], tuple[Sequence[str], Sequence[int]]]
+    place: Callable[[Sequence[int]], tuple[Any, Sequence[int]]]
     keys: Mapping[int, int] | None = None
 
 
@@ -86,11 +86,14 @@ class Rows:
         """Keep at most ``max_bytes`` octets of each body (0: all)."""
         self._max_bytes = max_bytes
 
-    def of_events(self, events: Iterable[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
+    def of_events(self, events: Sequence[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
         """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
-        kinds: dict[type, list[Any]] = {}
-        for event in events:
-            kinds.setdefault(type(event), []).append(event)
+        kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
+        if len(kinds) == 1:
+            kinds = {kind: [*events] for kind in kinds}
+        else:
+            for event in events:
+                kinds[type(event)].append(event)
         out: list[Batch] = []
         make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
             (Message, "messages", self._messages),
@@ -103,7 +106,9 @@ class Rows:
         for kind, table, columns in make:
             if kind in kinds:
                 found = kinds[kind]
-                rows = _batch(table, {**columns(found, origin), "provisional": [kept_in == PROVISIONAL] * len(found)})
+                rows = _batch(
+                    table, {**columns(found, origin), "provisional": pa.repeat(kept_in == PROVISIONAL, len(found))}
+                )
                 if origin.keys is not None:
                     keys = pa.array([origin.keys[event.flow] for event in found], pa.int64())
                     rows = rows.append_column(KEY, keys)
@@ -136,7 +141,7 @@ class Rows:
             "socket_type": _texts([event.socket_type for event in events]),
             "frames": lists,
             "size": sizes,
-            "incomplete": [event.incomplete for event in events],
+            "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
         }
 
     def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
@@ -180,7 +185,8 @@ class Rows:
         count = len(events)
         times = [event.time_ns for event in events]
         numbered = [event.packet for event in events if event.packet is not None]
-        files, numbers = map(iter, origin.place(numbered))
+        found, packets = origin.place(numbered)
+        files, numbers = iter(found.to_pylist() if isinstance(found, pa.Array) else found), iter(packets)
         places = [(None, None) if event.packet is None else (next(files), next(numbers)) for event in events]
         return {
             "date": _dates(times, count),
@@ -303,15 +309,16 @@ def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
-    times = [event.time_ns for event in events]
+    times = _numbers([event.time_ns for event in events])
     files, packets = origin.place([event.packet for event in events])
-    conn_ids = origin.conn_ids
+    flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
+    conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
     return {
         "date": _dates(times, len(events)),
-        "series": [origin.series] * len(events),
-        "conn_id": [conn_ids[event.flow] for event in events],
+        "series": pa.repeat(origin.series, len(events)),
+        "conn_id": conn_ids.take(flows.indices),
         "time": _times(times),
-        "time_ns": _numbers(times),
+        "time_ns": times,
         "file": files,
         "packet": packets,
         **_ends("src", [event.src for event in events]),
@@ -336,19 +343,21 @@ def _port(address: str | None) -> int | None:
     return int(address.rpartition(":")[2])
 
 
-def _numbers(values: Sequence[int | None]) -> pa.Array:
+def _numbers(values: Any) -> pa.Array:
     """A column of integers; those beyond 64 bits, which only nonsense has, become the largest."""
+    if isinstance(values, pa.Array):
+        return values
     try:
         return pa.array(values, pa.int64())
     except (OverflowError, pa.ArrowInvalid):
         return pa.array([value if value is None else max(min(value, _MOST), -_MOST) for value in values], pa.int64())
 
 
-def _times(times_ns: Sequence[int | None]) -> pa.Array:
+def _times(times_ns: Any) -> pa.Array:
     return pc.divide(_numbers(times_ns), 1000).cast(_TIMESTAMP)
 
 
-def _dates(times_ns: Sequence[int | None] | None, count: int) -> pa.Array:
+def _dates(times_ns: Any, count: int) -> pa.Array:
     if times_ns is None:
         return pa.nulls(count, pa.date32())
     return pc.divide(_numbers(times_ns), _DAY_NS).cast(pa.int32()).cast(pa.date32())
