@@ -243,7 +243,7 @@ class Job:
 
 def _spread(files: Sequence[Listed]) -> list[int]:
     """A task for each file: those of one task have together about as many octets as those of another."""
-    tasks, task, octets = [], -1, _TASK_OCTETS
+    tasks, task, octets = [], -1, _TASK_OCTETS + 1
     for file in files:
         if octets + file.size > _TASK_OCTETS:
             task += 1
