@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from zmtpsniff.capture.source import Packet
-
 from streams import (
     CLIENT,
     SERVER,
@@ -31,10 +29,13 @@ from streams import (
     text_body,
 )
 
+from zmtpsniff.capture.source import Packet
+
 Body = Callable[[Random, int], bytes]
 
 _COMMANDS = (
-    b"\x04PING\0\0", b"\x04PONG", b"\x09SUBSCRIBEa", b"\x06CANCELa", b"\x04JOINg", b"\x05LEAVEg", b"\x07MESSAGE" + bytes(40),
+    b"\x04PING\0\0", b"\x04PONG", b"\x09SUBSCRIBEa", b"\x06CANCELa", b"\x04JOINg", b"\x05LEAVEg",
+    b"\x07MESSAGE" + bytes(40),
     b"\x07MESSAGE", b"\x05HELLO", b"\x05ERROR\0", b"\x05WEIRD",
 )  # fmt: skip
 

@@ -92,6 +92,9 @@ class Scan:
         """
         for packets in self._source.batches():
             self._take(packets)
+            if self._events:
+                yield Batch("born", 0, self._events[:])
+                self._events.clear()  # the connections hold this list
             if self._packets - self._given >= _GIVE_PACKETS:
                 self._given = self._packets
                 yield from self._give()
@@ -216,7 +219,7 @@ class Scan:
             trace.doubt("not zmtp")
             return
         piece.assumed = trace.assumed
-        piece.seen = sorted(trace.seen)
+        piece.seen = sorted(trace.seen | {("clear", half.side) for half in trace.halves if half.has_clear})
         client, server = trace.halves
         if trace.heads_kept and trace.head_octets <= max(_HEAD_OCTETS, (client.octets + server.octets) // _HEAD_PART):
             piece.heads = trace.heads
