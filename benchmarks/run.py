@@ -68,7 +68,8 @@ def main() -> int:
         _say(f"measuring {recording.path.name}")
         return report.Comparison(title, recording, _compare(recording, chosen, options.repeat, options.once_over))
 
-    with_cost = [commands[0], tools.without_patterns(zmtpsniff), *commands[1:]]
+    without = [tools.without_patterns(zmtpsniff), tools.without_payload(zmtpsniff)]
+    with_cost = [commands[0], *without, *commands[1:]]
     push, round_trip, large, connections = (
         compare(title, recording, chosen)
         for title, recording, chosen in zip(

@@ -12,9 +12,10 @@ from pathlib import Path
 import measure
 from traffic import PORT, Recording
 
-JSON, NO_PATTERNS, SUMMARY, FIELDS, EK, TCPDUMP = (
+JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, FIELDS, EK, TCPDUMP = (
     "zmtpsniff -T json",
     "zmtpsniff -T json --no-patterns",
+    "zmtpsniff -T json --no-payload",
     "zmtpsniff -T summary",
     "tshark -T fields",
     "tshark -T ek",
@@ -87,6 +88,14 @@ def without_patterns(zmtpsniff: Sequence[str]) -> Tool:
     options = ["-T", "json", "--no-patterns"]
     return Tool(
         NO_PATTERNS, lambda capture: [*zmtpsniff, "read", *options, str(capture)], _verify_json(zmtpsniff, *options)
+    )
+
+
+def without_payload(zmtpsniff: Sequence[str]) -> Tool:
+    """Return zmtpsniff without what applications say in messages, to tell what looking for that costs."""
+    options = ["-T", "json", "--no-payload"]
+    return Tool(
+        NO_PAYLOAD, lambda capture: [*zmtpsniff, "read", *options, str(capture)], _verify_json(zmtpsniff, *options)
     )
 
 

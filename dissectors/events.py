@@ -158,6 +158,16 @@ class Message(WireEvent, tag="message"):
     bodies: list[Body] = []  # what is in its frames, where that was asked for
 
 
+class Beacon(WireEvent, tag="beacon"):
+    """A datagram with which a peer of ZRE tells its network that it is there (20/ZRE, 36/ZRE)."""
+
+    version: str  # "1"; "3" is Zyre's with a key
+    uuid: str  # 32 hexadecimal digits; the peer's identity in connections is an octet 1 and these
+    port: int  # where it takes connections, on the address that sent this; 0 if it takes leave
+    public_key: Octets | None = None  # version 3: of CURVE
+    data: Octets | None = None  # what later versions have behind the port
+
+
 class Problem(Event, tag="problem"):
     """Something that is wrong or worth knowing; ``code`` is a key of :data:`dissectors.problems.PROBLEMS`."""
 
@@ -186,6 +196,7 @@ class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     version: str | None = None
     socket_type: str | None = None
     identity: Octets | None = None
+    beacon: int | None = None  # number of the packet with the first beacon that announced it
 
 
 class Sides(msgspec.Struct, gc=False):
@@ -246,4 +257,4 @@ class Capture(Event, tag="capture"):
     duration_ns: int
 
 
-AnyEvent = Greeting | Command | Subscription | Message | Problem | Comment | Connection | Work | Capture
+AnyEvent = Greeting | Command | Subscription | Message | Beacon | Problem | Comment | Connection | Work | Capture

@@ -67,6 +67,19 @@ PROBLEMS: dict[str, Kind] = {
         "Octets of a TCP stream are missing from the capture, though the receiver got them.",
         "The capturing program dropped packets: give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",
     ),
+    "tls-gap": _error(
+        "Octets inside TLS are missing: records are not in the capture, or were not decrypted.",
+        "How many they are nobody knows, and tshark decrypts nothing of this side behind a record that is missing: "
+        "give the capturing program a larger buffer, and the keys of the whole connection.",
+    ),
+    "tls-not-decrypted": _warning(
+        "None of the keys given decrypts some of the TLS connections, or their handshake is not in the capture.",
+        "Give the key log of the programs that talk, written while they did, and capture before they connect.",
+    ),
+    "tls-no-keys": _note(
+        "There are TLS connections, and tshark was given no keys (`--tls-keys FILE`).",
+        "If they may hold ZMTP, let one of the two programs write a key log (`SSLKEYLOGFILE`).",
+    ),
     "packets-dropped": _error(
         "Packets were lost before they could be read: by the kernel, or while they waited for a slow reader.",
         "Use a capture filter (`-f`), a larger buffer (`-B`), or a quicker reader than a terminal.",
@@ -178,8 +191,8 @@ PROBLEMS: dict[str, Kind] = {
         "Another program listens there, the path of the endpoint is wrong, or the mechanisms differ.",
     ),
     "bad-websocket-frame": _error(
-        "A WebSocket frame that is against RFC 6455 or 45/ZWS, or that uses an extension.",
-        "The peer is broken, or a proxy between the two turned on compression, which ZeroMQ does not offer.",
+        "A WebSocket frame that is against RFC 6455 or 45/ZWS, or that uses an extension nobody agreed to.",
+        "The peer is broken, or something between the two changes what they say.",
     ),
     "websocket-mask": _error(
         "A client's WebSocket frames are not masked, or a server's are (RFC 6455, section 5.1).",
@@ -190,6 +203,10 @@ PROBLEMS: dict[str, Kind] = {
         "A datagram on a port named for RADIO and DISH announces a longer group than it holds.",
         "Another program sends to this port; libzmq drops such datagrams.",
     ),
+    "websocket-compression": _error(
+        "Compressed WebSocket messages (permessage-deflate, RFC 7692) that cannot be read.",
+        "What they refer back to is not in the capture or was too long, or they are damaged.",
+    ),
     "multicast-lost": _error(
         "Data packets of a PGM sender are not in the capture, and nothing repaired them.",
         "The network or the capturing program dropped them. Messages go on where the next one begins.",
@@ -197,6 +214,10 @@ PROBLEMS: dict[str, Kind] = {
     "multicast-repaired": _note(
         "Data packets of a PGM sender came as repairs (RDATA) only.",
         "The network loses packets: a lower rate (ZMQ_RATE) or larger buffers help.",
+    ),
+    "multicast-parity": _note(
+        "A PGM sender sends parity (RFC 3208, section 11), which could repair lost packets; it is not used.",
+        "It is not libzmq, which never asks for it. Receivers may have had packets that are told as lost.",
     ),
     "bad-message-offset": _error(
         "A PGM packet says that a message begins after its end.", "The sender is broken, or it is not libzmq."

@@ -87,7 +87,7 @@ def captures() -> dict[str, Path]:
     for folder in folders():
         for path in sorted(folder.glob("*.pcap*")):
             name = path.name.split(".")[0]
-            if not name.startswith(("net_", "mix_", "epgm_", "draft_radio_dish_udp", "ws_")):
+            if not name.startswith(("net_", "mix_", "epgm_", "draft_radio_dish_udp", "ws_", "rec_tls_")):
                 found.setdefault(name, path)
     return found
 

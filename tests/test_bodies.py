@@ -50,6 +50,8 @@ def test_certain(data: bytes, name: str, value: Any) -> None:
     "data",
     [
         b"{not JSON}",
+        b'["\xff"]',
+        b'{"\xff": 1}',
         b"17",
         b'"text"',
         b"\x81\xa1a\x01"[:2],

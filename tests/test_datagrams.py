@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streams import Packets, check_records, is_subsequence, sniff
 from zmtp_octets import frame_v1, problems
 
-from dissectors.events import AnyEvent, Capture, Connection, Cut, Message
+from dissectors.events import AnyEvent, Capture, Connection, Cut, Message, Problem
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
@@ -191,7 +191,7 @@ def test_fragments_of_an_apdu_have_one_offset() -> None:
     assert messages(sniff(packets)) == [[b"x" * 3000], [b"end"]]
 
 
-def test_parity_is_left_out() -> None:
+def test_parity_is_told_but_not_used() -> None:
     message = b"\0\0" + frame_v1(b"hello")
     packets = [
         raw(pgm(ODATA, 1, message)),
@@ -200,7 +200,16 @@ def test_parity_is_left_out() -> None:
     ]
     events = sniff(packets)
     assert messages(events) == [[b"hello"]] * 2
-    assert problems(events) == []
+    assert problems(events) == ["multicast-parity"]
+    assert "1 packet of parity is" in next(event.detail for event in events if isinstance(event, Problem))
+
+
+def test_what_only_parity_could_repair_is_lost() -> None:
+    message = b"\0\0" + frame_v1(b"hello")
+    packets = [raw(pgm(ODATA, number, message), number) for number in (1, 2, 4)]
+    events = sniff([*packets, raw(pgm(ODATA, 1, bytes(20), flags=0x80), 5)])
+    assert messages(events) == [[b"hello"]] * 3
+    assert problems(events) == ["multicast-lost", "multicast-parity"]
 
 
 FOREIGN = [b"\0\0" + bytes(20), b"\0\0some text that is no ZMTP", b"\x7f\xff", b"\0", b"", b"\0\4" + bytes(6)]

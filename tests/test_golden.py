@@ -71,6 +71,10 @@ CASES = [
     ("malamute.summary", "app_malamute.pcap", "-T summary"),
     ("malamute.verbose.tree", "app_malamute.pcap", "-v -c 40"),
     ("majordomo.json", "app_majordomo_mdp01.pcap", "-T json"),
+    ("zre.tree", "app_zre.pcap", ""),
+    ("zre.json", "app_zre.pcap", "-T json"),
+    ("zre.summary", "app_zre.pcap", "-T summary"),
+    ("salt.summary", "app_salt.pcap", "-T summary"),
     ("jupyter.tree", "app_jupyter.pcap", "-c 160"),
     ("two_files.summary", "m31_req_rep.pcap m31_push_pull.pcap", "-T summary"),
 ]

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 from conftest import CAPTURES, FIXTURES
-from test_payloads import given, needs_captures, octets, payloads_of, read, truth
+from test_payloads import PLACE, given, needs_captures, octets, payloads_of, read, truth
 
-from dissectors.events import Message, Payload
+from dissectors.events import Hidden, Message, Payload
 from dissectors.payloads.registry import built_in
+from zmtpsniff.payloads import Payloads
 
 
 def payload(*frames: bytes) -> Payload | None:
@@ -132,6 +133,18 @@ def test_majordomo_02() -> None:
     assert payload(b"MDPW02", b"\2", b"no delimiter", b"a") is None
 
 
+def test_majordomo_of_majortomo() -> None:
+    """It numbers what clients send and get as the specification does for workers, and names no service in replies."""
+    found = [record for record in read(FIXTURES / "app_majordomo_mdp02.pcap") if "payload" in record]
+    told = [(record["src"].partition(":")[0][-1:], record["payload"]["summary"]) for record in found]
+    client = [("2", "client REQUEST tea"), ("1", "client PARTIAL"), ("1", "client FINAL")]
+    assert [each for each in told if each[1].startswith("client")] == 2 * client
+    answers = [record["payload"] for record in found if record["payload"]["summary"].startswith("client")]
+    packets = [record["packet"] for record in found if record["payload"]["summary"] == "client REQUEST tea"]
+    assert [each.get("request") for each in answers] == [None, packets[0], packets[0], None, packets[1], packets[1]]
+    assert [octets(frame) for frame in answers[-1]["body"]] == [b"here is your", b"black"]
+
+
 # ---------------------------------------------------------------------- Jupyter
 
 
@@ -171,6 +184,7 @@ def test_jupyter_with_identities_and_buffers() -> None:
     assert (found["signature"], found["content"], found["buffers"]) == ("ab", b"not JSON", [b"\0\1"])
     assert payload(b"<IDS|MSG>", b"", b'{"msg_type": 1, "msg_id": "1"}', b"{}", b"{}", b"{}") is None
     assert payload(b"<IDS|MSG>", b"", header, b"{}", b"{}") is None
+    assert payload(b"<IDS|MSG>", b"", b'{"\xff": 1}', b"{}", b"{}", b"{}") is None
 
 
 # ---------------------------------------------------------------------- others, made after their specifications
@@ -194,6 +208,49 @@ def test_zre() -> None:
     assert payload(b"\xaa\xa1\x01\x02\x00\x01\x00\xff\xff\xff\xff") is None  # more groups than there are octets
 
 
+def test_zre_of_pyre() -> None:
+    """Both peers greet, and each message is told as it was sent."""
+    records = [record for record in read(FIXTURES / "app_zre.pcap") if "payload" in record]
+    assert {record["payload"]["protocol"] for record in records} == {"zre"}
+    sent: dict[str, list[str]] = {}
+    for record in records:
+        sent.setdefault(record["src"].rpartition(":")[0], []).append(record["payload"]["summary"].split(" tcp:")[0])
+    assert sent == {
+        "10.77.1.1": ["HELLO alice", "SHOUT tea", "WHISPER", "JOIN cake", "LEAVE cake", "LEAVE tea"],
+        "10.77.1.2": ["HELLO bob", "LEAVE tea"],
+    }
+    hello = next(r["payload"] for r in records if r["payload"]["summary"].startswith("HELLO alice"))
+    assert (hello["groups"], hello["headers"]) == (["tea"], {"X-ROLE": "first"})
+    (content,) = next(r["payload"]["content"] for r in records if r["payload"]["command"] == "WHISPER")
+    assert octets(content) == b"for you only"
+
+
+def test_zre_1() -> None:
+    hello = b"\xaa\xa1\x01\x00\x01\x0910.77.1.1\xc0\x00\x01\x06CHAT-1\x03\x01\x08X-ROLE=b"
+    assert fields(hello) == {
+        "command": "HELLO", "sequence": 1, "ipaddress": "10.77.1.1", "mailbox": 0xC000, "groups": ["CHAT-1"],
+        "status": 3, "headers": {"X-ROLE": "b"},
+    }  # fmt: skip
+    assert fields(b"\xaa\xa1\x02\x00\x02", b"hi") == {"command": "WHISPER", "sequence": 2, "content": [b"hi"]}
+    assert payload(b"\xaa\xa1\x01\x00\x01\x00\xc0\x00\x00\x03\x01\x08no value") is None
+    log = b"\xaa\xa2\x01\x03\x05\x00\x07\x00\x08" + (9).to_bytes(8, "big") + b"\x04text"
+    assert fields(log) == {
+        "command": "LOG", "level": "INFO", "event": "SEND", "node": 7, "peer": 8, "time_ms": 9, "data": "text",
+    }  # fmt: skip
+    assert payload(log.replace(b"\x03\x05", b"\x04\x05")) is None
+
+
+def test_zgossip_of_czmq() -> None:
+    """A server that connects says HELLO and publishes what it knows, as the one it connects to does."""
+    found = [
+        (record["src"].partition(":")[0][-1:], record["payload"]["summary"])
+        for record in read(FIXTURES / "app_zgossip.pcap")
+        if "payload" in record
+    ]
+    inventory, orders = "PUBLISH inventory tcp://10.77.1.1:5555", "PUBLISH orders tcp://10.77.1.2:5556"
+    assert found == [("2", "HELLO"), ("1", inventory), ("2", inventory), ("2", orders), ("1", orders)]
+
+
 def test_zgossip() -> None:
     publish = b"\xaa\xa0\x02\x01\x03key\0\0\0\5value\0\0\1\0"
     assert fields(publish) == {"command": "PUBLISH", "key": "key", "value": "value", "ttl": 256}
@@ -209,6 +266,67 @@ def test_filemq() -> None:
     }  # fmt: skip
     assert fields(b"\xaa\xa3\x01\x06FILEMQ\0\2") == {"command": "OHAI", "version": 2}
     assert payload(b"\xaa\xa3\x01\x06FILEMR\0\2") is None
+
+
+def test_filemq_1() -> None:
+    number = (5).to_bytes(8, "big")
+    assert fields(b"\xaa\xa3\x01\x06FILEMQ\0\1") == {"command": "OHAI", "version": 1}
+    assert fields(b"\xaa\xa3\x05\1/\1\x08RESYNC=1\0") == {
+        "command": "ICANHAZ", "path": "/", "options": {"RESYNC": "1"}, "cache": {},
+    }  # fmt: skip
+    assert fields(b"\xaa\xa3\x07" + number) == {"command": "NOM", "credit": 5}
+    assert fields(b"\xaa\xa3\x08" + number + b"\2\5a.txt" + number + b"\0", b"abc") == {
+        "command": "CHEEZBURGER", "sequence": 5, "operation": "delete", "filename": "a.txt", "offset": 5,
+        "headers": {}, "chunk": b"abc",
+    }  # fmt: skip
+    assert fields(b"\xaa\xa3\x02\1\5PLAIN", b"\0") == {
+        "command": "ORLY", "mechanisms": ["PLAIN"], "challenge": b"\0",
+    }  # fmt: skip
+    answer = payload(b"\xaa\xa3\x03\5PLAIN", b"\0alice\0secret")
+    assert answer is not None
+    assert (answer.fields["response"], answer.secrets) == (Hidden(13), [1])
+
+
+def test_xrap_and_dafka() -> None:
+    tracker = (7).to_bytes(4, "big")
+    get = b"\xaa\xa5\x03" + tracker + b"\4/a/b" + bytes(4 + 8) + b"\0\4text"
+    ok = b"\xaa\xa5\x05" + tracker + (304).to_bytes(2, "big")
+    dissectors = [dissector for dissector in built_in() if dissector.name == "xrap"]
+    asked, answered = Payloads(dissectors).take([Message(*PLACE, [get]), Message(*PLACE, [ok])])
+    assert isinstance(asked, Message)
+    assert isinstance(answered, Message)
+    assert asked.payload is not None
+    assert answered.payload is not None
+    assert (asked.payload.summary, answered.payload.summary) == ("GET /a/b", "GET_EMPTY 304")
+    assert answered.payload.fields["request"] == 17
+    record = b"\xaa\xa5M\1\4node\5topic" + bytes(7) + b"\3"
+    assert fields(b"Mtopic", record, b"tea") == {
+        "command": "RECORD", "address": "node", "subject": "topic", "sequence": 3, "content": [b"tea"],
+        "topic": "Mtopic",
+    }  # fmt: skip
+    assert payload(b"Htopic", record, b"tea") is None
+
+
+def test_kv_events() -> None:
+    number = (7).to_bytes(8, "big")
+    stored = ["BlockStored", [b"\1\2", 3], None, [1, 2, 3, 4], 4, None, "GPU", None, [None]]
+    batch = msgspec.msgpack.encode([1.5, [stored, ["BlockRemoved", [3]], ["AllBlocksCleared"]], 0])
+    found = fields(b"kv-events", number, batch)
+    assert (found["topic"], found["sequence"], found["time"], found["rank"]) == ("kv-events", 7, 1.5, 0)
+    first, *others = found["events"]
+    assert (first["event"], first["block_hashes"], first["token_ids"], first["medium"]) == (
+        "BlockStored", [b"\1\2", 3], [1, 2, 3, 4], "GPU",
+    )  # fmt: skip
+    assert first["more"] == [[None]]
+    assert others == [{"event": "BlockRemoved", "block_hashes": [3]}, {"event": "AllBlocksCleared"}]
+    for frames in ([b"", b"kv-events", number, batch], [b"", number, batch]):  # what is sent again
+        assert fields(*frames)["events"] == found["events"]
+    tagged = msgspec.msgpack.encode([1.5, [{"type": "BlockRemoved", "block_hashes": [3], "medium": "CPU"}], None])
+    assert fields(b"", number, tagged)["events"] == [{"event": "BlockRemoved", "block_hashes": [3], "medium": "CPU"}]
+    for other in ([1.5, [["SomethingElse", [3]]]], [1.5, []], [1, [["AllBlocksCleared"]]], [1.5, [["BlockStored"]]]):
+        assert payload(b"kv-events", number, msgspec.msgpack.encode(other)) is None
+    assert payload(b"kv-events", number[1:], batch) is None
+    assert payload(b"kv-events", number, b"\x92\xcb") is None
 
 
 def test_bitcoin() -> None:
@@ -237,6 +355,31 @@ def test_salt() -> None:
     }  # fmt: skip
     assert payload(msgspec.msgpack.encode({"enc": "none", "load": load})) is None
     assert payload(b"GET /\n\n" + msgspec.msgpack.encode({"id": 1})) is None
+
+
+def test_salt_of_a_master_and_its_minion() -> None:
+    """Octets are strings of MessagePack that are no text, and what answers an encrypted request is sealed whole."""
+    records = read(FIXTURES / "app_salt.pcap")
+    assert not [record for record in records if record.get("code") == "payload-dissector-failed"]
+    sent = [record for record in records if record["type"] == "message"]
+    assert {record.get("payload", {}).get("protocol") for record in sent} == {"salt"}
+    first, second, *others = [record["payload"] for record in sent]
+    assert (first["summary"], first["load"]["cmd"], first["load"]["id"]) == ("clear _auth tea", "_auth", "tea")
+    assert (second["load"]["enc"], second["load"]["publish_port"], second["request"]) == (
+        "pub",
+        4505,
+        sent[0]["packet"],
+    )
+    assert second["load"]["nonce"] == first["load"]["nonce"]
+    assert second["load"]["pub_key"].startswith("-----BEGIN PUBLIC KEY-----")
+    assert "hex" in second["sig"]
+    assert [found["summary"] for found in others] == [*["aes", "reply"] * 4, "aes", "aes", "reply"]
+    asked = 0
+    for record in sent:
+        if record["socket_type"] == "REQ":
+            asked = record["packet"]
+        elif record["socket_type"] == "ROUTER":
+            assert record["payload"]["request"] == record["request"] == asked
 
 
 def test_zap_of_libzmq_and_pyzmq() -> None:

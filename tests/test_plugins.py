@@ -1,7 +1,9 @@
 """Plug-ins: the examples of the documentation are run, and what is wrong with one is told in a line."""
 
 import ast
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from zmtpsniff.testing import dissect_capture, dissect_message, new_connection
 PAGE = (PROJECT / "docs" / "plugins.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ORDERS = BLOCKS[0]
-# As the compiler of Kaitai Struct makes it of: meta id, endian be; seq magic "SENS", number u2, name str size-eos.
+# As the compiler of Kaitai Struct makes it of the description in the page.
 SENSOR = """\
 import kaitaistruct
 from kaitaistruct import KaitaiStruct, KaitaiStream, BytesIO
@@ -96,6 +98,36 @@ def test_kaitai_struct(tmp_path: Path) -> None:
     result = dissect_capture(str(tmp_path / "sensors.py"), tmp_path / "a.pcap")
     assert [payload.fields for payload in result.payloads] == [{"magic": b"SENS", "number": 7, "name": "roof"}]
     assert len(result.unknown) == 1
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> None:
+    """The description of the page, compiled as the page says."""
+    if shutil.which("node") is None:
+        pytest.skip("the compiler of Kaitai Struct runs on Node.js, which is not installed")
+    found = subprocess.run(
+        ["node", "-e", "require('kaitai-struct-compiler'); require('js-yaml')"],
+        cwd=tmp_path, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    if found.returncode:
+        pytest.skip("kaitai-struct-compiler and js-yaml are not installed where NODE_PATH says")
+    (description,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (command,) = re.findall(r"^node -e .*?sensor\.ksy$", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "sensor.ksy").write_text(description)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_kaitai_struct_compiled(tmp_path: Path, compiled: None) -> None:
+    (tmp_path / "sensors.py").write_text(BLOCKS[-1])
+    capture_of(tmp_path / "a.pcap", (CLIENT, [b"SENS\0\7roof"]), (CLIENT, [b"other"]), sockets=(b"PUSH", b"PULL"))
+    done = program(tmp_path, "read", "-T", "json", "--plugin", "sensors.py", "a.pcap")
+    assert done.returncode == 0, done.stderr
+    found = [
+        record.get("payload") for record in map(json.loads, done.stdout.splitlines()) if record["type"] == "message"
+    ]
+    magic = {"length": 4, "text": "SENS"}
+    told = {"protocol": "sensor", "summary": "sensor 7", "magic": magic, "number": 7, "name": "roof"}
+    assert found == [told, None]
 
 
 def test_entry_points_of_installed_packages(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

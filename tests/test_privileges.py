@@ -62,6 +62,48 @@ def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
     assert {packet[1] for batch in open_captures([str(written[1])]).batches() for packet in batch} == {1}
 
 
+PLUG_IN = """
+import os, sys
+sys.stderr.write(f"loaded as {os.geteuid()}\\n")
+
+class Tea:
+    name = "tea"
+
+    def match(self, message, connection):
+        return False
+
+    dissect = match
+"""
+
+
+@pytest.mark.parametrize("command", [["live"], ["check", "--live", "--include", "protocol"]], ids=["live", "check"])
+def test_plug_ins_do_not_run_as_root(command: list[str], open_folder: Path) -> None:
+    """Neither a file nor an installed package, which is two folders here as pip would make them."""
+    (open_folder / "tea.py").write_text(PLUG_IN)
+    (open_folder / "offer.py").write_text(PLUG_IN.replace("loaded", "offer loaded"))
+    info = open_folder / "offer-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offer\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[zmtpsniff.dissectors]\noffer = offer:Tea\n")
+    program = [*SUDO, f"PYTHONPATH={open_folder}", sys.executable, "-m", "zmtpsniff", *command]
+    options = ["-i", "lo", "-f", "tcp port 9", "-a", "duration:1", "--plugin", str(open_folder / "tea.py")]
+    done = subprocess.run([*program, *options], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "loaded as" in line]
+    assert said == [f"loaded as {NOBODY.pw_uid}", f"offer loaded as {NOBODY.pw_uid}"]
+
+
+def test_plug_in_that_only_root_can_read(tmp_path: Path) -> None:
+    plug_in = tmp_path / "tea.py"
+    plug_in.write_text(PLUG_IN)
+    plug_in.chmod(0o600)
+    program = [*SUDO, sys.executable, "-m", "zmtpsniff", "live", "-i", "lo", "-a", "duration:1"]
+    done = subprocess.run([*program, "--plugin", str(plug_in)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"zmtpsniff: plug-in {plug_in}: ")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("environment", [{"SUDO_UID": "0"}, {"SUDO_UID": "what"}, {"SUDO_UID": "3999999999"}, {}])
 def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
     code = "import os; from zmtpsniff.privileges import drop_privileges; print(drop_privileges(), os.geteuid())"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dissectors.events import (
     AnyEvent,
+    Beacon,
     Capture,
     Command,
     Comment,
@@ -49,7 +50,7 @@ names = st.one_of(
 )
 maybe_names = st.none() | names
 place = (st.integers(0, 2**70), st.integers(1, 2**40), st.integers(1, 100), names, names)
-peers = st.builds(Peer, names, maybe_names, maybe_names, st.none() | octets)
+peers = st.builds(Peer, names, maybe_names, maybe_names, st.none() | octets, st.none() | place[1])
 sides = st.builds(Sides, st.integers(0, 2**40), st.integers(0, 2**40))
 events = st.one_of(
     st.builds(Greeting, *place, maybe_names, maybe_names, st.none() | st.booleans(), maybe_names, st.none() | octets),
@@ -76,6 +77,7 @@ events = st.one_of(
     st.builds(
         Problem, st.sampled_from(["error", "warning", "note"]), names, names, *(st.none() | part for part in place)
     ),
+    st.builds(Beacon, *place, names, names, st.integers(0, 65_535), st.none() | octets, st.none() | octets),
     st.builds(Comment, names, st.none() | place[0], st.none() | place[1]),
     st.builds(
         Connection,

@@ -23,6 +23,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 from scapy.utils import rdpcap, wrpcap
+from wireguard import WireGuard
 
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.packets import HeaderDecoder
@@ -35,8 +36,8 @@ REQ_REP = FIXTURES / "m31_req_rep.pcap"
 SAME = [
     "app_jupyter", "bad_huge_length", "m31_backpressure", "m31_bigendian_pcap", "m31_frame_sizes", "m31_ipv6",
     "m31_linux_sll", "m31_linux_sll2", "m31_nanosecond_pcap", "m31_pcap_gz_file", "m31_pcapng_file", "m31_raw_ip",
-    "m31_vlan_tag", "mix_link_types", "net_four_tuple_reuse", "net_gap", "net_ip_fragments", "net_mixed_traffic",
-    "net_no_syn", "net_out_of_order", "net_overlap", "net_retransmissions", "net_rst", "net_seq_wrap", "net_snaplen96",
+    "m31_vlan_tag", "mix_link_types", "net_four_tuple_reuse", "net_gap", "net_ip_fragments", "net_no_syn",
+    "net_out_of_order", "net_overlap", "net_retransmissions", "net_rst", "net_seq_wrap", "net_snaplen96",
     "sec_curve_ps_435_435", "ws_plain", "x_220_to_408",
 ]  # fmt: skip
 
@@ -61,9 +62,11 @@ def summary(records: list[dict[str, Any]]) -> tuple[int, int]:
 
 
 def source_of(*names: str | Path, options: tuple[str, ...] = ()) -> Any:
-    from zmtpsniff.capture.tshark import open_with_tshark
+    from zmtpsniff.capture.tshark import open_with_tshark, parse_option
 
-    return open_with_tshark([str(name) for name in names], options)
+    return open_with_tshark(
+        [str(name) for name in names], [word for option in options for word in parse_option(option)]
+    )
 
 
 def packets_of(*names: str | Path) -> list[Packet]:
@@ -91,6 +94,17 @@ def test_same_records_as_the_native_reader(name: str) -> None:
     if not found:
         pytest.skip(f"{name} is not among the captures here (ZMTPSNIFF_CAPTURES)")
     assert through_tshark(found[0]) == read(found[0])
+
+
+@needs_tshark
+def test_tls_without_keys_is_told_beside_the_same_records() -> None:
+    path = CAPTURES / "net_mixed_traffic.pcap"
+    if not path.exists():
+        pytest.skip("net_mixed_traffic is not among the captures here (ZMTPSNIFF_CAPTURES)")
+    *mine, totals = read(path)
+    *tsharks, problem, tsharks_totals = through_tshark(path)
+    assert (tsharks, problem["code"]) == (mine, "tls-no-keys")
+    assert tsharks_totals == {**totals, "problems": totals["problems"] + 1}
 
 
 @needs_tshark
@@ -174,6 +188,39 @@ def test_tunnels(tmp_path: Path, kind: str) -> None:
     # Our own reader knows the plain ones, and must then say the same.
     assert read(path) == read(REQ_REP) if kind in KNOWN else summary(read(path)) == (0, 0)
     assert through_tshark(path, *options) == read(REQ_REP)
+
+
+@needs_tshark
+def test_inside_wireguard(tmp_path: Path) -> None:
+    tunnel = WireGuard(seed=1)
+    packets = [packet for packet in rdpcap(str(REQ_REP)) if TCP in packet]
+    client = packets[0][TCP].sport
+
+    def outer(message: bytes, from_initiator: bool) -> ScapyPacket:
+        ends, ports = ("192.0.2.1", "192.0.2.2"), (40000, 51820)
+        src, dst = ends if from_initiator else ends[::-1]
+        sport, dport = ports if from_initiator else ports[::-1]
+        return ETHER / IP(src=src, dst=dst) / UDP(sport=sport, dport=dport) / Raw(message)
+
+    wrapped = [outer(tunnel.initiation, True), outer(tunnel.response, False)]
+    for packet in packets:
+        forth = packet[TCP].sport == client
+        wrapped.append(outer(tunnel.transport(bytes(ip_part(packet)), forth), forth))
+    for packet, like in zip(wrapped, [packets[0], packets[0], *packets], strict=True):
+        packet.time = like.time
+    path, keys = tmp_path / "wireguard.pcap", tmp_path / "keys.txt"
+    wrpcap(str(path), wrapped)
+    keys.write_text(tunnel.key_log)
+    assert summary(through_tshark(path)) == (0, 0)
+    inside = through_tshark("--tshark-option", f"wg.keylog_file:{keys}", path)
+    assert summary(inside) == summary(read(REQ_REP))
+    # All is the same but for the two packets of the handshake.
+    assert list(map(without_place, inside)) == list(map(without_place, read(REQ_REP)))
+
+
+def without_place(record: dict[str, Any]) -> dict[str, Any]:
+    names = {"packet", "packets", "request"}
+    return {name: value for name, value in record.items() if name not in names}
 
 
 @needs_tshark

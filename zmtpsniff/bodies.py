@@ -1,9 +1,10 @@
-"""What is in frames: JSON, MessagePack, CBOR and text, with what compressed them taken off.
+"""What is in frames: JSON, MessagePack, CBOR, Protocol Buffers and text, with what compressed them taken off.
 
 Nothing in a frame says in which of these it is, so only what is certain counts: an object or array that takes all
 octets of the frame, and that no other encoding would take for one, too.
 """
 
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dissectors.events import Body, Message
+from zmtpsniff import protobuf
 
 UNPACKED_OCTETS = 1 << 20
 _LAYERS = 3  # of compression
@@ -18,6 +20,7 @@ _ITEMS = 10_000  # of one value: a few octets of CBOR can stand for very many
 _DEPTH = 32
 _SELF_DESCRIBED_CBOR = b"\xd9\xd9\xf7"  # RFC 8949, 3.4.6
 _MESSAGEPACK_STARTS = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _CBOR_STARTS = frozenset(range(0x80, 0xC0))
 
 
@@ -118,9 +121,9 @@ def _structure(data: bytes) -> tuple[str, Any] | None:
     if data[:1] in b"{[ \r\n\t":
         try:
             value = msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError):
-            return None
-        return ("json", _plain(value)) if isinstance(value, dict | list) else None
+            return ("json", _plain(value)) if isinstance(value, dict | list) else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # what looks like white space may be something else
     if data.startswith(_SELF_DESCRIBED_CBOR):
         found = _read(_cbor, data, certain=True)
         return None if found is None else ("cbor", found)
@@ -131,7 +134,28 @@ def _structure(data: bytes) -> tuple[str, Any] | None:
     ):
         if data[0] in starts and (value := _read(read, data)) is not None:
             candidates.append((name, value))
-    return candidates[0] if len(candidates) == 1 else None
+    if candidates:
+        return candidates[0] if len(candidates) == 1 else None
+    found = protobuf.decode(data)
+    if found is None or _is_text(data) or _is_valid(msgspec.msgpack.decode, data) or _is_valid(_cbor, data):
+        return None
+    return "protobuf", _plain(found)
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether octets are UTF-8 without control characters but tab, LF and CR."""
+    try:
+        return not _CONTROLS.search(data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_valid(read: Callable[[bytes], Any], data: bytes) -> bool:
+    try:
+        read(data)
+    except Exception:  # whatever is wrong with it
+        return False
+    return True
 
 
 def _cbor(data: bytes) -> Any:

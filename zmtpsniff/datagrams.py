@@ -1,6 +1,7 @@
 """Datagrams, UDP's and PGM's: which sender's each is, and when a sender is taken to be gone.
 
-What one sender sends to one destination is a flow. Only datagrams of ports that the user names, and PGM, are looked at.
+What one sender sends to one destination is a flow. Only datagrams of ports that the user names, PGM, and beacons are
+looked at.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from zmtpsniff.segment import UDP, Datagram
 _SWEEP_NS = 1_000_000_000
 
 Transport = Literal["udp", "pgm", "epgm"]
+Kind = Transport | Literal["beacon"]
 
 
 class Dissection(Protocol):
@@ -32,12 +34,12 @@ class Dissection(Protocol):
     def cut(self, time_ns: int, packet: int, /) -> None:
         """Learn that a packet of PGM was captured only in part, and so is lost."""
 
-    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int, /) -> None:
-        """The flow is over; so many packets came as repairs only."""
+    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int, parity: int, /) -> None:
+        """The flow is over; so many packets came as repairs only, so many were parity."""
 
 
-Connect = Callable[[int, Transport, Address, Address], Dissection]
-"""Called with a flow's number, transport, sender and destination."""
+Connect = Callable[[int, Kind, Address, Address], Dissection]
+"""Called with a flow's number, what carries it or that it is of beacons, sender and destination."""
 
 
 class _Sender:
@@ -55,7 +57,7 @@ class _Sender:
         if self.dissection.rejected:
             return
         self.order.finish(self.last_ns, self.last_packet)
-        self.dissection.finish(end, self.start_ns, self.last_ns, self.order.repaired)
+        self.dissection.finish(end, self.start_ns, self.last_ns, self.order.repaired, self.order.parity)
 
 
 class DatagramTable:
@@ -66,15 +68,18 @@ class DatagramTable:
         connect: Connect,
         number: Callable[[], int],
         is_named: Callable[[int, int], bool],
+        is_beacon: Callable[[bytes], bool],
         limits: Limits | None = None,
     ) -> None:
         """Ask ``connect`` who takes the datagrams of each flow, ``number`` for the number of a new one.
 
-        ``is_named`` says whether one of two UDP ports is one that carries RADIO's messages.
+        ``is_named`` says whether one of two UDP ports is one that carries RADIO's messages, ``is_beacon`` whether a
+        datagram of UDP is a beacon.
         """
         self._connect = connect
         self._number = number
         self._is_named = is_named
+        self._is_beacon = is_beacon
         self._limits = limits or Limits()
         self._idle_ns = int(min(self._limits.idle_seconds, 1e9) * 1e9)
         self._senders: dict[bytes, _Sender] = {}
@@ -87,7 +92,11 @@ class DatagramTable:
             self.sweep(time_ns)
         if protocol == UDP:
             ports = key[-4:]
-            if len(payload) >= 16 and not missing and parse_pgm(payload, True) is not None:
+            if not missing and self._is_beacon(payload):
+                self._sender(b"beacon" + key, "beacon", key, time_ns, packet).dissection.datagram(
+                    payload, 0, time_ns, packet
+                )
+            elif len(payload) >= 16 and not missing and parse_pgm(payload, True) is not None:
                 self._pgm("epgm", time_ns, packet, key[:-4] + payload[:4], payload)
             elif missing and (sender := self._find_pgm("epgm", key[:-4] + payload[:4], payload)) is not None:
                 sender.dissection.cut(time_ns, packet)
@@ -104,7 +113,7 @@ class DatagramTable:
 
     def _pgm(self, transport: Transport, time_ns: int, packet: int, key: bytes, payload: bytes) -> None:
         pgm = parse_pgm(payload, transport == "epgm")
-        if pgm is None or not (pgm.data or pgm.is_spm):
+        if pgm is None or not (pgm.data or pgm.is_spm or pgm.parity):
             return
         sender = self._sender(transport.encode() + key + pgm.source, transport, key, time_ns, packet)
         if sender.dissection.rejected:
@@ -114,7 +123,7 @@ class DatagramTable:
         while order.waiting_octets > self._limits.waiting_octets_per_direction:
             order.lose(time_ns, packet)
 
-    def _sender(self, name: bytes, transport: Transport, key: bytes, time_ns: int, packet: int) -> _Sender:
+    def _sender(self, name: bytes, kind: Kind, key: bytes, time_ns: int, packet: int) -> _Sender:
         sender = self._senders.get(name)
         if sender is not None and time_ns - sender.last_ns > self._idle_ns:
             self._senders.pop(name).finish("timeout")
@@ -123,7 +132,7 @@ class DatagramTable:
             if len(self._senders) >= self._limits.flows:
                 self._evict()
             ends = addresses(key)
-            sender = self._senders[name] = _Sender(self._connect(self._number(), transport, *ends), time_ns)
+            sender = self._senders[name] = _Sender(self._connect(self._number(), kind, *ends), time_ns)
         sender.last_ns = max(sender.last_ns, time_ns)
         sender.last_packet = packet
         return sender

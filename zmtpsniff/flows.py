@@ -21,7 +21,10 @@ End = Literal["fin", "rst", "timeout", "open"]
 class Dissection(Protocol):
     """What takes the octets of a flow."""
 
-    rejected: bool
+    @property
+    def rejected(self) -> bool:
+        """Whether nothing more is wanted of the flow."""
+        ...
 
     @property
     def client(self) -> Receiver:

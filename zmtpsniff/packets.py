@@ -346,7 +346,11 @@ class HeaderDecoder:
         return self._inside(time, number, protocol, data[begin:have], stop - begin)
 
     def _inside(self, time: int, number: int, protocol: int, data: bytes, wire: int) -> Segment | None:
-        """A packet inside a tunnel, of which ``wire`` octets were on the wire."""
+        """A packet inside a tunnel, of which ``wire`` octets were on the wire.
+
+        Which tunnel it is makes no part of the key: captured on all interfaces of a host at its end, the packet comes
+        again without the tunnel, and must be of the same flow.
+        """
         if protocol not in (IPV4, IPV6, TRANSPARENT_ETHERNET) or self._depth == _MOST_TUNNELS:
             return None
         self._depth += 1

@@ -41,6 +41,7 @@ class Pgm(NamedTuple):
     trail: int = 0  # the oldest sequence number that may still be repaired; of SPM and data packets
     lead: int = 0  # the newest one that was sent; of an SPM
     data: Data | None = None  # None if the packet holds none, or none that can be used
+    parity: bool = False  # it holds redundancy of other data packets, which is not used
 
     @property
     def is_spm(self) -> bool:
@@ -70,8 +71,8 @@ def parse_pgm(packet: bytes, encapsulated: bool) -> Pgm | None:
     if len(packet) < _DATA_SIZE:
         return None
     sequence, trail = struct.unpack_from("!II", packet, _HEADER_SIZE)
-    if options & _PARITY:  # what it helps to repair is lost
-        return Pgm(source, kind, sequence, trail)
+    if options & _PARITY:  # section 11; libzmq's OpenPGM could send it, but libzmq never asks it to
+        return Pgm(source, kind, sequence, trail, parity=True)
     start, begins = _options(packet) if options & _OPTIONS_PRESENT else (_DATA_SIZE, True)
     if start is None or start + tsdu_length > len(packet):
         return None
@@ -108,9 +109,23 @@ class Taker(Protocol):
 
 
 class Order:
-    """The data packets of one sender, put in order; ``repaired`` is the number of those that came as repairs only."""
+    """The data packets of one sender, put in order.
 
-    __slots__ = ("_heap", "_lead", "_next", "_since_ns", "_taker", "_waiting", "index", "repaired", "waiting_octets")
+    ``repaired`` is the number of those that came as repairs only, ``parity`` that of packets of parity.
+    """
+
+    __slots__ = (
+        "_heap",
+        "_lead",
+        "_next",
+        "_since_ns",
+        "_taker",
+        "_waiting",
+        "index",
+        "parity",
+        "repaired",
+        "waiting_octets",
+    )
 
     def __init__(self, taker: Taker) -> None:
         """Give data to ``taker``."""
@@ -123,6 +138,7 @@ class Order:
         self._since_ns = 0  # when the first hole was seen
         self.waiting_octets = 0
         self.repaired = 0
+        self.parity = 0
 
     def take(self, pgm: Pgm, time_ns: int, packet: int) -> None:
         """Take any packet of the sender."""
@@ -132,6 +148,7 @@ class Order:
             self._lead = max(self._lead, self._place(pgm.lead) + 1)
             self._expire(pgm.trail, time_ns, packet)
             return
+        self.parity += pgm.parity
         if pgm.data is None:
             return
         if self._next is None:

@@ -4,9 +4,13 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dissectors.payloads import PayloadDissector
 from dissectors.payloads.registry import built_in
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "zmtpsniff.dissectors"
 
@@ -15,13 +19,14 @@ class PluginError(Exception):
     """A plug-in cannot be used; the text says which and why, on one line."""
 
 
-def load_dissectors(files: Sequence[str] = ()) -> list[PayloadDissector]:
+def load_dissectors(files: Sequence[str] = (), entries: "Sequence[EntryPoint] | None" = None) -> list[PayloadDissector]:
     """All dissectors: those of ``files`` first, then those of installed packages, then the built-in ones.
 
-    Raises PluginError for one that cannot be loaded.
+    ``entries`` are the entry points of installed packages if these have been looked up already. Raises PluginError for
+    one that cannot be loaded.
     """
     found = [dissector for name in files for dissector in load_file(name)]
-    return [*found, *_installed(), *built_in()]
+    return [*found, *_of_packages(installed() if entries is None else entries), *built_in()]
 
 
 def load_file(name: str) -> list[PayloadDissector]:
@@ -30,8 +35,11 @@ def load_file(name: str) -> list[PayloadDissector]:
     Raises PluginError if the file cannot be run or has none.
     """
     path = Path(name).absolute()
-    if not path.is_file():
-        raise PluginError(f"{name}: no such file")
+    try:
+        path.stat()
+    except OSError as error:
+        words = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise PluginError(f"{name}: {words}") from error
     if path.suffix != ".py":
         hint = "; compile it to Python first: ksc -t python" if path.suffix == ".ksy" else ""
         raise PluginError(f"{name}: not a Python file (.py){hint}")
@@ -50,7 +58,7 @@ def load_file(name: str) -> list[PayloadDissector]:
             for kind in vars(module).values()
             if isinstance(kind, type) and kind.__module__ == module_name and is_dissector(kind)
         ]
-    except Exception as error:  # it may raise anything
+    except Exception as error:  # it may raise anything, and may not be readable
         raise PluginError(f"{name}: {_in_words(error, path)}") from error
     finally:
         sys.path.remove(str(path.parent))
@@ -65,12 +73,16 @@ def is_dissector(thing: object) -> bool:
     return isinstance(name, str) and bool(name) and all(callable(getattr(thing, a, None)) for a in ("match", "dissect"))
 
 
-def _installed() -> list[PayloadDissector]:
-    """The dissectors of installed packages, which name them in the entry point group ``zmtpsniff.dissectors``."""
+def installed() -> "list[EntryPoint]":
+    """What installed packages offer in the entry point group ``zmtpsniff.dissectors``; nothing of it runs yet."""
     from importlib.metadata import entry_points
 
+    return sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
+
+
+def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
     found: list[PayloadDissector] = []
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+    for entry in entries:
         try:
             kind = entry.load()
             dissector = kind() if isinstance(kind, type) else kind

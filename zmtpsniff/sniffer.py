@@ -1,10 +1,10 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
+from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
@@ -12,12 +12,13 @@ from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.datagrams import DatagramTable, Transport
+from zmtpsniff.datagrams import DatagramTable, Kind
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.patterns.connections import Refusal
 from zmtpsniff.payloads import Payloads
+from zmtpsniff.tls import Tls, TlsConnection
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
@@ -35,11 +36,12 @@ class Sniffer:
         clock: Callable[[], int] | None = None,
         patterns: Patterns | None = None,
         payloads: Payloads | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
-        to leave that out.
+        to leave that out. ``tls`` takes out of TLS what has been decrypted.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -52,10 +54,11 @@ class Sniffer:
         self._settled_ns = 0
         self._patterns = patterns
         self._payloads = payloads
+        self._tls = tls
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
-        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, flow_limits)
+        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -92,7 +95,7 @@ class Sniffer:
         self._flows.finish()
         self._datagrams.finish()
         self._report_source()
-        for code, detail in self._headers.skipped():
+        for code, detail in [*self._headers.skipped(), *(self._tls.skipped() if self._tls is not None else ())]:
             self._report(code, detail)
         events = self._give(at_end=True)
         events.append(
@@ -161,22 +164,25 @@ class Sniffer:
 
     def _connect(
         self, number: int, client: flows.Address, server: flows.Address, from_start: bool
-    ) -> ZmtpConnection | None:
+    ) -> ZmtpConnection | TlsConnection:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
         starts = (from_start, from_start)
-        return ZmtpConnection(
+        connection = ZmtpConnection(
             self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
         )
+        return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
 
-    def _listen(self, number: int, transport: Transport, src: flows.Address, dst: flows.Address) -> Radio | Multicast:
-        if transport == "udp":
+    def _listen(self, number: int, kind: Kind, src: flows.Address, dst: flows.Address) -> Radio | Multicast | Beacons:
+        if kind == "beacon":
+            return Beacons(self._events, number, src.text, dst.text)
+        if kind == "udp":
             return Radio(self._events, number, src.text, dst.text, self._limits)
-        forced = transport == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, transport, src.text, dst.text, self._limits, forced)
+        forced = kind == "epgm" and self._is_named(dst.port)
+        return Multicast(self._events, number, kind, src.text, dst.text, self._limits, forced)
 
     def _is_named(self, *ports: int) -> bool:
         return any(rule.matches("udp", *ports) for rule in self._decode_as)
@@ -203,8 +209,10 @@ class Sniffer:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
-        kinds = Counter(map(type, events))
-        self._messages += kinds[Message]
-        self._problems += kinds[Problem]
-        self._connections += kinds[Connection]
+        kinds = list(map(type, events))
+        messages = kinds.count(Message)
+        self._messages += messages
+        if messages < len(kinds):
+            self._problems += kinds.count(Problem)
+            self._connections += kinds.count(Connection)
         return events

@@ -44,7 +44,7 @@ class StatusLine:
             return
         if events:
             self.erase()
-        from dissectors.events import Connection, Message
+        from dissectors.events import Beacon, Connection, Message
 
         for event in events:
             kind = type(event)
@@ -53,7 +53,7 @@ class StatusLine:
                 self._messages += 1
             if kind is Connection:
                 self._open.discard(flow)
-            elif flow is not None:
+            elif flow is not None and kind is not Beacon:
                 self._open.add(flow)
 
     def draw(self) -> None:

@@ -1,6 +1,6 @@
-"""FileMQ, version 2 (35/FILEMQ), and the commands of version 1 that are the same (19/FILEMQ)."""
+"""FileMQ, versions 1 and 2 (19/FILEMQ, 35/FILEMQ)."""
 
-from dissectors.payloads import Message, Payload, PayloadConnection
+from dissectors.payloads import Hidden, Message, Payload, PayloadConnection
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -25,6 +25,24 @@ _CODEC = Codec(
         129: command("RTFM", "reason:string", "reason"),
     },
 )
+# What is not the same in version 1: small counts, and a chunk as a frame of its own.
+_CODEC_V1 = Codec(
+    "filemq",
+    b"\xaa\xa3",
+    {
+        2: command("ORLY", "mechanisms:short-strings", "mechanisms", content=True),
+        3: command("YARLY", "mechanism:string", "mechanism", content=True),
+        5: command("ICANHAZ", "path:string options:short-dictionary cache:short-dictionary", "path"),
+        7: command("NOM", "credit:number-8", "credit"),
+        8: command(
+            "CHEEZBURGER",
+            "sequence:number-8 operation:number-1 filename:string offset:number-8 headers:short-dictionary",
+            "filename offset",
+            content=True,
+        ),
+    },
+)
+_FRAMES = {"ORLY": "challenge", "YARLY": "response", "CHEEZBURGER": "chunk"}
 _OPERATIONS = {1: "create", 2: "delete"}
 
 
@@ -35,17 +53,27 @@ class FileMq:
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""
-        return _CODEC.place(message) is not None
+        return _CODEC.place(message) is not None or _CODEC_V1.place(message) is not None
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
         """The command."""
-        payload = _CODEC.read(message)
+        payload = _CODEC.read(message) or _CODEC_V1.read(message)
         if payload is None:
             return None
         fields = payload.fields
+        if "content" in fields:
+            content = fields.pop("content")
+            if len(content) != 1:
+                return None
+            name = _FRAMES[fields["command"]]
+            fields[name] = content[0]
+            if name == "response" and not connection.show_secrets:  # of SASL, such as a password
+                fields[name] = Hidden(len(content[0]) if isinstance(content[0], bytes) else content[0].length)
+                payload.secrets = [len(message.frames) - 1]
         if fields.pop("protocol_name", "FILEMQ") != "FILEMQ":
             return None
         if "operation" in fields:
             fields["operation"] = _OPERATIONS.get(fields["operation"], str(fields["operation"]))
-            fields["eof"] = bool(fields["eof"])
+            if "eof" in fields:
+                fields["eof"] = bool(fields["eof"])
         return payload

@@ -105,7 +105,7 @@ def _decoded(part: Octets) -> Any:
         return part
     try:
         return msgspec.json.decode(part)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return part
 
 

@@ -19,6 +19,9 @@ _COMMANDS: dict[bytes, dict[bytes, str]] = {
         b"\6": "DISCONNECT",
     },
 }
+# Majortomo numbers what clients send and get as 18/MDP does for workers, and names no service in replies.
+_OTHER_CLIENT: dict[bytes, str] = {b"\2": "REQUEST", b"\3": "PARTIAL", b"\4": "FINAL"}
+_OTHER = object()  # in the state of connections of that kind
 _LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a request
 _WAITING = 1000  # requests of a connection that nobody answers
 
@@ -43,6 +46,10 @@ class Majordomo:
         fields["role"] = "client" if header[3:4] == b"C" else "worker"
         if header == _CLIENT_V1:
             return _client(message, connection, fields, None, rest)
+        if header == _CLIENT_V2 and rest and _is_other(rest[0], message, connection):
+            assert isinstance(rest[0], bytes)
+            kind = _OTHER_CLIENT.get(rest[0])
+            return _client(message, connection, fields, kind, rest[1:], kind == "REQUEST") if kind else None
         kind = _COMMANDS[header].get(rest[0]) if rest and isinstance(rest[0], bytes) else None
         if kind is None:
             return None
@@ -62,17 +69,34 @@ def _place(frames: list[Octets]) -> int | None:
     return None
 
 
+def _is_other(number: Octets, message: Message, connection: PayloadConnection) -> bool:
+    """Whether a client's connection has Majortomo's numbers: requests are not replies, and 4 is no number else."""
+    state = connection.state
+    if number == b"\4" or (number == b"\2" and not _is_broker(message, connection)):
+        state[_OTHER] = True
+    return _OTHER in state
+
+
 def _client(
-    message: Message, connection: PayloadConnection, fields: dict[str, Any], kind: str | None, rest: list[Octets]
+    message: Message,
+    connection: PayloadConnection,
+    fields: dict[str, Any],
+    kind: str | None,
+    rest: list[Octets],
+    names_service: bool = True,
 ) -> Payload | None:
-    if not rest:
+    if names_service and not rest:
         return None
-    service = text(rest[0])
     if kind is None:  # 0.1 has no numbers of commands: the broker replies, all others request
         kind = "REPLY" if _is_broker(message, connection) else "REQUEST"
-    fields |= {"command": kind, "service": service, "body": rest[1:]}
-    payload = Payload("mdp", f"client {kind} {service}", fields)
-    _join(message, connection, payload, kind, service)
+    fields["command"] = kind
+    words = ["client", kind]
+    if names_service:
+        fields["service"], *rest = text(rest[0]), *rest[1:]
+        words.append(fields["service"])
+    fields["body"] = rest
+    payload = Payload("mdp", " ".join(words), fields)
+    _join(message, connection, payload, kind, "" if _OTHER in connection.state else fields["service"])
     return payload
 
 

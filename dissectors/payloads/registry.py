@@ -2,16 +2,33 @@
 
 from dissectors.payloads import PayloadDissector
 from dissectors.payloads.bitcoin import Bitcoin
+from dissectors.payloads.dafka import Dafka
 from dissectors.payloads.filemq import FileMq
 from dissectors.payloads.jupyter import Jupyter
+from dissectors.payloads.kvevents import KvEvents
 from dissectors.payloads.majordomo import Majordomo
 from dissectors.payloads.malamute import Malamute
 from dissectors.payloads.salt import Salt
+from dissectors.payloads.xrap import Xrap
 from dissectors.payloads.zap import Zap
 from dissectors.payloads.zgossip import Zgossip
-from dissectors.payloads.zre import Zre
+from dissectors.payloads.zre import Zre, ZreLog
 
 
 def built_in() -> list[PayloadDissector]:
     """A new object of each, so that what one run remembers is not told to another."""
-    return [Jupyter(), Malamute(), Majordomo(), Zap(), Zre(), Zgossip(), FileMq(), Bitcoin(), Salt()]
+    return [
+        Jupyter(),
+        Malamute(),
+        Majordomo(),
+        Zap(),
+        Zre(),
+        ZreLog(),
+        Zgossip(),
+        FileMq(),
+        Bitcoin(),
+        Salt(),
+        KvEvents(),
+        Xrap(),
+        Dafka(),
+    ]

@@ -11,6 +11,12 @@ _LONGEST_TAG = 256
 _TOPIC = 40  # a SHA-1 in hexadecimal digits, where the publisher filters by minion
 _ENCODINGS = frozenset({"clear", "aes", "pub", "pillar"})
 _MAPS = frozenset([*range(0x81, 0x90), 0xDE, 0xDF])
+_ARRAYS = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
+_HEADERS = {0xD9: 2, 0xDA: 3, 0xDB: 5}  # octets in front of strings that are not short
+_MAP_OF_ANY = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_LIST_OF_ANY = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_SEALED_REPLY = frozenset([*range(0xA0, 0xC0), 0xC4, 0xC5, 0xC6, *_HEADERS, *_MAPS])
+_ASKED = "asked"  # in the state of a connection: who has asked, and in which packet
 _TOLD = ("cmd", "fun", "id", "jid", "tgt")
 
 
@@ -22,7 +28,9 @@ class Salt:
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether there is a MessagePack map with "enc" and "load", or an event's tag with a map behind it."""
         body = _body(message.frames)
-        return body is not None and (_is_envelope(body) or _tag(body) is not None)
+        if body is None:
+            return False
+        return _is_envelope(body) or _tag(body) is not None or _is_reply(message, connection, body)
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
         """The envelope with its load where that is not encrypted, or the event."""
@@ -30,6 +38,8 @@ class Salt:
         if body is None:
             return None
         tag = _tag(body)
+        if tag is None and not _is_envelope(body):
+            return _reply(message, connection, body)
         found = _decoded(body if tag is None else body[len(tag) + len(_END_OF_TAG) :])
         if found is None:
             return None
@@ -38,11 +48,17 @@ class Salt:
                 return None
             return Payload("salt", f"event {tag.decode()}", {"kind": "event", "tag": tag.decode(), "data": found})
         encoding, load = found.get("enc"), found.get("load")
+        if encoding == "clear":
+            found["load"] = load = _packed_map(load)
         if encoding not in _ENCODINGS or not isinstance(load, dict | bytes):
             return None
         fields: dict[str, Any] = {"kind": "envelope", **found}
         if "key" in found and isinstance(found["key"], str):
             return None  # of something else: keys are octets
+        if connection.socket_types.get(message.src) == "REQ":
+            connection.state[_ASKED] = (message.src, message.packet)
+        elif message.dst == connection.state.get(_ASKED, ("", 0))[0]:
+            fields["request"] = connection.state.pop(_ASKED)[1]
         told = [str(load[name]) for name in _TOLD if name in load] if isinstance(load, dict) else []
         return Payload("salt", " ".join([str(encoding), *told]), fields)
 
@@ -55,6 +71,23 @@ def _body(frames: list[Octets]) -> bytes | None:
         is_topic = rest[0] in (b"broadcast", b"syndic") or len(rest[0]) == _TOPIC
         rest = rest[1:] if is_topic else rest
     return rest[0] if len(rest) == 1 and isinstance(rest[0], bytes) else None
+
+
+def _is_reply(message: Message, connection: PayloadConnection, body: bytes) -> bool:
+    """Whether it answers an envelope of this connection: replies to encrypted ones say themselves nothing."""
+    return connection.state.get(_ASKED, ("", 0))[0] == message.dst and body[:1] != b"" and body[0] in _SEALED_REPLY
+
+
+def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payload | None:
+    """What is sealed, or a map in which it is, with the key to it."""
+    if not _is_reply(message, connection, body):
+        return None
+    try:
+        found = _value(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    request = connection.state.pop(_ASKED)[1]
+    return Payload("salt", "reply", {"kind": "reply", "load": found, "request": request})
 
 
 def _is_envelope(body: bytes) -> bool:
@@ -71,7 +104,28 @@ def _tag(body: bytes) -> bytes | None:
 
 def _decoded(body: bytes) -> dict[str, Any] | None:
     try:
-        found = msgspec.msgpack.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        found = _value(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else None
+
+
+def _value(packed: bytes) -> Any:
+    """What is packed; Salt writes octets as MessagePack did before it knew them, as strings, which may be no text."""
+    try:
+        return msgspec.msgpack.decode(packed)
+    except UnicodeDecodeError:
+        pass
+    if packed[0] in _MAPS:
+        return {name: _value(bytes(value)) for name, value in _MAP_OF_ANY.decode(packed).items()}
+    if packed[0] in _ARRAYS:
+        return [_value(bytes(value)) for value in _LIST_OF_ANY.decode(packed)]
+    return packed[_HEADERS.get(packed[0], 1) :]
+
+
+def _packed_map(octets: Any) -> Any:
+    """A map that is packed inside another one, as it stands there if it is none."""
+    if not isinstance(octets, bytes) or octets[:1] == b"" or octets[0] not in _MAPS:
+        return octets
+    found = _decoded(octets)
+    return octets if found is None else found

@@ -3,13 +3,29 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dissectors.payloads import Message, Octets, Payload, Reader, body_start
+from dissectors.payloads import Message, Octets, Payload, Reader, at_hand, body_start
+
+
+def _short_strings(reader: Reader) -> list[str]:
+    """Strings behind their number, which is one octet; of protocols that are older than ZProto."""
+    return [reader.string() for _ in range(reader.number(1))]
+
+
+def _short_dictionary(reader: Reader) -> dict[str, str]:
+    """Strings "name=value" behind their number, which is one octet."""
+    pairs = [text.partition("=") for text in _short_strings(reader)]
+    if not all(equals for _, equals, _ in pairs):
+        raise ValueError("a property without =")
+    return {name: value for name, _, value in pairs}
+
 
 _KINDS: dict[str, Callable[[Reader], Any]] = {
     "string": Reader.string,
     "longstr": lambda reader: reader.string(4),
     "strings": Reader.strings,
     "dictionary": Reader.dictionary,
+    "short-strings": _short_strings,
+    "short-dictionary": _short_dictionary,
     "number-1": lambda reader: reader.number(1),
     "number-2": lambda reader: reader.number(2),
     "number-4": lambda reader: reader.number(4),
@@ -36,18 +52,33 @@ def command(name: str, fields: str = "", told: str = "", content: bool = False) 
 class Codec:
     """The commands of one protocol."""
 
-    def __init__(self, protocol: str, signature: bytes, commands: dict[int, Command], version: int | None = None):
-        """``version`` is the octet that follows the command's number in all messages, None if there is none."""
+    def __init__(
+        self,
+        protocol: str,
+        signature: bytes,
+        commands: dict[int, Command],
+        version: int | None = None,
+        topic: bool = False,
+    ) -> None:
+        """``version`` is the octet that follows the command's number in all messages, None if there is none.
+
+        With ``topic`` the command is in the second frame, and the first one begins with its number.
+        """
         self._protocol = protocol
         self._signature = signature
         self._commands = commands
         self._version = version
+        self._topic = topic
 
     def place(self, message: Message) -> int | None:
         """The place of the frame with the command, None if there is none."""
         frames = message.frames
         if not frames:
             return None
+        if self._topic:
+            if len(frames) < 2 or not isinstance(frames[0], bytes) or not self._fits(frames[1]):
+                return None
+            return 1 if frames[0][:1] == at_hand(frames[1])[2:3] else None
         if self._fits(frames[0]):
             return 0
         start = body_start(frames)

@@ -1,4 +1,4 @@
-"""ZRE, with which Zyre's peers find each other and talk in groups (36/ZRE)."""
+"""ZRE, with which Zyre's peers find each other and talk in groups (36/ZRE, and 20/ZRE before it)."""
 
 from dissectors.payloads import Message, Payload, PayloadConnection
 from dissectors.payloads.zproto import Codec, command
@@ -25,17 +25,72 @@ _CODEC = Codec(
     },
     version=2,
 )
+# The first version has no number of it in its messages; one whose sequence looks like that is tried as version 2 first.
+_CODEC_V1 = Codec(
+    "zre",
+    b"\xaa\xa1",
+    {
+        1: command(
+            "HELLO",
+            "sequence:number-2 ipaddress:string mailbox:number-2 groups:short-strings status:number-1 "
+            "headers:short-dictionary",
+            "ipaddress mailbox",
+        ),
+        2: command("WHISPER", "sequence:number-2", content=True),
+        3: command("SHOUT", "sequence:number-2 group:string", "group", content=True),
+        4: command("JOIN", "sequence:number-2 group:string status:number-1", "group"),
+        5: command("LEAVE", "sequence:number-2 group:string status:number-1", "group"),
+        6: command("PING", "sequence:number-2"),
+        7: command("PING_OK", "sequence:number-2"),
+    },
+)
+_LOG = Codec(
+    "zrelog",
+    b"\xaa\xa2",
+    {
+        1: command(
+            "LOG",
+            "level:number-1 event:number-1 node:number-2 peer:number-2 time_ms:number-8 data:string",
+            "level event data",
+        )
+    },
+)
+_LEVELS = {1: "ERROR", 2: "WARNING", 3: "INFO"}
+_EVENTS = {1: "JOIN", 2: "LEAVE", 3: "ENTER", 4: "EXIT", 5: "SEND", 6: "RECV"}
 
 
 class Zre:
-    """What peers say to each other; the beacon, which comes in datagrams, is not among it."""
+    """What peers say to each other; the beacon, which comes in datagrams, is a record of its own."""
 
     name = "zre"
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and version are of this protocol."""
-        return _CODEC.place(message) is not None
+        return _CODEC.place(message) is not None or _CODEC_V1.read(message) is not None
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
         """The command."""
-        return _CODEC.read(message)
+        return _CODEC.read(message) or _CODEC_V1.read(message)
+
+
+class ZreLog:
+    """What peers tell a collector of logs (20/ZRE, ZRE/LOG)."""
+
+    name = "zrelog"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether the signature is right, and length, level and event."""
+        return self.dissect(message, connection) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The line of the log; nodes and peers are hashes of their UUIDs."""
+        payload = _LOG.read(message)
+        if payload is None:
+            return None
+        fields = payload.fields
+        if fields["level"] not in _LEVELS or fields["event"] not in _EVENTS:
+            return None
+        fields |= {"level": _LEVELS[fields["level"]], "event": _EVENTS[fields["event"]]}
+        words = ["LOG", fields["level"], fields["event"], fields["data"]]
+        payload.summary = " ".join(filter(None, words))
+        return payload

@@ -59,7 +59,7 @@ class Radio:
     def cut(self, time_ns: int, packet: int) -> None:
         """Learn of packets of PGM, which never come here."""
 
-    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0) -> None:
+    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The sender is silent, or the capture is over: the summary."""
         stream = self._stream
         stream.out.append(
@@ -176,7 +176,7 @@ class Multicast:
             stream.time_ns, stream.packet = time_ns, packet
             stream.problem_once("packets-cut", "packets are cut short by the snaplen")
 
-    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0) -> None:
+    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The sender is silent, or the capture is over: the summary."""
         if not self._accepted:
             return
@@ -186,6 +186,9 @@ class Multicast:
             stream.problem(
                 "multicast-repaired", f"{what} lost on the way to a receiver or to the capture, and repaired"
             )
+        if parity:
+            what = "1 packet of parity is" if parity == 1 else f"{parity} packets of parity are"
+            stream.problem("multicast-parity", f"{what} not used: what only they could repair is told as lost")
         if stream.unfinished:
             stream.problem("capture-ends-inside", "the last message is not whole")
         stream.leave()

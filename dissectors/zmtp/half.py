@@ -8,12 +8,30 @@ from dissectors.zmtp.websocket import Upgraded
 
 # Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
 _PLAUSIBLE_REST = 1 << 32
+_MORE_THAN_ANY = 1 << 65  # octets: no frame is so long
 
 
 class Half(Upgraded):
     """What one side sends."""
 
     __slots__ = ()
+
+    def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
+        """Octets of the stream are missing, nobody knows how many; ``code`` and ``detail`` say so as a problem.
+
+        So no body can be trusted to go on behind them: frames are looked for.
+        """
+        self.time_ns = time_ns
+        self.packet = packet
+        if self._state == self._dead:
+            return
+        self.problem(code, f"{detail}, at stream offset {self.octets}")
+        if self._searches:
+            self._skip(0, False)
+            return
+        self.octets += _MORE_THAN_ANY
+        self._skip(_MORE_THAN_ANY, False)
+        self.octets -= _MORE_THAN_ANY
 
     def _is_plain(self) -> bool:
         return not (self._damaged or self.subscribes) and self.connection.security.in_clear(self.side)

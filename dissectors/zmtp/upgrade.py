@@ -13,6 +13,7 @@ class Upgrade(NamedTuple):
 
     line: str  # the first line
     protocols: tuple[str, ...]  # those of ZWS that it offers or chooses
+    extensions: tuple[str, ...] = ()  # of WebSocket, each with its parameters
 
     @property
     def mechanism(self) -> str | None:
@@ -47,6 +48,7 @@ def parse_head(octets: bytes) -> Upgrade | None:
     elif not line.startswith("GET "):
         return None
     protocols: list[str] = []
+    extensions: list[str] = []
     upgrades = False
     for field in fields:
         name, _, value = field.partition(":")
@@ -55,8 +57,10 @@ def parse_head(octets: bytes) -> Upgrade | None:
                 upgrades = upgrades or "websocket" in (word.strip().lower() for word in value.split(","))
             case "sec-websocket-protocol":
                 protocols += [word.strip() for word in value.split(",")]
+            case "sec-websocket-extensions":
+                extensions += [word.strip() for word in value.split(",")]
     ours = tuple(name for name in protocols if name == PROTOCOL or name.startswith(f"{PROTOCOL}/"))
-    return Upgrade(line, ours) if upgrades and ours else None
+    return Upgrade(line, ours, tuple(extensions)) if upgrades and ours else None
 
 
 def first_line(octets: bytes) -> str:

@@ -4,71 +4,25 @@ WebSocket frames say how long they are, as ZMTP's do, so that holes in a capture
 """
 
 from dissectors.events import Command, Cut, Octets
-from dissectors.zmtp import wire
+from dissectors.zmtp import deflate, wire
+from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade, first_line, may_be_head, parse_head
 
-# RFC 6455, section 5.2
-_FINAL = 0x80
-_RESERVED_BITS = 0x70
-_OPCODE = 0x0F
-_MASKED = 0x80
-_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
-_OPCODES = frozenset({_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG})
-_CONTROL_LIMIT = 125  # section 5.5
-
-# 45/ZWS, "Framing"
-_ZWS_MORE = 0x01
-_ZWS_COMMAND = 0x02
-_ZWS_RESERVED = 0xFC
-
-# Frames that must chain to be believed where a segment begins, and anywhere else; each is as rare by chance as 1 in
-# some 30,000: its first octet, its mask bit and its ZWS flags are known.
-_CHAIN_AT_START = 1
-_CHAIN_ANYWHERE = 3
-_PLAUSIBLE_LENGTH = 1 << 32
 # A payload that lacks more octets than this is collected piece by piece.
 _WAIT_LIMIT = 4096
-
-
-def parse_header(data: bytes, position: int) -> tuple[int, bytes, int, int] | int:
-    """Read the header of a frame: its first octet, mask (empty: none), payload length, and where the payload begins.
-
-    Returns the number of octets that the header has at least if they are not all there.
-    """
-    left = len(data) - position
-    if left < 2:
-        return 2
-    second = data[position + 1]
-    length = second & 0x7F
-    start = position + 2
-    size = 2 if length == 126 else 8 if length == 127 else 0
-    masked = 4 if second & _MASKED else 0
-    if left < 2 + size + masked:
-        return 2 + size + masked
-    if size:
-        length = int.from_bytes(data[start : start + size], "big")
-        start += size
-    return data[position], data[start : start + masked], length, start + masked
-
-
-def unmask(data: bytes, mask: bytes) -> bytes:
-    """Take the mask off the first octets of a payload (section 5.3); no mask leaves them as they are."""
-    size = len(data)
-    if not mask or not size:
-        return data
-    key = (mask * (size // 4 + 1))[:size]
-    return (int.from_bytes(data, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")
 
 
 class Upgraded(Opening):
     """One side of a connection, which may begin with an HTTP upgrade."""
 
     __slots__ = (
+        "_compressed",
         "_expects_identity",
         "_first",
         "_fragments",
         "_fragments_kept",
+        "_inflater",
         "_mask",
         "_message_length",
         "_message_whole",
@@ -77,11 +31,13 @@ class Upgraded(Opening):
 
     # None of these is set before a side has begun as HTTP.
     upgrade: Upgrade | None  # what it says of ZWS, None if it is not in the capture
+    _compressed: bool  # the message in several frames that is not finished
     _expects_identity: bool  # the next message is the identity
     _first: int  # octet of the frame whose payload is being collected
     _mask: bytes
     _fragments: list[bytes] | None  # of the message in several frames that is not finished
     _fragments_kept: int  # octets in them
+    _inflater: deflate.Inflater | None  # None where nothing may be compressed
     _message_length: int  # octets that it has so far
     _message_whole: bool  # all of these are in the capture
 
@@ -123,6 +79,7 @@ class Upgraded(Opening):
     def _begin_websocket(self, upgrade: Upgrade) -> None:
         self.upgraded = True
         self.upgrade = upgrade
+        self._inflater = None
         self._reset_message()
         self.version = PROTOCOL
         self.versioned = True
@@ -148,17 +105,26 @@ class Upgraded(Opening):
             return len(data)
         # Without a mechanism each side's first message is its identity (45/ZWS, "No Mechanism").
         self._expects_identity = not self._has_mechanism(data, position)
+        self._inflater = self._make_inflater()
         self._state = self._messages
         return position
+
+    def _make_inflater(self) -> deflate.Inflater | None:
+        """What undoes the compression of this side, if the server has agreed to any (RFC 7692, section 7.1)."""
+        server = self.connection.server.upgrade if self.connection.server.upgraded else None
+        if server is None:  # its answer is not in the capture
+            return deflate.Inflater(True)
+        accepted = deflate.parameters(server.extensions)
+        return None if accepted is None else deflate.Inflater(f"{self.side}_no_context_takeover" not in accepted)
 
     def _has_mechanism(self, data: bytes, position: int) -> bool:
         """Whether commands come first; where nobody says it, because the first message is one."""
         if self.connection.protocol is not None:
             return self.connection.protocol != PROTOCOL
-        header = parse_header(data, position)
+        header = ws.parse_header(data, position)
         if isinstance(header, int) or header[3] >= len(data):
             return self.mechanism is not None
-        return bool(unmask(data[header[3] : header[3] + 1], header[1])[0] & _ZWS_COMMAND)
+        return bool(ws.unmask(data[header[3] : header[3] + 1], header[1])[0] & ws.ZWS_COMMAND)
 
     # ------------------------------------------------------------------ frames of WebSocket
 
@@ -166,7 +132,7 @@ class Upgraded(Opening):
         """WebSocket frames (RFC 6455, section 5.2)."""
         end = len(data)
         while position < end:
-            header = parse_header(data, position)
+            header = ws.parse_header(data, position)
             if isinstance(header, int):
                 self._need = header
                 break
@@ -181,25 +147,26 @@ class Upgraded(Opening):
                     return start
                 self._need = stop - position
                 break
-            kept = data[start : min(stop, start + self._keep + 1)]
+            kept = data[start : min(stop, start + self._room(first))]
             position = stop
-            self._payload(first, unmask(kept, mask), length, True)
+            self._payload(first, ws.unmask(kept, mask), length, True)
             if self.stopped:
                 return end
         return position
 
     def _check_header(self, first: int, masked: bool, length: int) -> bool:
         """Report what is wrong with a frame; False if nothing after it can be read."""
-        opcode = first & _OPCODE
-        if first & _RESERVED_BITS:
-            self.problem("bad-websocket-frame", f"reserved bits are set: 0x{first:02x}; extensions are not supported")
+        opcode = first & ws.OPCODE
+        reserved = first & ws.RESERVED_BITS
+        if reserved and not (reserved == ws.COMPRESSED and self._inflater and opcode in (ws.TEXT, ws.BINARY)):
+            self.problem("bad-websocket-frame", f"reserved bits are set without an extension for it: 0x{first:02x}")
             return False
-        if opcode not in _OPCODES or length > wire.MAX_LENGTH:
+        if opcode not in ws.OPCODES or length > wire.MAX_LENGTH:
             self.problem("bad-websocket-frame", f"a frame begins with 0x{first:02x} and announces {length} octets")
             return False
-        if opcode >= _CLOSE and (length > _CONTROL_LIMIT or not first & _FINAL):
+        if opcode >= ws.CLOSE and (length > ws.CONTROL_LIMIT or not first & ws.FINAL):
             self.problem("bad-websocket-frame", f"a control frame (0x{first:02x}) of {length} octets, or in parts")
-            return opcode in _OPCODES and bool(first & _FINAL)
+            return opcode in ws.OPCODES and bool(first & ws.FINAL)
         if masked != (self.side == "client"):
             what = "masked" if masked else "not masked"
             self.problem_once("websocket-mask", f"the {self.side}'s frames are {what} (RFC 6455, section 5.1)")
@@ -217,7 +184,7 @@ class Upgraded(Opening):
     def _collect_payload(self, data: bytes, position: int) -> int:
         """Octets of a payload that is longer than what is there: kept up to the limit, then only counted."""
         taken = min(self._left, len(data) - position)
-        wanted = min(taken, self._keep + 1 - self._kept)
+        wanted = min(taken, self._room(self._first) - self._kept)
         if wanted > 0 and not self._hole:
             self._body.append(data[position : position + wanted])
             self._kept += wanted
@@ -227,20 +194,25 @@ class Upgraded(Opening):
         return position + taken
 
     def _end_payload(self) -> None:
-        kept = unmask(b"".join(self._body), self._mask)
+        kept = ws.unmask(b"".join(self._body), self._mask)
         self._body = []
         self._state = self._messages
         self._payload(self._first, kept, self._length, not self._hole)
 
+    def _room(self, first: int) -> int:
+        """How many octets are kept of the payload of a frame that begins so."""
+        compressed = first & ws.COMPRESSED or (first & ws.OPCODE == ws.CONTINUATION and self._compressed)
+        return deflate.COMPRESSED_LIMIT if compressed else self._keep + 1
+
     def _payload(self, first: int, kept: bytes, length: int, whole: bool) -> None:
         """Take a frame's payload of ``length`` octets, of which the first are kept."""
-        opcode = first & _OPCODE
-        if opcode >= _CLOSE:
+        opcode = first & ws.OPCODE
+        if opcode >= ws.CLOSE:
             self._control(opcode, kept, whole)
             return
-        if opcode == _TEXT:
+        if opcode == ws.TEXT:
             self.problem_once("bad-websocket-frame", "a text message; those of ZWS are binary")
-        if opcode == _CONTINUATION:
+        if opcode == ws.CONTINUATION:
             if self._fragments is None:
                 if not self._damaged:
                     self.problem_once("bad-websocket-frame", "a continuation of nothing")
@@ -248,28 +220,46 @@ class Upgraded(Opening):
         elif self._fragments is not None:
             self.problem_once("bad-websocket-frame", "a message begins before the one before is over")
             self._reset_message()
-        if opcode != _CONTINUATION and first & _FINAL:
-            self._zws_frame(kept, length, whole)
+        if opcode != ws.CONTINUATION and first & ws.FINAL:
+            self._whole(kept, length, whole, bool(first & ws.COMPRESSED))
             return
         if self._fragments is None:
             self._fragments = []
-        room = self._keep + 1 - self._fragments_kept
+            self._compressed = bool(first & ws.COMPRESSED)
+        room = self._room(first) - self._fragments_kept
         if kept and room > 0 and self._message_length == self._fragments_kept:
             self._fragments.append(kept[:room])
             self._fragments_kept += min(len(kept), room)
         self._message_length += length
         self._message_whole = self._message_whole and whole
-        if first & _FINAL:
-            message = b"".join(self._fragments), self._message_length, self._message_whole
+        if first & ws.FINAL:
+            message = b"".join(self._fragments), self._message_length, self._message_whole, self._compressed
             self._reset_message()
-            self._zws_frame(*message)
+            self._whole(*message)
 
     def _reset_message(self) -> None:
         """No message of several frames is unfinished."""
         self._fragments = None
         self._fragments_kept = 0
+        self._compressed = False
         self._message_length = 0
         self._message_whole = True
+
+    def _whole(self, kept: bytes, length: int, whole: bool, compressed: bool) -> None:
+        """Take a WebSocket message, which is over."""
+        if not compressed:
+            self._zws_frame(kept, length, whole)
+            return
+        assert self._inflater
+        if len(kept) < length or not whole:
+            self._inflater.lose()
+        inflated = self._inflater.inflate(kept, self._keep + 1) if len(kept) == length and whole else None
+        if inflated is None:
+            self.problem_once("websocket-compression", "compressed messages that cannot be read, this is the first")
+            self._damaged = True
+            self._plain = False
+        else:
+            self._zws_frame(*inflated, True)
 
     def _zws_frame(self, kept: bytes, length: int, whole: bool) -> None:
         """Take a WebSocket message, which is one frame of ZMTP with a flags octet before its body."""
@@ -281,7 +271,7 @@ class Upgraded(Opening):
                 self.problem("bad-websocket-frame", "a message without a flags octet")
             return
         flags = kept[0]
-        if flags & _ZWS_RESERVED:
+        if flags & ws.ZWS_RESERVED:
             self.problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
         body: Octets = kept[1:]
         if len(kept) - 1 > self._keep or len(kept) < length:
@@ -293,16 +283,16 @@ class Upgraded(Opening):
                 self.problem("identity-too-long", f"an identity of {length - 1} octets")
             self.connection.identified_zws()
             return
-        self._frame(flags & _ZWS_MORE | (wire.COMMAND if flags & _ZWS_COMMAND else 0), body, whole)
+        self._frame(flags & ws.ZWS_MORE | (wire.COMMAND if flags & ws.ZWS_COMMAND else 0), body, whole)
 
     def _control(self, opcode: int, data: bytes, whole: bool) -> None:
         """PING and PONG, which are the heartbeats of ZWS, and CLOSE: a 2-octet status, a reason."""
         place = self.time_ns, self.packet, self.flow, self.src, self.dst
-        if opcode == _CLOSE:
+        if opcode == ws.CLOSE:
             status = int.from_bytes(data[:2], "big") if len(data) >= 2 else None
             self.out.append(Command(*place, "CLOSE", reason=data[2:] or None, status=status, incomplete=not whole))
         else:
-            name = "PING" if opcode == _PING else "PONG"
+            name = "PING" if opcode == ws.PING else "PONG"
             self.out.append(Command(*place, name, context=data or None, incomplete=not whole))
 
     # ------------------------------------------------------------------ gaps
@@ -322,9 +312,11 @@ class Upgraded(Opening):
         if self._state == self._search_messages:
             self._searched += length
             return
+        if self._inflater and self._state != self._collect_payload:
+            self._inflater.lose()
         if self._state == self._messages and self._held:
             held = b"".join(self._chunks)
-            header = parse_header(held, 0)
+            header = ws.parse_header(held, 0)
             if not isinstance(header, int):
                 self._chunks = []
                 self._held = 0
@@ -344,28 +336,55 @@ class Upgraded(Opening):
             return
         self._reset_message()
         self._expects_identity = False
+        self._inflater = self._make_inflater()
+        if self._inflater:
+            self._inflater.lose()
         self._searched = 0
         self._state = self._search_messages
 
+    def _search(self, data: bytes, position: int) -> int:
+        """The start is not in the capture: does the other side show ZWS, or this one by itself?"""
+        known = self.other.upgraded
+        if not known and (self.greeted or self.other.greeted or len(data) - position < self._try_at):
+            return super()._search(data, position)
+        found = 0
+        if not known:
+            start = ws.find_unknown(data[position:], self._starts, self.side == "client")
+            if start is None:
+                return super()._search(data, position)
+            found = start
+        self._searching = False
+        self.upgraded = True
+        self.upgrade = None
+        self._start_search()
+        if not known:
+            self._found_messages(found)
+            self.other.search_now()
+        return position + found
+
     def _flush_message(self) -> None:
-        if self._state == self._collect_payload and self._first & _OPCODE == _BINARY and self._body:
-            kept = unmask(b"".join(self._body), self._mask)
-            if not kept[0] & _ZWS_COMMAND:
+        first = self._first & (ws.OPCODE | ws.COMPRESSED) if self._state == self._collect_payload else None
+        if first == ws.BINARY and self._body:
+            kept = ws.unmask(b"".join(self._body), self._mask)
+            if not kept[0] & ws.ZWS_COMMAND:
                 self._parts.append(Cut(kept[1:], self._length - 1))
             self._body = []
         super()._flush_message()
 
     def _search_messages(self, data: bytes, position: int) -> int:
         """Look for a chain of frames; the first message found may lack its beginning."""
-        found = find_messages(data, position, self.side == "client")
+        found = ws.find_messages(data, position, self.side == "client")
         if found is None:
             self._searched += len(data) - position
             return len(data)
+        self._found_messages(found - position)
+        return found
+
+    def _found_messages(self, skipped: int) -> None:
         self._damaged = True
         self._plain = False
         self._state = self._messages
-        self._frames_found(self._searched + found - position)
-        return found
+        self._frames_found(self._searched + skipped)
 
     @property
     def _searches(self) -> bool:
@@ -374,40 +393,3 @@ class Upgraded(Opening):
     @property
     def _collects(self) -> bool:
         return super()._collects or self._state == self._collect_payload
-
-
-def find_messages(data: bytes, position: int, masked: bool) -> int | None:
-    """Find where unfragmented ZWS messages chain in ``data`` from ``position`` on, None if that is not certain."""
-    chains: dict[int, int] = {}  # how many whole frames there are from a position on
-    candidates = [position]
-    at = data.find(bytes([_FINAL | _BINARY]), position)
-    while at >= 0:
-        candidates.append(at)
-        at = data.find(bytes([_FINAL | _BINARY]), at + 1)
-    for start in reversed(candidates):
-        chains[start] = _chain(data, start, masked, chains)
-    for start in candidates:
-        if chains[start] >= (_CHAIN_AT_START if start == position else _CHAIN_ANYWHERE):
-            return start
-    return None
-
-
-def _chain(data: bytes, position: int, masked: bool, chains: dict[int, int]) -> int:
-    """How many whole frames chain from ``position`` to the end; those that follow it have been looked at."""
-    header = parse_header(data, position)
-    if isinstance(header, int):
-        return 0
-    first, mask, length, start = header
-    if first != _FINAL | _BINARY or bool(mask) != masked or not 0 < length <= _PLAUSIBLE_LENGTH or start >= len(data):
-        return 0
-    if unmask(data[start : start + 1], mask)[0] & _ZWS_RESERVED:
-        return 0
-    stop = start + length
-    if stop > len(data):
-        return 0
-    if stop + 2 > len(data) or (stop not in chains and data[stop] in (_FINAL | _PING, _FINAL | _PONG, _FINAL | _CLOSE)):
-        return 1
-    following = parse_header(data, stop)
-    if stop in chains and (chains[stop] or isinstance(following, int) or following[2] + following[3] > len(data)):
-        return 1 + chains[stop]
-    return 0

@@ -66,6 +66,10 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
         if record["type"] in ("capture", "comment"):
             continue
         if (flow := record.pop("flow", None)) is not None:
+            if record["type"] == "beacon":
+                ends = record["src"], record["dst"]
+                first_ns = next(one["time_ns"] for one in records if (one.get("src"), one.get("dst")) == ends)
+                ids.setdefault(flow, connection_id("beacon", *ends, first_ns))
             record["conn_id"] = ids[flow]
         record.pop("packet", None)
         if record.get("code") in _OF_FILES:
@@ -106,12 +110,13 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
 
 
 def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    record: dict[str, Any] = {"type": row.get("name") if row.get("kind") == "greeting" else table[:-1]}
+    special = row.get("kind") in ("greeting", "beacon")
+    record: dict[str, Any] = {"type": row["name"] if special else table[:-1]}
     if row["conn_id"] is not None:
         record["conn_id"] = row["conn_id"]
     if table == "connections":
         return record | _connection(row)
-    if row.get("kind") == "greeting":
+    if special:
         row = {**row, "name": None}
     for name, value in row.items():
         if name in _OURS or value is None or (value is False and name == "incomplete"):

@@ -16,11 +16,12 @@ import pyshark.capture.capture  # type: ignore[import-untyped]
 from packaging.version import Version  # which pyshark needs
 from pyshark.tshark.tshark import TSharkNotFoundException  # type: ignore[import-untyped]
 
+from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.capture.engines import EngineMissingError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
-from zmtpsniff.capture.tshark_fields import FIELDS, LineReader, NoCaptureError
+from zmtpsniff.capture.tshark_fields import FIELDS, TLS_FIELDS, LineReader, NoCaptureError
 
 _STOP_SECONDS = 5.0
 _CHUNK = 256 << 10  # octets read at a time, at most
@@ -35,6 +36,15 @@ _NOT_ITS_WORK = (
 )
 # Where the segments come from, whatever the user's own preferences say.
 _NEEDED = ("ip.defragment:TRUE", "ipv6.defragment:TRUE", "ip.tso_support:TRUE", "ipv6.tso_support:TRUE")
+# What TLS needs: a record may be of several segments, in any order. tshark shows what it decrypts as data, unless it
+# takes it for something that it knows, by port or looks; zmtpsniff wants the octets (WebSocket begins as HTTP).
+_FOR_TLS = (
+    *("-o", "tcp.desegment_tcp_streams:TRUE", "-o", "tcp.analyze_sequence_numbers:TRUE"),
+    *("-o", "tcp.reassemble_out_of_order:TRUE", "-o", "tcp.try_heuristic_first:TRUE"),
+    *("-o", "tls.desegment_ssl_records:TRUE", "-o", "tls.desegment_ssl_application_data:FALSE"),
+    *("-d", "tls.port==1-65535,data"),
+    *(word for name in ("http", "http2", "fix", "mq", "rdpmt", "credssp") for word in ("--disable-protocol", name)),
+)
 _OPTION = re.compile(r"(?P<rule>[\w.]+==[^,]+,.+)|(?P<preference>[\w.-]+:.*)", re.DOTALL)
 
 
@@ -109,9 +119,17 @@ class Tshark:
     """One run of tshark over one capture."""
 
     def __init__(
-        self, title: str, arguments: Sequence[str], stdin: int, source: SourceState, must_end_well: bool = False
+        self,
+        title: str,
+        arguments: Sequence[str],
+        stdin: int,
+        source: SourceState,
+        must_end_well: bool = False,
+        decrypted: Decrypted | None = None,
     ) -> None:
         """``arguments`` say what to read; faults go to ``source``, under the name ``title``.
+
+        What is decrypted of TLS goes to ``decrypted``; None if nothing shall be, which takes less time.
 
         With ``must_end_well`` an error of tshark's is raised even after packets.
         """
@@ -120,6 +138,7 @@ class Tshark:
         self._stdin = stdin
         self._source = source
         self._must_end_well = must_end_well
+        self._decrypted = decrypted
         self._process: _Process | None = None
         self._stopped = False
 
@@ -128,9 +147,9 @@ class Tshark:
 
         Raises CaptureError if tshark ends with an error before its first packet, EngineMissingError if it is not there.
         """
-        process = _Process([*_arguments(), *self._arguments])
+        process = _Process([*_arguments(self._decrypted is not None), *self._arguments])
         run = process.eventloop.run_until_complete
-        reader = LineReader()
+        reader = LineReader(self._decrypted)
         try:
             try:
                 with _deaf_to_interrupts():
@@ -179,13 +198,19 @@ class Tshark:
 class TsharkFiles:
     """Capture files of every format that tshark knows, as one source of packets; made by open_with_tshark()."""
 
-    def __init__(self, names: Sequence[str], options: Sequence[str]) -> None:
-        """``options`` are arguments of tshark."""
+    def __init__(self, names: Sequence[str], options: Sequence[str], decrypted: Decrypted | None = None) -> None:
+        """``options`` are arguments of tshark; what it decrypts of TLS goes to ``decrypted``."""
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self._runs = [
-            Tshark(_title(name), [*options, "-r", name], 0 if name == "-" else asyncio.subprocess.DEVNULL, self)
+            Tshark(
+                _title(name),
+                [*options, "-r", name],
+                0 if name == "-" else asyncio.subprocess.DEVNULL,
+                self,
+                decrypted=decrypted,
+            )
             for name in names
         ]
 
@@ -198,11 +223,14 @@ class TsharkFiles:
             yield from files[0] if len(files) == 1 else merged(files)
 
 
-def open_with_tshark(names: Sequence[str], options: Sequence[str] = ()) -> TsharkFiles:
-    """Name capture files, ``-`` for standard input, that tshark shall read; ``options`` are for parse_option().
+def open_with_tshark(
+    names: Sequence[str], options: Sequence[str] = (), decrypted: Decrypted | None = None
+) -> TsharkFiles:
+    """Name capture files, ``-`` for standard input, that tshark shall read; ``options`` are arguments of it.
 
-    Raises CaptureError for a file that cannot be opened, ValueError for a wrong option. What tshark says against a
-    file is told by batches().
+    What it decrypts of TLS goes to ``decrypted``; None if nothing shall be.
+
+    Raises CaptureError for a file that cannot be opened. What tshark says against a file is told by batches().
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
@@ -215,17 +243,18 @@ def open_with_tshark(names: Sequence[str], options: Sequence[str] = ()) -> Tshar
             raise CaptureError(f"{_title(name)}: {error.strerror or error}") from error
         except ValueError as error:  # a name that no file can have
             raise CaptureError(f"{_title(name)!r}: {error}") from error
-    return TsharkFiles(names, [argument for option in options for argument in parse_option(option)])
+    return TsharkFiles(names, options, decrypted)
 
 
 def _title(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
-def _arguments() -> list[str]:
+def _arguments(for_tls: bool) -> list[str]:
     out = [argument for preference in (*_NOT_ITS_WORK, *_NEEDED) for argument in ("-o", preference)]
-    out += ["--disable-protocol", "zmtp"]
-    return out + [argument for field in FIELDS for argument in ("-e", field)]
+    out += ["--disable-protocol", "zmtp", *(_FOR_TLS if for_tls else ())]
+    fields = (*FIELDS, *TLS_FIELDS) if for_tls else FIELDS
+    return out + [argument for field in fields for argument in ("-e", field)]
 
 
 def _said(words: list[str]) -> str:

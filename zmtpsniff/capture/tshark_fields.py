@@ -10,6 +10,7 @@ from socket import AF_INET6, inet_aton, inet_pton
 
 import msgspec
 
+from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.capture.source import Fault, Packet
 
 FIELDS = (
@@ -17,6 +18,7 @@ FIELDS = (
     "ip.src", "ip.dst", "ipv6.src", "ipv6.dst",
     "tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.flags", "tcp.len", "tcp.payload",
 )  # fmt: skip
+TLS_FIELDS = ("tls.record.content_type", "tls.record.opaque_type", "tls.record.length", "tls.app_data", "data.data")
 RAW = 101  # LINKTYPE_RAW: the packet begins with an IP header
 USER0 = 147  # LINKTYPE_USER0, the first of sixteen for private use
 # Wireshark's numbers of what it takes in (WTAP_ENCAP_): link types for private use; and what is no capture, but tshark
@@ -26,6 +28,7 @@ _ENCAP_NO_CAPTURE = frozenset((134, 175, 202, 209))
 _REMEMBERED = 4096
 
 _IPV4 = struct.Struct("!BxHxxxxBBxx4s4sHHIIBBxxxxxx")
+_PORTS = struct.Struct("!HH")
 _IPV6 = struct.Struct("!IHBB16s16sHHIIBBxxxxxx")
 _CUT = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0x50, 0)[:20]  # an IP header with nothing behind
 _MALFORMED = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0, 0)  # a TCP header of no octets
@@ -51,6 +54,11 @@ class _Layers(msgspec.Struct, gc=False):
     tcp_flags: list[str] = []
     tcp_len: list[str] = []
     tcp_payload: list[str] = []
+    tls_record_content_type: list[str] = []
+    tls_record_opaque_type: list[str] = []
+    tls_record_length: list[str] = []
+    tls_app_data: list[str] = []
+    data_data: list[str] = []
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -73,8 +81,9 @@ class NoCaptureError(Exception):
 class LineReader:
     """Makes packets of lines; remembers what lists of protocols and addresses mean."""
 
-    def __init__(self) -> None:
-        """Start at the beginning of a capture."""
+    def __init__(self, decrypted: Decrypted | None = None) -> None:
+        """Start at the beginning of a capture; what tshark decrypts of TLS goes to ``decrypted``."""
+        self._decrypted = decrypted
         self.packets = 0
         self.left_out = 0  # segments that share their packet with another
         self._decode = msgspec.json.Decoder(_Line).decode_lines
@@ -148,6 +157,15 @@ class LineReader:
         if stack.segments > 1:
             self._count_neighbours(layers)
         source, destination = self._address(sources[stack.ip]), self._address(destinations[stack.ip])
+        if self._decrypted is not None and layers.tls_record_length:
+            self._decrypted.put(
+                source + destination + _PORTS.pack(int(layers.tcp_srcport[-1]), int(layers.tcp_dstport[-1])),
+                layers.tls_record_content_type,
+                layers.tls_record_opaque_type,
+                layers.tls_record_length,
+                layers.tls_app_data,
+                layers.data_data,
+            )
         tcp = (
             int(layers.tcp_srcport[-1]),
             int(layers.tcp_dstport[-1]),

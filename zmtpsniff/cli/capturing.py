@@ -9,10 +9,12 @@ from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import options
 from zmtpsniff.cli.saving import make_saver
+from zmtpsniff.cli.tshark import plan_tshark
 from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.tls import Tls
 
 
 def _complete_interface(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -47,6 +49,7 @@ class Started(NamedTuple):
 
     source: "LiveSource"  # the caller closes it
     engine: str  # its name
+    tls: "Tls | None"  # what takes out of TLS what is decrypted
 
 
 def start_capture(options: dict[str, Any]) -> Started:
@@ -59,16 +62,18 @@ def start_capture(options: dict[str, Any]) -> Started:
     seconds = _duration(options["autostop"])
     if options["save"] is not None and options["engine"] == "tshark":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets")
+    tshark = plan_tshark(options)
     captured = LiveOptions(
         options["interfaces"],
         options["capture_filter"],
         options["snaplen"],
         options["buffer_mib"],
         not options["not_promiscuous"],
-        _tshark_arguments(options["engine"], options["tshark_options"]),
+        tshark.arguments,
+        tshark.decrypted,
     )
     engine = make_engine(options["engine"], captured)
-    return Started(LiveSource(engine, seconds=seconds), engine.name)
+    return Started(LiveSource(engine, seconds=seconds), engine.name, tshark.tls)
 
 
 def settle_capture(started: Started, options: dict[str, Any]) -> None:
@@ -102,20 +107,6 @@ def settle_capture(started: Started, options: dict[str, Any]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda *_: source.stop())
-
-
-def _tshark_arguments(engine: str, values: tuple[str, ...]) -> list[str]:
-    """The arguments of tshark that ``--tshark-option`` stands for."""
-    if not values:
-        return []
-    if engine != "tshark":
-        raise click.UsageError("--tshark-option: only with --engine tshark")
-    from zmtpsniff.capture.tshark import parse_option
-
-    try:
-        return [argument for value in values for argument in parse_option(value)]
-    except ValueError as error:
-        raise click.UsageError(f"--tshark-option {error}") from error
 
 
 def _duration(autostop: str | None) -> float | None:

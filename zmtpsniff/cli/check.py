@@ -10,9 +10,10 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
-from zmtpsniff.cli.options import DisplayFilter, decoding, tshark_options
-from zmtpsniff.cli.run import make_sniffer
+from zmtpsniff.cli.options import decoding, display_filter, utc
+from zmtpsniff.cli.run import load, make_sniffer
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
+from zmtpsniff.cli.tshark import tshark_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,11 +75,8 @@ class ReportTarget(click.ParamType):  # type: ignore[type-arg]  # generic from c
     "--show", type=click.IntRange(0, 10_000), default=5, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
-@click.option(
-    "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
-    help="Look only at records that pass: tcp.port == 5555. zmtpsniff fields lists what can be asked.",
-)  # fmt: skip
-@click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
+@display_filter
+@utc
 @click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
 @capturing
 @tshark_options
@@ -212,11 +210,11 @@ def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "tuple[Report, 
         make_report(output)  # imports it, while that can be done
     trial = Check(rules, options["show"], options["utc"], None, options["passes"])
     begun = time.monotonic()
+    load(options)
     started = start_capture(options)
-    sniffer = make_sniffer(started.source, options, time.time_ns)
     settle_capture(started, options)
     try:
-        _pump(sniffer, trial.take)
+        _pump(make_sniffer(started.source, options, time.time_ns, started.tls), trial.take)
     finally:
         started.source.close()
     subject = f"live traffic on {', '.join(options['interfaces'])}"

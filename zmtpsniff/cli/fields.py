@@ -5,6 +5,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from zmtpsniff.cli.options import listing
+
 if TYPE_CHECKING:
     from zmtpsniff.filters.fields import FieldInfo
     from zmtpsniff.render import Color
@@ -14,18 +16,7 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 @click.command(short_help="List what -Y can ask.")
 @click.argument("word", required=False)
-@click.option(
-    "-T",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="table: for people; json: JSON Lines.",
-)
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)  # fmt: skip
+@listing
 def fields(word: str | None, output_format: str, color: "Color") -> None:
     """List the fields of display filters (-Y), or those with WORD in their name or meaning.
 

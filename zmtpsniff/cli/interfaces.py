@@ -5,6 +5,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from zmtpsniff.cli.options import listing
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -15,24 +17,13 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 
 @click.command(short_help="List what can be captured on.")
-@click.option(
-    "-T",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="table: for people; json: JSON Lines.",
-)
+@listing
 @click.option(
     "--all",
     "everything",
     is_flag=True,
     help="Also what the capture programs offer beside network interfaces: extcap, netfilter, Bluetooth.",
 )
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)  # fmt: skip
 def interfaces(output_format: str, everything: bool, color: "Color") -> None:
     """List what can be captured on, and what may capture there for you.
 

@@ -8,9 +8,10 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
-from zmtpsniff.cli.options import decoding, output, tshark_options
+from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import load, make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
+from zmtpsniff.cli.tshark import tshark_options
 
 
 @click.command(short_help="Dissect live traffic.")
@@ -31,18 +32,21 @@ def live(**options: Any) -> None:
     """
     from zmtpsniff.status import StatusLine
 
-    load(options["format"])
+    load(options)
     started = start_capture(options)
     source = started.source
-    sniffer = make_sniffer(source, options, time.time_ns)
     settle_capture(started, options)
-    visible = sys.stderr.isatty() if options["status"] is None else options["status"]
-    status = StatusLine(sys.stderr, sniffer, visible)
     try:
-        run(sniffer, options, status)
+        # It runs plug-ins, so without the privileges of capturing.
+        sniffer = make_sniffer(source, options, time.time_ns, started.tls)
+        visible = sys.stderr.isatty() if options["status"] is None else options["status"]
+        status = StatusLine(sys.stderr, sniffer, visible)
+        try:
+            run(sniffer, options, status)
+        finally:
+            status.erase()
     finally:
         source.close()
-        status.erase()
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)

@@ -52,13 +52,6 @@ def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _C
     return add
 
 
-tshark_options = options(
-    click.option(
-        "--tshark-option", "tshark_options", multiple=True, metavar="NAME:VALUE",
-        help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
-    ),
-)  # fmt: skip
-
 decoding = options(
     click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(
@@ -102,8 +95,23 @@ decoding = options(
 
 display_filter = click.option(
     "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
-    help='Show only records that pass, and the totals: type == "message" && frames[0] contains "x". '
+    help='Look only at records that pass: type == "message" && frames[0] contains "x". '
     "zmtpsniff fields lists what can be asked.",
+)  # fmt: skip
+
+color = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)  # fmt: skip
+
+utc = click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
+
+listing = options(
+    click.option(
+        "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
+        help="table: for people; json: JSON Lines.",
+    ),
+    color,
 )  # fmt: skip
 
 output = options(
@@ -123,9 +131,6 @@ output = options(
         help="Show every field, frame and topic, and nanoseconds (tree, summary); -vv: also up to 4,096 octets of "
         "each body.",
     ),
-    click.option("--utc", is_flag=True, help="Show times in UTC, not in local time."),
-    click.option(
-        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-        help="auto: on a terminal, unless NO_COLOR is set.",
-    ),
+    utc,
+    color,
 )  # fmt: skip

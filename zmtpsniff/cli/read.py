@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.options import decoding, output, tshark_options
+from zmtpsniff.cli.options import decoding, output
 from zmtpsniff.cli.run import make_sniffer, run
 from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
+from zmtpsniff.cli.tshark import Tshark, plan_tshark, tshark_options
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
@@ -37,6 +38,7 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     zmtpsniff read -T summary monday.pcap tuesday.pcap
     zmtpsniff read -d tcp.port==5555,zmtp started-too-late.pcap
     zmtpsniff read --engine tshark tunnel.snoop
+    zmtpsniff read --engine tshark --tls-keys keys.log tls.pcap
     zmtpsniff read -w all.pcapng monday.pcap tuesday.pcap
     """
     target = options["output"]
@@ -44,29 +46,25 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError(f"-o {target}: this is one of the captures to read")
     if options["save"] is not None and options["engine"] != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
-    source = _open(captures, options["engine"], options["tshark_options"])
+    tshark = plan_tshark(options, captures)
+    source = _open(captures, tshark)
     saver = make_saver(options, inputs=captures, comments=source.comments)
     if saver is not None:
         from zmtpsniff.capture.saving import Saved
 
         source = Saved(source, saver)
-    run(make_sniffer(source, options), options)
+    run(make_sniffer(source, options, tls=tshark.tls), options)
     fail_if_unsaved(saver)
 
 
-def _open(captures: tuple[str, ...], engine: str, preferences: tuple[str, ...]) -> "Source":
-    if engine == "native":
+def _open(captures: tuple[str, ...], tshark: Tshark) -> "Source":
+    if tshark.tls is None:
         from zmtpsniff.capture.files import open_captures
 
-        if preferences:
-            raise click.UsageError("--tshark-option: only with --engine tshark")
         return open_captures(captures)
     from zmtpsniff.capture.tshark import open_with_tshark
 
-    try:
-        return open_with_tshark(captures, preferences)
-    except ValueError as error:
-        raise click.UsageError(f"--tshark-option {error}") from error
+    return open_with_tshark(captures, tshark.arguments, tshark.decrypted)
 
 
 def _is_same(name: str, other: str) -> bool:

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
     from zmtpsniff.payloads import Payloads
-    from zmtpsniff.render import Format
     from zmtpsniff.sniffer import Sniffer
     from zmtpsniff.status import StatusLine
+    from zmtpsniff.tls import Tls
 
 
-def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[], int] | None" = None) -> "Sniffer":
-    """A Sniffer over the source, with what the options of `decoding` and `output` say."""
+def make_sniffer(
+    source: "Source", options: dict[str, Any], clock: "Callable[[], int] | None" = None, tls: "Tls | None" = None
+) -> "Sniffer":
+    """A Sniffer over the source, with what the options of `decoding` and `output` say, and what is decrypted."""
     from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
     from zmtpsniff.patterns import Patterns
@@ -48,6 +50,7 @@ def make_sniffer(source: "Source", options: dict[str, Any], clock: "Callable[[],
         clock,
         Patterns(options["timeout"]) if options["patterns"] else None,
         _make_payloads(options),
+        tls,
     )
 
 
@@ -66,7 +69,7 @@ def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
     from zmtpsniff.payloads import Payloads
 
     try:
-        dissectors = load_dissectors(options["plugins"])
+        dissectors = load_dissectors(options["plugins"], options.get("entries"))
     except PluginError as error:
         raise click.UsageError(f"plug-in {error}") from None
     bodies = None
@@ -80,10 +83,24 @@ def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
         raise click.UsageError(f"-d: {error}") from None
 
 
-def load(output: "Format") -> None:
-    """Import everything that run() needs: once privileges are given up, where it is kept may be out of reach."""
+def load(options: dict[str, Any]) -> None:
+    """Import everything that make_sniffer() and run() need, but nothing of a plug-in.
+
+    Once privileges are given up, where it is kept may be out of reach. The code of plug-ins must run only then, so what
+    installed packages offer is looked up and put into ``options`` as ``entries``.
+    """
+    import zmtpsniff.sniffer
+    from zmtpsniff.plugins import installed
+
+    if options["payload"]:
+        options["entries"] = installed()
+    if options["decode_bodies"]:
+        import cbor2  # noqa: F401
+        import zstandard  # noqa: F401
+
+        import zmtpsniff.bodies  # noqa: F401
     nowhere = io.TextIOWrapper(io.BytesIO())
-    make_renderer(output, nowhere, color="always").write([])
+    make_renderer(options["format"], nowhere, color="always").write([])
 
 
 def run(sniffer: "Sniffer", options: dict[str, Any], status: "StatusLine | None" = None) -> None:

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.options import decoding, display_filter
+from zmtpsniff.cli.options import color, decoding, display_filter, utc
 from zmtpsniff.cli.run import make_sniffer
 
 if TYPE_CHECKING:
@@ -44,11 +44,8 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
     help="table: for people; json: JSON Lines.",
 )
 @click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
-@click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)  # fmt: skip
+@utc
+@color
 def stats(captures: tuple[str, ...], **options: Any) -> None:
     """Say who talks to whom, how much, how fast: connections, sockets, topics, latency, problems.
 

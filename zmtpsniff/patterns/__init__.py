@@ -7,6 +7,7 @@ from functools import partial
 
 from dissectors.events import (
     AnyEvent,
+    Beacon,
     Command,
     Connection,
     Greeting,
@@ -19,6 +20,7 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
+from zmtpsniff.patterns.beacons import Announced
 from zmtpsniff.patterns.connections import Connections, Refusal
 from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
 from zmtpsniff.patterns.heartbeats import Heartbeats
@@ -67,6 +69,7 @@ class Patterns:
         self._forwarding = Forwarding()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
         self._connections = Connections(self._findings)
+        self._announced = Announced()
         self._pipelines: dict[str, Pipeline] = {}
         self._refusals = False  # whether there are any in this batch
         self._now_ns = 0
@@ -145,6 +148,8 @@ class Patterns:
             self._greeting(event)
         elif isinstance(event, Connection):
             self._end(event)
+        elif isinstance(event, Beacon):
+            self._announced.beacon(event)
         elif isinstance(event, Refusal):
             self._refusals = True
             self._connections.refuse(event)
@@ -160,6 +165,7 @@ class Patterns:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(event.flow)
+            conversation.websocket = event.version == "ZWS2.0"
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
         if event.socket_type is not None:
@@ -285,6 +291,7 @@ class Patterns:
                 conversation.pings.finish(event, self._now_ns)
             self._forget_early(conversation)
         self._connections.end(event, conversation)
+        self._announced.end(event)
         if conversation is not None:
             conversation.part()
         self._count_work(event)

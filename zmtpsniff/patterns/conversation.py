@@ -109,7 +109,7 @@ class Rules:
 class Conversation:
     """One connection: who takes part, and whether all of it can be seen."""
 
-    __slots__ = ("blind", "early", "early_octets", "flow", "identities", "pings", "rules", "types")
+    __slots__ = ("blind", "early", "early_octets", "flow", "identities", "pings", "rules", "types", "websocket")
 
     def __init__(self, flow: int) -> None:
         """Begin with the first greeting."""
@@ -119,6 +119,7 @@ class Conversation:
         self.early: list[Message | Subscription] = []  # what came before both sides had said what they are
         self.early_octets = 0
         self.blind = False  # octets are missing, so what is not seen may have been there
+        self.websocket = False
         self.pings: Rules | None = None
         self.rules = Rules()
 

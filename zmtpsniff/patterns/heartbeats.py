@@ -78,6 +78,9 @@ class Heartbeats(Rules):
         side = self._sides.setdefault(event.dst, _Side())
         context = hash(at_hand(event.context or b""))
         ping = next((ping for ping in side.pending if ping.context == context), None)
+        websocket = self._conversation.websocket
+        if ping is None and websocket and side.pending and not event.context:
+            ping = side.pending[0]  # libzmq's PONG over ws:// is empty, whatever the PING has
         if ping is not None:
             event.latency_ns = event.time_ns - ping.time_ns
             event.request = ping.packet
@@ -86,7 +89,7 @@ class Heartbeats(Rules):
                 pass  # an older one that was not answered is not going to be
         elif side.more:
             side.more -= 1
-        elif not self._conversation.blind:
+        elif not self._conversation.blind and not websocket:  # there anybody may send one (RFC 6455, section 5.5.3)
             self._findings.report("pong-without-ping", event, "a PONG that answers no PING")
         if not side.pending:
             side.told_unanswered = False

@@ -17,12 +17,14 @@ DEFAULT_MAX_BYTES = 65_536
 
 _encode = msgspec.json.Encoder().encode
 
-# Strings of megabytes are made more slowly than those that stay in the processor's cache.
-_BATCH = 1000
+# A string of more than 128 KiB gives its memory back to the system, and to get that again, page by page, takes longer
+# than to write to it.
+_BATCH = 200
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
 _EMPTY = '{"length":0,"text":""}'
+_AS_THEY_ARE = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\')  # octets that JSON text holds so
 _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 
 
@@ -54,6 +56,7 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
+        self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
         self._plans: dict[type, list[tuple[str, Any]]] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -77,46 +80,43 @@ class JsonlRenderer:
         time_ns = packet = flow = src = dst = socket_type = None
         envelope: Envelope | None = None
         head = middle = whole = incomplete = shown_envelope = ""
-        short = min(_SHORT, self._max_bytes + 1) if self._max_bytes else _SHORT
-        lengths = _LENGTHS
-        fragment = self._fragment
         parts: list[str] = []
+        alike: list[Octets] = []  # the frames of messages that have one each and else are as the message before them
         for event in events:
-            if type(event) is not Message:
+            if type(event) is Message:
+                frames = event.frames
+                same_packet = (
+                    event.packet is packet
+                    and event.time_ns is time_ns
+                    and event.flow is flow
+                    and event.src is src
+                    and event.dst is dst
+                    and event.socket_type is socket_type
+                )
+                if (
+                    same_packet
+                    and len(frames) == 1
+                    and event.envelope is None
+                    and event.request is None
+                    and event.payload is None
+                    and event.matched is None
+                    and event.forwards is None
+                    and not event.incomplete
+                    and not event.bodies
+                ):
+                    alike.append(frames[0])
+                    continue
+            if alike:
+                parts.append(self._alike(head, alike, whole))
+                alike = []
+            if type(event) is not Message or event.payload is not None or event.bodies:
                 parts.append(self._line(event))
                 continue
-            if (
-                event.src is not src
-                or event.flow is not flow
-                or event.dst is not dst
-                or event.socket_type is not socket_type
-            ):
+            if not same_packet:
+                packet, time_ns = event.packet, event.time_ns
                 flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
                 middle, whole, incomplete = _of_sender(flow, src, dst, socket_type)
-                packet = None
-            if event.packet is not packet or event.time_ns is not time_ns:
-                packet, time_ns = event.packet, event.time_ns
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{middle}'
-            shown: list[str] = []
-            for frame in event.frames:
-                # As long as its octets and its two quotes: no character needed an escape, so none is a control
-                # character but perhaps DEL, which JSON does not escape.
-                if not frame:  # every delimiter
-                    shown.append(_EMPTY)
-                elif (
-                    type(frame) is bytes
-                    and (length := len(frame)) < short
-                    and frame.isascii()
-                    and len(text := quoted(frame.decode())) == length + 2
-                    and 127 not in frame  # as a number: looking for octets in octets takes many times longer
-                ):
-                    shown.append(f"{lengths[length]}{text}}}")
-                else:
-                    shown.append(fragment(frame))
-            if event.payload is not None or event.bodies:
-                parts.append(self._line(event))
-                continue
-            tail = incomplete if event.incomplete else whole
             relations = ""
             if event.envelope is not None:
                 if event.envelope is not envelope:
@@ -125,8 +125,45 @@ class JsonlRenderer:
                 relations = shown_envelope
             if event.request is not None or event.matched is not None or event.forwards is not None:
                 relations += self._relations(event)
-            parts.append(f"{head}{shown[0] if len(shown) == 1 else ','.join(shown)}{tail}{relations}}}\n")
+            tail = incomplete if event.incomplete else whole
+            parts.append(f"{head}{','.join(self._shown(event.frames))}{tail}{relations}}}\n")
+        if alike:
+            parts.append(self._alike(head, alike, whole))
         return "".join(parts)
+
+    def _alike(self, head: str, frames: list[Octets], tail: str) -> str:
+        """The lines of messages that differ in nothing but their one frame."""
+        tail += "}\n"
+        if len(frames) > 1 and set(map(type, frames)) == {bytes}:
+            # Who sends much at once mostly sends messages of one length.
+            octets: list[bytes] = frames  # type: ignore[assignment]
+            length = len(octets[0])
+            short = 0 < length < self._short and set(map(len, octets)) == {length}
+            if short and not b"".join(octets).translate(None, _AS_THEY_ARE):
+                before, after = f'{head}{_LENGTHS[length]}"', f'"}}{tail}'
+                return f"{before}{(after + before).encode().join(octets).decode()}{after}"
+        return head + (tail + head).join(self._shown(frames)) + tail
+
+    def _shown(self, frames: list[Octets]) -> list[str]:
+        """The objects for frames as JSON text."""
+        shown: list[str] = []
+        short = self._short
+        for frame in frames:
+            # As long as its octets and two quotes: no character needed an escape, so none is a control character but
+            # perhaps DEL, which JSON does not escape.
+            if not frame:  # every delimiter
+                shown.append(_EMPTY)
+            elif (
+                type(frame) is bytes
+                and (length := len(frame)) < short
+                and frame.isascii()
+                and len(_encode(text := frame.decode())) == length + 2
+                and 127 not in frame  # as a number: looking for octets in octets takes many times longer
+            ):
+                shown.append(f'{_LENGTHS[length]}"{text}"}}')
+            else:
+                shown.append(self._fragment(frame))
+        return shown
 
     def _fragment(self, octets: Octets) -> str:
         """The object for octets as JSON text."""
@@ -134,7 +171,7 @@ class JsonlRenderer:
             text = as_text(octets)
             if text is None:
                 return f'{{"length":{length},"hex":"{octets.hex()}"}}'
-            return f'{{"length":{length},"text":{quoted(text)}}}'
+            return f'{{"length":{length},"text":{_encode(text).decode()}}}'
         return _encode(octets_object(octets, self._max_bytes)).decode()
 
     def _relations(self, event: Message) -> str:

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from dissectors.events import (
     AnyEvent,
+    Beacon,
     Capture,
     Command,
     Comment,
@@ -23,6 +24,7 @@ from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.text import encodable, escape, quote
 from zmtpsniff.render.wording import (
     ENDS,
+    beacon_words,
     command_fields,
     connection_words,
     greeting_words,
@@ -146,13 +148,16 @@ class SummaryRenderer:
         before, self._date = self._date, self._clock.date
         return f"{self._date}\n" if before else ""
 
-    def _place(self, event: Greeting | Command | Subscription) -> str:
+    def _place(self, event: Greeting | Command | Subscription | Beacon) -> str:
         return (
             f"{self._clock.time(event.time_ns)} #{event.packet} flow {event.flow} "
             f"{escape(event.src)} > {escape(event.dst)}"
         )
 
-    def _line(self, event: Greeting | Command | Subscription | Problem | Comment | Connection | Work | Capture) -> str:
+    def _line(
+        self,
+        event: Greeting | Command | Subscription | Beacon | Problem | Comment | Connection | Work | Capture,
+    ) -> str:
         match event:
             case Greeting():
                 words = greeting_words(event)
@@ -168,6 +173,11 @@ class SummaryRenderer:
                 line = f"{self._place(event)}: {subscription_words(event, self._max_bytes, _MORE)}{incomplete}"
                 if self._verbosity:
                     line += f" sent as {event.encoding}"
+            case Beacon():
+                line = f"{self._place(event)}: {beacon_words(event)} uuid {escape(event.uuid)}"
+                for name, value in (("public-key", event.public_key), ("data", event.data)):
+                    if value is not None:
+                        line += f" {name}={quote(value, self._max_bytes, _MORE)}"
             case Problem():
                 line = self._problem(event)
             case Comment():

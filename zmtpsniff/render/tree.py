@@ -6,6 +6,7 @@ from typing import TextIO
 
 from dissectors.events import (
     AnyEvent,
+    Beacon,
     Capture,
     Command,
     Comment,
@@ -26,6 +27,7 @@ from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, 
 from zmtpsniff.render.text import at_hand, encodable, escape, quote
 from zmtpsniff.render.wording import (
     ENDS,
+    beacon_words,
     command_fields,
     command_words,
     greeting_words,
@@ -122,6 +124,12 @@ class TreeRenderer:
             case Greeting():
                 lines.append(self._first(event, greeting_words(event), lines))
                 self._add_greeting(event, lines)
+            case Beacon():
+                lines.append(self._first(event, beacon_words(event), lines))
+                fields: list[tuple[str, str | Octets]] = [("uuid", escape(event.uuid))]
+                fields += [("public key", event.public_key)] if event.public_key is not None else []
+                fields += [("data", event.data)] if event.data is not None else []
+                self._add_fields(fields, lines)
             case Problem():
                 title = paint(getattr(palette, event.severity), f"{event.severity} {escape(event.code)}")
                 lines.append(self._start(event, lines) + title)
@@ -146,7 +154,9 @@ class TreeRenderer:
             lines.append(self._paint(self._palette.dim, self._date))
         return self._paint(self._palette.time, time)
 
-    def _start(self, event: Greeting | Command | Subscription | Message | Problem | Comment, lines: list[str]) -> str:
+    def _start(
+        self, event: Greeting | Command | Subscription | Message | Beacon | Problem | Comment, lines: list[str]
+    ) -> str:
         """Where a record is from, as far as that is known: time, packet, flow, direction."""
         paint, palette = self._paint, self._palette
         words = [] if event.time_ns is None else [self._time(event.time_ns, lines)]
@@ -160,7 +170,11 @@ class TreeRenderer:
         return "  ".join([*words, ""])
 
     def _first(
-        self, event: Greeting | Command | Subscription | Message, words: str, lines: list[str], incomplete: bool = False
+        self,
+        event: Greeting | Command | Subscription | Message | Beacon,
+        words: str,
+        lines: list[str],
+        incomplete: bool = False,
     ) -> str:
         """The first line of a record from the wire."""
         title = self._paint(self._palette.title, words)
@@ -367,6 +381,7 @@ class TreeRenderer:
             number(messages, "message"),
             number(octets, "octet"),
             f"identity {quote(identity, self._max_bytes, self._more)}" if identity else "",
+            f"beacon #{peer.beacon}" if peer.beacon is not None else "",
         )
 
     def _capture(self, event: Capture) -> str:

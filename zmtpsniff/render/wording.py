@@ -1,6 +1,6 @@
 """The words that the formats for people have in common."""
 
-from dissectors.events import Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import at_hand, escape, quote
 
@@ -42,6 +42,11 @@ def subscription_words(event: Subscription, max_bytes: int, more: str) -> str:
     """What is subscribed to or cancelled, as in ``subscribe "weather."``."""
     everything = " (everything)" if event.topic == b"" else ""
     return f"{event.action} {quote(event.topic, max_bytes, more)}{everything}"
+
+
+def beacon_words(event: Beacon) -> str:
+    """What a beacon announces, as in ``beacon ZRE 1 port 49152``, ``beacon ZRE 1 leaving``."""
+    return f"beacon ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
 def message_words(event: Message) -> str:
@@ -93,6 +98,8 @@ def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
         words.append(protocol(peer.version))
     if peer.identity is not None and peer.identity != b"":
         words.append(f"identity {quote(peer.identity, max_bytes, more)}")
+    if peer.beacon is not None:
+        words.append(f"beacon #{peer.beacon}")
     return " ".join(words)
 
 

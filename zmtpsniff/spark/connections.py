@@ -2,10 +2,11 @@
 
 import gc
 
+from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
-from zmtpsniff.datagrams import DatagramTable, Transport
+from zmtpsniff.datagrams import DatagramTable, Kind
 from zmtpsniff.flows import Address, Limits
 from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark.join import Join
@@ -61,7 +62,7 @@ class Connections:
         """Take a datagram of UDP or PGM, in order; what it tells."""
         if self._datagrams is None:
             limits = flow_limits(self._options)
-            self._datagrams = DatagramTable(self._listen, self.join.number, self._is_named, limits)
+            self._datagrams = DatagramTable(self._listen, self.join.number, self._is_named, is_beacon, limits)
         self._now_ns = datagram[0]
         self._datagrams.take(datagram)
         events, self._events[:] = self._events[:], []
@@ -84,9 +85,11 @@ class Connections:
             self._events.clear()
         return state, final, provisional
 
-    def _listen(self, number: int, transport: Transport, src: Address, dst: Address) -> Radio | Multicast:
+    def _listen(self, number: int, transport: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         self._senders[number] = connection_id(transport, src.text, dst.text, self._now_ns)
         limits = dissector_limits(self._options)
+        if transport == "beacon":
+            return Beacons(self._events, number, src.text, dst.text)
         if transport == "udp":
             return Radio(self._events, number, src.text, dst.text, limits)
         forced = transport == "epgm" and self._is_named(dst.port)

@@ -8,6 +8,7 @@ there: a tuple's key, the lesser of those of its two directions; or ``DATAGRAMS`
 from collections.abc import Set
 from hashlib import blake2b
 
+from dissectors.beacon import is_beacon
 from zmtpsniff.pgm import parse_pgm
 from zmtpsniff.segment import UDP
 from zmtpsniff.spark.options import Options
@@ -71,7 +72,7 @@ class Groups:
         """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
         if protocol != UDP:
             return True
-        if any(rule.matches("udp", _number(key[-4:-2]), _number(key[-2:])) for rule in self._options.rules):
+        if is_beacon(payload) or any(rule.matches("udp", _number(key[-4:-2]), _number(key[-2:])) for rule in self._options.rules):
             return True
         return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
 

@@ -119,7 +119,7 @@ class _Part:
             if verdict.fate == "told":
                 self._tell(piece.file, piece.number, self._fallen(group, piece, "told"))
             elif verdict.fate != "alone":
-                self._tell(piece.file, piece.number, Judged(verdict.fate, verdict.conn_id, verdict.socket_types))
+                self._tell(piece.file, piece.number, Judged(verdict.fate, verdict.conn_id, verdict.socket_types or {}))
         groups.finish()
 
     def _fallen(self, group: bytes, piece: Piece, fate: str) -> Judged:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dissectors.events import (
     AnyEvent,
+    Beacon,
     Command,
     Connection,
     Cut,
@@ -100,6 +101,7 @@ class Rows:
             (Subscription, "subscriptions", self._subscriptions),
             (Greeting, "commands", self._greetings),
             (Command, "commands", self._commands),
+            (Beacon, "commands", self._beacons),
             (Problem, "problems", self._problems),
             (Connection, "connections", self._connections),
         )
@@ -163,6 +165,19 @@ class Rows:
             "as_server": [event.as_server for event in events],
             "socket_type": _texts([event.socket_type for event in events]),
             "identity": self._octets([event.identity for event in events]),
+            "incomplete": [False] * len(events),
+        }
+
+    def _beacons(self, events: list[Beacon], origin: Origin) -> dict[str, Any]:
+        return {
+            **_wire(events, origin),
+            "kind": ["beacon"] * len(events),
+            "name": ["beacon"] * len(events),
+            "version": [event.version for event in events],
+            "uuid": [event.uuid for event in events],
+            "port": [event.port for event in events],
+            "public_key": self._octets([event.public_key for event in events]),
+            "data": self._octets([event.data for event in events]),
             "incomplete": [False] * len(events),
         }
 
@@ -276,7 +291,7 @@ class Rows:
 
 
 _COMMAND_OCTETS = tuple(
-    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "properties")
+    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "properties", "public_key")
 )
 _CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
 

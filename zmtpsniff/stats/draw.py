@@ -146,6 +146,8 @@ class _Drawing:
                 f"{f' and {row.encrypted:,} encrypted' if row.encrypted else ''}, "
                 f"{number(row.octets, 'octet')}, {number(row.problems, 'problem')}"
             )
+        if row.beacons:
+            self._print(f"{number(row.beacons, 'beacon')} of {number(row.beacon_peers, 'peer')}")
         if row.subscriptions_not_followed:
             self._print(
                 f"{number(row.subscriptions_not_followed, 'subscription')} not followed: too many at a time",

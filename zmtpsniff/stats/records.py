@@ -130,6 +130,8 @@ class TotalRow(Record, tag="stats-total"):
     problems: int
     duration_ns: int
     encrypted: int = 0  # messages, not among the others
+    beacons: int = 0  # of ZRE
+    beacon_peers: int = 0  # that sent them
     subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than is told
 
 

@@ -143,5 +143,7 @@ def _total(statistics: Statistics) -> TotalRow:
         problems=sum(row.count for row in statistics.problems.values()),
         duration_ns=capture.duration_ns,
         encrypted=statistics.encrypted,
+        beacons=statistics.beacons,
+        beacon_peers=len(statistics.peers),
         subscriptions_not_followed=statistics.not_followed,
     )

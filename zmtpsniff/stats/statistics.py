@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from dissectors.events import (
     AnyEvent,
+    Beacon,
     Capture,
     Command,
     Connection,
@@ -68,6 +69,8 @@ class Statistics:
         self.services: Table[str, Service] = Table(_SERVICES, Service)
         self.problems: dict[tuple[str, str], ProblemRow] = {}
         self.not_followed = 0  # subscriptions
+        self.beacons = 0
+        self.peers: set[str] = set()  # UUIDs of those that sent them
         self._rows: list[ConnectionRow] = []
         self._limit = rows
         self._sort = sort
@@ -102,7 +105,7 @@ class Statistics:
             elif keep(event):
                 passed.append(event)
                 flow = getattr(event, "flow", None)
-                if flow is not None:
+                if flow is not None and type(event) is not Beacon:
                     self._flow(flow).see(getattr(event, "src", None), type(event) is Message)
         self._take(passed)
         for connection in unseen:
@@ -168,6 +171,10 @@ class Statistics:
                 senders[event.src] = senders.get(event.src, 0) + 1
         elif isinstance(event, Problem):
             self._problem(event)
+        elif isinstance(event, Beacon):
+            self.beacons += 1
+            if len(self.peers) < 2 * self._limit:
+                self.peers.add(event.uuid)
         elif isinstance(event, Capture):
             self._add_capture(event)
 
@@ -276,6 +283,8 @@ class Statistics:
         self.octets += other.octets
         self.connections += other.connections
         self.not_followed += other.not_followed
+        self.beacons += other.beacons
+        self.peers |= other.peers
         self._add_capture(other.capture)
         self.timeline.merge(other.timeline)
         self.sockets.merge(other.sockets)
@@ -318,6 +327,7 @@ def _short_peer(peer: Peer) -> Peer:
         peer.version,
         None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
         None if peer.identity is None else _short(peer.identity),
+        peer.beacon,
     )
 
 

@@ -82,7 +82,7 @@ class TsharkEngine(DumpcapEngine):
     ) -> Generator[list[Packet], None, None]:
         arguments = ["-M", str(_FORGET), *self._options.tshark_options, *arguments]
         title = ", ".join(self._options.interfaces)
-        self._tshark = Tshark(title, arguments, stdin, self, must_end_well=True)
+        self._tshark = Tshark(title, arguments, stdin, self, True, self._options.decrypted)
         try:
             yield from self._tshark.batches(started)
         except CaptureError as error:  # what has come so far is good; it is told as the end of any engine

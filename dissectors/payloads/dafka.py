@@ -1,0 +1,40 @@
+"""Dafka: producers, consumers and stores of records (46/DAFKA)."""
+
+from dissectors.payloads import Message, Payload, PayloadConnection, text
+from dissectors.payloads.zproto import Codec, command
+
+_RECORD = "address:string subject:string sequence:number-8"
+_CODEC = Codec(
+    "dafka",
+    b"\xaa\xa5",
+    {
+        ord("M"): command("RECORD", _RECORD, "subject sequence", content=True),
+        ord("D"): command("DIRECT_RECORD", _RECORD, "subject sequence", content=True),
+        ord("F"): command("FETCH", f"{_RECORD} count:number-4", "subject sequence count"),
+        ord("K"): command("ACK", _RECORD, "subject sequence"),
+        ord("H"): command("HEAD", _RECORD, "subject sequence"),
+        ord("E"): command("DIRECT_HEAD", _RECORD, "subject sequence"),
+        ord("G"): command("GET_HEADS", "address:string", "address"),
+        ord("W"): command("CONSUMER_HELLO", "address:string subjects:strings", "address"),
+        ord("L"): command("STORE_HELLO", "address:string", "address"),
+    },
+    version=1,
+    topic=True,
+)
+
+
+class Dafka:
+    """What is published, each behind a topic that begins with the letter of its command."""
+
+    name = "dafka"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether topic, signature, command and version are of this protocol."""
+        return _CODEC.place(message) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The command."""
+        payload = _CODEC.read(message)
+        if payload is not None:
+            payload.fields["topic"] = text(message.frames[0])
+        return payload

@@ -1,0 +1,97 @@
+"""Events of the key-value caches of vLLM and SGLang (vllm/distributed/kv_events.py, ZmqEventPublisher)."""
+
+from typing import Any
+
+import msgspec
+
+from dissectors.payloads import Message, Payload, PayloadConnection, text
+
+_SEQUENCE = 8
+_BATCHES = frozenset({0x92, 0x93})  # of MessagePack: an array of 2 or 3
+_TIME = 0xCB  # a float of 64 bits
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "BlockStored": ("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"),
+    "BlockRemoved": ("block_hashes", "medium"),
+    "AllBlocksCleared": (),
+}
+_LISTS = {"BlockStored": ("block_hashes", "token_ids"), "BlockRemoved": ("block_hashes",), "AllBlocksCleared": ()}
+
+
+class KvEvents:
+    """Batches of events as they are published, and as they are sent again to who asks for what it has missed."""
+
+    name = "kvevents"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether topic, sequence number and batch are there: an array of a time, a list of known events, a rank."""
+        return _read(message) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The batch. Events are lists in most versions, and dicts in SGLang's later ones."""
+        found = _read(message)
+        if found is None:
+            return None
+        topic, sequence, batch = found
+        events = [_named(event) for event in batch[1]]
+        fields: dict[str, Any] = {"sequence": sequence, "time": batch[0], "events": events}
+        if topic is not None:
+            fields["topic"] = topic
+        if len(batch) == 3:
+            fields["rank"] = batch[2]
+        counts: dict[str, int] = {}
+        for event in events:
+            counts[event["event"]] = counts.get(event["event"], 0) + 1
+        told = [name if count == 1 else f"{count} {name}" for name, count in counts.items()]
+        return Payload("kvevents", f"{sequence} {', '.join(told)}", fields)
+
+
+def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
+    """Topic, sequence number and batch; what is sent again has a delimiter in front, and no topic in SGLang."""
+    if len(message.frames) < 2:
+        return None
+    *before, number, body = message.frames
+    if len(before) == 2 and before[0] == b"":
+        del before[0]
+    if len(before) > 1:
+        return None
+    topic = text(before[0]) if before and before[0] else None
+    if (
+        not isinstance(number, bytes)
+        or not isinstance(body, bytes)
+        or len(number) != _SEQUENCE
+        or len(body) < 2
+        or body[0] not in _BATCHES
+        or body[1] != _TIME
+    ):
+        return None
+    try:
+        batch = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    events = batch[1]
+    if not isinstance(events, list) or not events or not all(map(_is_event, events)):
+        return None
+    if len(batch) == 3 and not (batch[2] is None or isinstance(batch[2], int)):
+        return None
+    return topic, int.from_bytes(number, "big"), batch
+
+
+def _is_event(event: Any) -> bool:
+    if isinstance(event, dict):
+        name = event.get("type")
+        return isinstance(name, str) and name in _FIELDS and all(isinstance(event.get(f), list) for f in _LISTS[name])
+    if not isinstance(event, list) or not event or not isinstance(event[0], str) or event[0] not in _FIELDS:
+        return False
+    fields = dict(zip(_FIELDS[event[0]], event[1:], strict=False))
+    return all(isinstance(fields.get(name), list) for name in _LISTS[event[0]])
+
+
+def _named(event: Any) -> dict[str, Any]:
+    """An event as a dict; what newer versions have behind the fields that are known is ``more``."""
+    if isinstance(event, dict):
+        return {"event": event["type"], **{name: value for name, value in event.items() if name != "type"}}
+    names = _FIELDS[event[0]]
+    found: dict[str, Any] = {"event": event[0], **dict(zip(names, event[1:], strict=False))}
+    if more := event[1 + len(names) :]:
+        found["more"] = more
+    return found

@@ -1,0 +1,73 @@
+"""XRAP, resources as in REST (40/XRAP)."""
+
+from dissectors.payloads import Message, Payload, PayloadConnection
+from dissectors.payloads.zproto import Codec, command
+
+_CODEC = Codec(
+    "xrap",
+    b"\xaa\xa5",
+    {
+        1: command("POST", "tracker:number-4 parent:string content_type:string content_body:longstr", "parent"),
+        2: command(
+            "POST_OK",
+            "tracker:number-4 status_code:number-2 location:string etag:string date_modified:number-8 "
+            "content_type:string content_body:longstr metadata:dictionary",
+            "status_code location",
+        ),
+        3: command(
+            "GET",
+            "tracker:number-4 resource:string parameters:dictionary if_modified_since:number-8 if_none_match:string "
+            "content_type:string",
+            "resource",
+        ),
+        4: command(
+            "GET_OK",
+            "tracker:number-4 status_code:number-2 etag:string date_modified:number-8 content_type:string "
+            "content_body:longstr metadata:dictionary",
+            "status_code",
+        ),
+        5: command("GET_EMPTY", "tracker:number-4 status_code:number-2", "status_code"),
+        6: command(
+            "PUT",
+            "tracker:number-4 resource:string if_unmodified_since:number-8 if_match:string content_type:string "
+            "content_body:longstr",
+            "resource",
+        ),
+        7: command(
+            "PUT_OK",
+            "tracker:number-4 status_code:number-2 location:string etag:string date_modified:number-8 "
+            "metadata:dictionary",
+            "status_code location",
+        ),
+        8: command(
+            "DELETE", "tracker:number-4 resource:string if_unmodified_since:number-8 if_match:string", "resource"
+        ),
+        9: command("DELETE_OK", "tracker:number-4 status_code:number-2 metadata:dictionary", "status_code"),
+        10: command("ERROR", "tracker:number-4 status_code:number-2 status_text:string", "status_code status_text"),
+    },
+)
+_REQUESTS = frozenset({"POST", "GET", "PUT", "DELETE"})
+_WAITING = 1000  # requests of a connection that nobody answers
+
+
+class Xrap:
+    """Requests and what answers them, which their trackers join."""
+
+    name = "xrap"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether signature and command are of this protocol, and the fields as long as they should be."""
+        return _CODEC.place(message) is not None and _CODEC.read(message) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The command."""
+        payload = _CODEC.read(message)
+        if payload is None:
+            return None
+        state, tracker = connection.state, payload.fields["tracker"]
+        if payload.fields["command"] not in _REQUESTS:
+            if (request := state.pop(tracker, None)) is not None:
+                payload.fields["request"] = request
+        elif tracker and len(state) < _WAITING:
+            state[tracker] = message.packet
+        return payload

@@ -1,0 +1,25 @@
+// What libzmq's own configure would find on Linux, as far as the tests need it.
+#pragma once
+#define ZMQ_BUILD_DRAFT_API
+#define ZMQ_CACHELINE_SIZE 64
+#define ZMQ_HAVE_CURVE
+#define ZMQ_HAVE_EVENTFD
+#define ZMQ_HAVE_IFADDRS
+#define ZMQ_HAVE_IPC
+#define ZMQ_HAVE_LINUX
+#define ZMQ_HAVE_SOCK_CLOEXEC
+#define ZMQ_HAVE_SO_BINDTODEVICE
+#define ZMQ_HAVE_SO_KEEPALIVE
+#define ZMQ_HAVE_UIO
+#define ZMQ_HAVE_WS
+#define ZMQ_IOTHREAD_POLLER_USE_EPOLL
+#define ZMQ_IOTHREAD_POLLER_USE_EPOLL_CLOEXEC
+#define ZMQ_POLL_BASED_ON_POLL
+#define ZMQ_USE_BUILTIN_SHA1
+#define ZMQ_USE_CV_IMPL_STL11
+#define ZMQ_USE_TWEETNACL
+#define HAVE_ACCEPT4
+#define HAVE_CLOCK_GETTIME
+#define HAVE_FORK
+#define HAVE_POSIX_MEMALIGN 1
+#define HAVE_STRNLEN

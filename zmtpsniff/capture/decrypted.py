@@ -1,0 +1,107 @@
+"""What tshark has decrypted of TLS, kept until the record that it is from has been put together here, too.
+
+The two meet by the record's octets as they were on the wire, not by its place: so our own reassembly decides what is
+in order, what comes twice and what is missing, and no plaintext can end up where another record was.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+
+# As much as may wait between tshark and the flows in a live capture (capture/live.py), which is the longest way.
+_MOST_OCTETS = 256 << 20
+_COST = 200  # octets that an entry takes beside its plaintext
+_MOST_OTHERS = 1 << 16
+_TLS13_OVERHEAD = 17  # of a record in TLS 1.3: what it is and the tag, without padding (RFC 8446, section 5.2)
+_ALERT, _HANDSHAKE, _APPLICATION_DATA = "21", "22", "23"
+
+
+class Decrypted:
+    """Plaintexts by the octets of their records; a bounded number of octets, the oldest give way.
+
+    One thread may put in what another takes out.
+    """
+
+    def __init__(self, most_octets: int = _MOST_OCTETS) -> None:
+        """Start with nothing."""
+        self._plaintexts: OrderedDict[bytes, bytes] = OrderedDict()
+        self._octets = 0
+        self._most_octets = most_octets
+        self._others: OrderedDict[tuple[bytes, int], int] = OrderedDict()
+
+    def put(
+        self,
+        key: bytes,
+        types: Sequence[str],
+        outer_types: Sequence[str],
+        lengths: Sequence[str],
+        records: Sequence[str],
+        plaintexts: Sequence[str],
+    ) -> None:
+        """Take what tshark says of the records that a packet of the direction ``key`` completed, all in their order.
+
+        ``types`` are those of the records that it knows to be of one, ``outer_types`` are what TLS 1.3 shows of those
+        whose type it hides, ``lengths`` are of all records, ``records`` are those of application data, and those that
+        it could not decrypt, ``plaintexts`` what it decrypted; octets are hexadecimal.
+        """
+        # In TLS 1.3 the type of a record is known once it is decrypted, so that those not decrypted have none.
+        if outer_types and types.count(_APPLICATION_DATA) == len(records):
+            self._put_others(key, types, outer_types, lengths)
+            for record in records:
+                if len(record) <= 2 * _TLS13_OVERHEAD:
+                    self._put(_digest(bytes.fromhex(record)), b"")
+            records = [record for record in records if len(record) > 2 * _TLS13_OVERHEAD]
+        # Where some were decrypted and others were not nothing tells which.
+        if len(records) == len(plaintexts):
+            for record, plaintext in zip(records, plaintexts, strict=True):
+                self._put(_digest(bytes.fromhex(record)), bytes.fromhex(plaintext))
+
+    def _put(self, digest: bytes, plaintext: bytes) -> None:
+        if digest in self._plaintexts:
+            return
+        self._plaintexts[digest] = plaintext
+        self._octets += len(plaintext) + _COST
+        while self._octets > self._most_octets:
+            try:
+                _, old = self._plaintexts.popitem(last=False)
+            except KeyError:  # taken meanwhile
+                return
+            self._octets -= len(old) + _COST
+
+    def _put_others(self, key: bytes, types: Sequence[str], outer_types: Sequence[str], lengths: Sequence[str]) -> None:
+        """Remember the records of TLS 1.3 that look like application data, but are not: handshake and alerts."""
+        if len(types) != len(lengths):
+            return
+        clear = sum(kind in (_HANDSHAKE, _ALERT, _APPLICATION_DATA) for kind in types) - len(outer_types)
+        for kind, length in zip(types, lengths, strict=True):
+            if kind in (_HANDSHAKE, _ALERT):
+                if clear > 0:  # these come first: the hellos, which nothing hides
+                    clear -= 1
+                    continue
+                name = key, int(length)
+                self._others[name] = self._others.pop(name, 0) + 1
+                if len(self._others) > _MOST_OTHERS:
+                    self._others.popitem(last=False)
+
+    def take(self, key: bytes, record: bytes) -> bytes | None:
+        """The plaintext of a record of the direction ``key``, b"" if it has none for the application.
+
+        None if the record was not decrypted.
+        """
+        plaintext = self._plaintexts.pop(_digest(record), None)
+        if plaintext is not None:
+            self._octets -= len(plaintext) + _COST
+            return plaintext
+        name = key, len(record)
+        left = self._others.get(name, 0)
+        if not left:
+            return None
+        if left > 1:
+            self._others[name] = left - 1
+        else:
+            self._others.pop(name, None)
+        return b""
+
+
+def _digest(record: bytes) -> bytes:
+    return blake2b(record, digest_size=16).digest()

@@ -1,0 +1,40 @@
+"""Beacons of ZRE, and the connections of the peers that they announce."""
+
+from collections import OrderedDict
+
+from dissectors.events import Beacon, Connection, Peer
+
+_REMEMBERED = 10_000
+_IDENTITY = b"\x01"  # in front of the UUID, in the identity that a peer has in connections (36/ZRE; not in 20/ZRE)
+
+
+class Announced:
+    """Who has announced itself, by address and by UUID."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._packets: OrderedDict[str | bytes, int] = OrderedDict()  # number of the packet with the first beacon
+
+    def beacon(self, event: Beacon) -> None:
+        """A peer announces itself, or takes leave."""
+        if event.port:
+            host = event.src.rpartition(":")[0]
+            self._remember(f"{host}:{event.port}", event.packet)
+            self._remember(bytes.fromhex(event.uuid), event.packet)
+            self._remember(_IDENTITY + bytes.fromhex(event.uuid), event.packet)
+
+    def _remember(self, name: str | bytes, packet: int) -> None:
+        self._packets.setdefault(name, packet)
+        self._packets.move_to_end(name)
+        if len(self._packets) > _REMEMBERED:
+            self._packets.popitem(last=False)
+
+    def end(self, event: Connection) -> None:
+        """Tell a connection that is over which beacons announced its peers."""
+        if self._packets:
+            for peer in (event.client, event.server):
+                peer.beacon = self._packet(peer)
+
+    def _packet(self, peer: Peer) -> int | None:
+        packet = self._packets.get(peer.identity) if isinstance(peer.identity, bytes) else None
+        return self._packets.get(peer.address) if packet is None else packet
