@@ -1,13 +1,15 @@
-"""The reference path says of every capture what `read` says, in one file and cut into several."""
+"""The tables say of every capture what `read` says, in one file and cut into several: on Spark, and its stages alone."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import CAPTURES, FIXTURES
 
 from zmtpsniff.decode_as import parse
+from zmtpsniff.spark import dissect
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
@@ -16,9 +18,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("spark")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from spark_tables import by_series, cut, expected, packets, read_tables  # noqa: E402
+from local_job import Session
+from spark_tables import by_series, cut, expected, packets, read_tables
 
-from zmtpsniff.spark.ingest import ingest  # noqa: E402
+from zmtpsniff.spark.ingest import ingest
+from zmtpsniff.spark.tables import TABLES, arrow_schema
 
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 RULES = tuple(map(parse, ("udp.port==5556,zmtp", "udp.port==5557,zmtp")))
@@ -29,7 +33,7 @@ def captures() -> list[Path]:
     return [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES)]
 
 
-def series(folder: Path, pieces: tuple[int, ...]) -> dict[str, list[Path]]:
+def series(folder: Path, pieces: Sequence[int]) -> dict[str, list[Path]]:
     """Every capture, whole and cut into so many files at random places: a folder each, with its files."""
     random_places = random.Random(6)
     found: dict[str, list[Path]] = {}
@@ -49,21 +53,53 @@ def series(folder: Path, pieces: tuple[int, ...]) -> dict[str, list[Path]]:
     return found
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_tables_equal_read(spark_session: "SparkSession", tmp_path: Path, exact: bool) -> None:
-    wanted = series(tmp_path / "in", (1, 2, 5, 20))
-    ingest(spark_session, [str(tmp_path / "in")], str(tmp_path / "out"), Options(rules=RULES), exact=exact)
-    found = by_series(read_tables(tmp_path / "out"))
+def assert_tables_equal_read(session: Any, folder: Path, exact: bool, pieces: Sequence[int]) -> None:
+    wanted = series(folder / "in", pieces)
+    ingest(session, [str(folder / "in")], str(folder / "out"), Options(rules=RULES), exact=exact)
+    found = by_series(read_tables(folder / "out"))
     assert found.keys() == wanted.keys()
-    wrong = {}
+    wrong = []
     for name, files in wanted.items():
         records = expected(files, decode_as=RULES)
         if records != found[name]:
-            wrong[Path(name).name] = (
-                sorted((records - found[name]).elements()),
-                sorted((found[name] - records).elements()),
-            )
-    assert not wrong, "\n".join(
-        f"{name}: missing {len(a)} {a[:2]}, too many {len(b)} {b[:2]}" for name, (a, b) in wrong.items()
-    )
-    assert len(wanted) > 100
+            missing, many = [*(records - found[name]).elements()], [*(found[name] - records).elements()]
+            wrong.append(f"{Path(name).name}: missing {len(missing)} {missing[:2]}, too many {len(many)} {many[:2]}")
+    assert not wrong, "\n".join(wrong)
+    assert len(wanted) > 50
+
+
+@pytest.mark.parametrize(("exact", "pieces"), [(False, (1, 2)), (False, (5, 20)), (True, (2, 5))])
+def test_stages_equal_read(tmp_path: Path, exact: bool, pieces: Sequence[int]) -> None:
+    assert_tables_equal_read(Session(), tmp_path, exact, pieces)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_spark_equals_read(spark_session: "SparkSession", tmp_path: Path, exact: bool) -> None:
+    assert_tables_equal_read(spark_session, tmp_path, exact, (5,))
+
+
+def test_data_frames_of_a_library(spark_session: "SparkSession", tmp_path: Path) -> None:
+    path = FIXTURES / "m31_pub_sub.pcap"
+    ingest(spark_session, [str(path)], str(tmp_path))
+    tables = dissect(spark_session.createDataFrame([(str(path),)], "path STRING"))
+    try:
+        for name in TABLES:
+            frame = getattr(tables, name)
+            stored = spark_session.read.parquet(str(tmp_path / name))
+            assert sorted(frame.columns) == sorted(stored.columns)
+            assert frame.count() == stored.count(), name
+            assert dict(frame.dtypes) == dict(stored.dtypes), name
+    finally:
+        tables.close()
+
+
+def test_files_have_the_documented_schema(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    ingest(Session(), [str(FIXTURES / "m31_pub_sub.pcap")], str(tmp_path))  # type: ignore[arg-type]
+    for table in ("connections", "messages", "commands", "subscriptions", "captures"):
+        (file,) = (tmp_path / table).glob("date=*/*.parquet")
+        with file.open("rb") as opened:
+            schema = pq.ParquetFile(opened).schema_arrow
+        wanted = arrow_schema(table)
+        assert schema.equals(wanted.remove(wanted.get_field_index("date")))

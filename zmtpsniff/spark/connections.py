@@ -12,6 +12,7 @@ from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import Outcome, Piece, connection_id
+from zmtpsniff.spark.states import StateError
 
 
 def spare_collector() -> None:
@@ -27,6 +28,10 @@ def dissector_limits(options: Options) -> DissectorLimits:
 def flow_limits(options: Options) -> Limits:
     """Bounds of memory and time."""
     return Limits(idle_seconds=options.idle_seconds)
+
+
+NO_STATE = b""
+"""What stands for a state that cannot be kept: with more files of the series it is dissected anew."""
 
 
 class Connections:
@@ -75,7 +80,12 @@ class Connections:
         end, which others may replace.
         """
         going_on = self.join.going_on(now_ns)
-        state = self.join.state() if self.join.lasts(now_ns) else None
+        state = None
+        if self.join.lasts(now_ns):
+            try:
+                state = self.join.state()
+            except StateError:
+                state = NO_STATE
         last = self.join.finish(now_ns)
         final = [event for event in last if getattr(event, "flow", None) not in going_on]
         provisional = [event for event in last if getattr(event, "flow", None) in going_on]

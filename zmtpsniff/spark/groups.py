@@ -72,7 +72,8 @@ class Groups:
         """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
         if protocol != UDP:
             return True
-        if is_beacon(payload) or any(rule.matches("udp", _number(key[-4:-2]), _number(key[-2:])) for rule in self._options.rules):
+        ports = _number(key[-4:-2]), _number(key[-2:])
+        if is_beacon(payload) or any(rule.matches("udp", *ports) for rule in self._options.rules):
             return True
         return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
 

@@ -13,6 +13,7 @@ from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.mapping import key_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import Piece
+from zmtpsniff.spark.states import StateError
 from zmtpsniff.spark.writing import MANIFEST, MANIFEST_SCHEMA, Writer
 
 JOIN_SCHEMA = pa.schema([*MANIFEST_SCHEMA, pa.field("key", pa.int64(), False), pa.field("judged", pa.binary(), False)])
@@ -102,8 +103,11 @@ class _Part:
         groups = self._groups
         groups.files.update((row["file_no"], row["path"]) for row in rows)
         connections = groups.begin(group, state)
-        outcomes = connections.take_pieces(pieces)
-        if any(outcome.verdict.fate == "redo" for outcome in outcomes):
+        try:
+            outcomes = connections.take_pieces(pieces)
+        except StateError:
+            outcomes = []
+        if len(outcomes) < len(pieces) or any(outcome.verdict.fate == "redo" for outcome in outcomes):
             # All of the tuple is dissected anew, also what came before the doubt: what a state has kept of that is not
             # always enough.
             groups.leaves_open = False

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 
 from dissectors.events import AnyEvent
-from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.connections import NO_STATE, Connections
 from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import place
@@ -81,7 +81,7 @@ class Groups:
         if known is not None:
             self.files |= known.files
             self._seen_files |= dict.fromkeys(known.files)
-            if group.startswith(DATAGRAMS, 4):  # of which no state is kept
+            if known.join == NO_STATE:
                 self._anew.add(self.series[int.from_bytes(group[:4], "big")])
                 known = None
         self.connections = Connections(self._options, None if known is None else known.join, self._numbers)
@@ -110,7 +110,7 @@ class Groups:
             self._events += final
             self._provisional += provisional
             if self.group.startswith(DATAGRAMS, 4):
-                state = b""
+                state = NO_STATE
             if state is not None:
                 kept = encode_state(self.state_of(state))
                 self._states.append((self.series[series_no], self.group[4:], kept))

@@ -291,7 +291,7 @@ class Rows:
 
 
 _COMMAND_OCTETS = tuple(
-    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "properties", "public_key")
+    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "public_key")
 )
 _CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
 

@@ -193,7 +193,10 @@ def encode(flow: Flow, recent: bool = True) -> bytes:
             [[getattr(one, name) for name in names] for one, names in _bare_parts(flow)]
         )
     file = io.BytesIO()
-    _Pickler(file, recent).dump(flow)
+    try:
+        _Pickler(file, recent).dump(flow)
+    except TypeError as error:  # of something that is no data, as the state of zlib
+        raise StateError(str(error)) from error
     return _WHOLE + _compress(file.getvalue())
 
 
