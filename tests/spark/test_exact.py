@@ -1,4 +1,4 @@
-"""The tables say of every capture what `read` says, in one file and cut into several: on Spark, and its stages alone."""
+"""The tables say of every capture what `read` says, whole and cut: on Spark, and the stages of a job alone."""
 
 import random
 from collections.abc import Sequence
