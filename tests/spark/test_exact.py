@@ -78,6 +78,17 @@ def test_spark_equals_read(spark_session: "SparkSession", tmp_path: Path, exact:
     assert_tables_equal_read(spark_session, tmp_path, exact, (5,))
 
 
+def test_urls_that_only_hadoop_knows(spark_session: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "in" / "web1").mkdir(parents=True)
+    for number, content in enumerate((FIXTURES / "m31_pub_sub.pcap", FIXTURES / "m31_req_rep.pcap")):
+        (tmp_path / "in" / "web1" / f"{number}.pcap").write_bytes(content.read_bytes())
+    spark_session.conf.set("fs.viewfs.mounttable.site.link./captures", f"file://{tmp_path}/in")
+    ingest(spark_session, ["viewfs://site/captures"], str(tmp_path / "out"))
+    ((name, found),) = by_series(read_tables(tmp_path / "out")).items()
+    assert name == "viewfs://site/captures/web1"
+    assert found == expected(sorted((tmp_path / "in" / "web1").iterdir()))
+
+
 def test_data_frames_of_a_library(spark_session: "SparkSession", tmp_path: Path) -> None:
     path = FIXTURES / "m31_pub_sub.pcap"
     ingest(spark_session, [str(path)], str(tmp_path))

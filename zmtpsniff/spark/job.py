@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zmtpsniff.spark.inputs import is_readable_in_python
 from zmtpsniff.spark.listing import Listed, series_of
 from zmtpsniff.spark.options import Options
 
@@ -80,6 +81,10 @@ class Job:
         columns += [[first + index for index in chosen], tasks]
         arrays = [pa.array(values, field.type) for values, field in zip(columns, FILE_SCHEMA, strict=True)]
         frame = self._session.createDataFrame(pa.table(arrays, schema=FILE_SCHEMA))
+        foreign = [file.path for file in files if not is_readable_in_python(file.path)]
+        if foreign:  # Spark reads them, and gives their content
+            content = self._session.read.format("binaryFile").load(foreign).select("path", "content")
+            frame = frame.join(content, "path", "left")
         return frame.repartitionById(tasks[-1] + 1, "task")
 
     # ------------------------------------------------------------------ every segment

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
+import zmtpsniff.reassembly as reassembly
 from dissectors import events
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
 from dissectors.zmtp.upgrade import Upgrade
-from zmtpsniff import reassembly
 from zmtpsniff.flows import Flow, FlowTable
 from zmtpsniff.reassembly import Direction, Waiting, distance
 
