@@ -47,6 +47,8 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     master = master or "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_remote = master.startswith("sc://")
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
     if not is_remote:
         find_java()
     wanted = {**_SETTINGS, **(settings or {})}
