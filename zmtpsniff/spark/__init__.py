@@ -1,0 +1,53 @@
+"""Dissecting the captures of a fleet on Spark, and its tables.
+
+Three modules know nothing of Spark and do the dissection, so that all of it can be tested without:
+
+- :mod:`zmtpsniff.spark.scan`: ``Scan(source, file)`` dissects ONE file by itself. ``batches()`` yields ``Batch``es of
+  events at once; after the last one, ``pieces`` holds one small ``Piece`` for each tuple (two addresses and ports,
+  whichever of them is the client) and ``summary`` what is told of the file.
+- :mod:`zmtpsniff.spark.pieces`: ``Piece`` (``encode``/``decode`` to octets), ``Batch``, ``Identity``, ``Verdict``.
+- :mod:`zmtpsniff.spark.join`: ``Join(state)`` takes the pieces of ONE tuple of a series in order of
+  ``(piece.first_ns, piece.file)``; ``take(pieces)`` yields an ``Outcome`` for each: a ``Verdict`` on the rows that the
+  scan has given out, and events that only now can be told. ``state()`` is what the next run or micro-batch begins
+  with (octets, about 2 KB), ``finish(now_ns)`` the events of what is still open (take ``state()`` before).
+- :mod:`zmtpsniff.spark.redo`: ``dissect_sorted(segments)`` dissects segments that come sorted by
+  ``(series, tuple, order_ns, file, packet)``, one tuple at a time, nothing held but the state of that one; it serves
+  the reference path, and the tuples that a join asks to be redone. ``read_segments`` makes such segments of one file.
+
+The file. ``file`` is a number that the caller gives: the place of the file among those of its series, in order of
+name. Where two packets have the same time, that of the file with the lower number comes first. The packet of an
+event made by a scan is the number of the packet in its file, from 1 (Wireshark's frame number); that of an event
+made by a join or by dissect_sorted is a *place*, of which ``place(packet)`` gives ``(file, number)``. This number is
+what the tables call the place of a record: every format has it, compressed or not.
+
+The order. A capture may be a little out of order; ``read`` merges files by the time of the packet at hand, so a packet
+counts as no earlier than those before it in its file. ``order_ns`` is that time: the greatest of the file up to the
+packet. Sort by it, not by the packet's own time.
+
+The flow. Events carry the number of a flow of their scan, join or redo; ``identities[number]`` is the ``Identity`` of
+that connection there: ``conn_id``, the tuple, its start and the number of the piece that it belongs to.
+
+The parts. Each ``Batch`` is of one part of its file's rows:
+
+- ``born``: connections whose beginning is in this file. ``batch.piece`` is 0; ``identities[event.flow].piece`` tells.
+- ``alone``: right only if the tuple has no connection that comes from an earlier file.
+- ``stretch``: what lies in the middle. Right in either case, but which connection it is of (``conn_id``) and what
+  type of socket sent a message (``socket_type``) is for the verdict to say.
+
+The verdict, one for each piece, ``(file, number)``:
+
+- ``alone``: all rows hold as they are.
+- ``joined``: ``born`` rows hold, ``alone`` rows fall, ``stretch`` rows hold and get the verdict's ``conn_id``, its
+  ``client`` and ``server`` being those addresses; messages get ``socket_types[src]``, None for none.
+- ``passed``: ``born`` rows hold, ``alone`` and ``stretch`` rows fall (a connection that is not ZMTP).
+- ``redo``: all rows of the piece fall; the tuple is dissected anew from this file on, beginning with ``verdict.state``
+  (None: with nothing). All later pieces of the tuple get the same verdict. If ``verdict.before`` is true the file
+  before this one is read as well, because a fragmented datagram may begin in it.
+
+``piece.plain`` says that the verdict can only be ``alone`` if no piece of the tuple came before, and nothing is open
+at the end: most short connections, for which no row needs to be looked at again.
+A connection's ``connection`` row comes from the scan if it begins and ends in one file, else from the join.
+Problems of the file itself (no ``flow``) and comments come from ``Scan.batches()`` in a ``born`` batch; the scan's
+totals (packets, first and last time, faults) are in ``summary``, of which ``last_ns`` of the last file of the series
+is what ``finish`` is told.
+"""
