@@ -1,0 +1,157 @@
+"""A capture cut into files, dissected file by file and joined, without Spark: what its rows are, and what was redone."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.spark.join import Join
+from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
+from zmtpsniff.spark.redo import dissect_sorted, read_segments
+from zmtpsniff.spark.scan import Scan
+
+from streams import Packets
+
+
+@dataclass
+class Joined:
+    rows: list[Any]
+    fates: Counter[str] = field(default_factory=Counter)
+    why: Counter[str] = field(default_factory=Counter)
+    sizes: list[int] = field(default_factory=list)
+
+
+def row(event: AnyEvent, who: tuple[Any, ...], packet: int | None) -> Any:
+    """An event as what is compared: its fields, with the connection instead of the flow."""
+    fields = msgspec.structs.asdict(event)
+    fields.pop("flow", None)
+    fields.pop("packet", None)
+    return type(event).__name__, who, packet, repr(fields)
+
+
+def whole(packets: Sequence[Packet], decode_as: Sequence[DecodeAs] = ()) -> list[Any]:
+    """The rows of a capture that is dissected as a whole."""
+    sniffer = Sniffer(Packets(packets), decode_as=decode_as)
+    events = [event for batch in sniffer.events() for event in batch]
+    return rows_of(events)
+
+
+def rows_of(events: Sequence[AnyEvent]) -> list[Any]:
+    who = {event.flow: _who(event.client.address, event.server.address, event.start_ns)
+           for event in events if isinstance(event, Connection)}  # fmt: skip
+    return sorted(
+        row(event, who[event.flow], getattr(event, "packet", None))
+        for event in events
+        if not isinstance(event, Capture | Comment) and event.flow is not None
+    )
+
+
+def _who(client: str, server: str, start_ns: int) -> tuple[Any, ...]:
+    return client, server, start_ns
+
+
+def cut(packets: Sequence[Packet], places: Sequence[int]) -> list[list[Packet]]:
+    edges = [0, *sorted(places), len(packets)]
+    return [list(packets[begin:end]) for begin, end in zip(edges, edges[1:], strict=False)]
+
+
+def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()) -> Joined:
+    """The rows of a capture that is dissected file by file."""
+    firsts = [0]
+    for packets in files:
+        firsts.append(firsts[-1] + len(packets))
+    scans: list[Scan] = []
+    batches: list[list[Batch]] = []
+    pieces: dict[bytes, list[Piece]] = defaultdict(list)
+    out = Joined([])
+    end_ns = 0
+    for number, packets in enumerate(files):
+        scan = Scan(Packets(packets), number, decode_as=decode_as)
+        scans.append(scan)
+        batches.append(list(scan.batches()))
+        if scan.summary.end_ns is not None:
+            end_ns = scan.summary.end_ns
+        for piece in scan.pieces:
+            octets = piece.encode()
+            out.sizes.append(len(octets))
+            pieces[piece.key].append(Piece.decode(octets))
+
+    def add(events: Sequence[AnyEvent], identities: dict[int, Identity]) -> None:
+        for event in events:
+            one = identities[event.flow]
+            packet = getattr(event, "packet", None)
+            if packet is not None:
+                file, packet = place(packet)
+                packet += firsts[file]
+            out.rows.append(row(event, _who(one.client, one.server, one.start_ns), packet))
+
+    verdicts: dict[tuple[int, int], Verdict] = {}
+    for key, mine in pieces.items():
+        mine.sort(key=lambda piece: (piece.first_ns, piece.file))
+        state: bytes | None = None
+        doubted: int | None = None
+        for outcome in _in_runs(mine, decode_as, add):
+            verdict, end = outcome
+            if verdict is None:
+                state = end
+                continue
+            verdicts[verdict.file, verdict.piece] = verdict
+            out.fates[verdict.fate] += 1
+            if verdict.fate == "redo":
+                out.why[verdict.why] += 1
+                if doubted is None:
+                    doubted = verdict.file
+                    state = verdict.state
+        if doubted is None:
+            join = Join(state, decode_as=decode_as)
+            add(join.finish(end_ns), join.identities)
+        else:
+            segments = []
+            for number in range(doubted, len(files)):
+                for found in read_segments(Packets(files[number]), number, {key}):
+                    segments += found
+            segments.sort(key=lambda one: one.segment[1])
+            for done in dissect_sorted(segments, lambda _: end_ns, lambda _: state, decode_as=decode_as):  # noqa: B023
+                add(done.events, done.identities)
+    for number, given in enumerate(batches):
+        for batch in given:
+            for event in batch.events:
+                if getattr(event, "flow", None) is None:
+                    continue
+                one = scans[number].identities[event.flow]
+                verdict = verdicts[number, one.piece]
+                if verdict.fate == "redo" or (batch.part == "alone" and verdict.fate != "alone"):
+                    continue
+                who = _who(one.client, one.server, one.start_ns)
+                if batch.part == "stretch":
+                    if verdict.fate == "passed":
+                        continue
+                    if verdict.fate == "joined":
+                        assert verdict.client is not None
+                        who = _who(verdict.client, verdict.server, verdict.start_ns)
+                        if hasattr(event, "socket_type"):
+                            event.socket_type = verdict.socket_types[event.src]
+                packet = getattr(event, "packet", None)
+                out.rows.append(row(event, who, None if packet is None else packet + firsts[number]))
+    out.rows.sort()
+    return out
+
+
+def _in_runs(pieces: Sequence[Piece], decode_as: Sequence[DecodeAs], add: Any) -> Any:
+    """Join pieces, each run going on with the octets that the one before left; then the state at the end."""
+    state: bytes | None = None
+    join = Join(None, decode_as=decode_as)
+    for outcome in join.take(pieces):
+        add(outcome.events, join.identities)
+        yield outcome.verdict, None
+    state = join.state()
+    yield None, state
+
+
+__all__ = ["Joined", "Problem", "cut", "joined", "rows_of", "whole"]

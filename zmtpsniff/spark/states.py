@@ -1,0 +1,151 @@
+"""A flow with all that is known of it, as octets: what is open where a file ends goes on in the next one.
+
+It is a pickle of nothing but the classes named here; reading one with any other class in it raises StateError.
+"""
+
+import io
+import pickle
+import zlib
+from collections import deque
+from types import FunctionType, MethodType
+from typing import Any
+
+import msgspec
+
+from dissectors import events
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.half import Half
+from dissectors.zmtp.security import Security
+from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.upgrade import Upgrade
+from zmtpsniff import reassembly
+from zmtpsniff.flows import Flow, FlowTable
+from zmtpsniff.reassembly import Direction, Waiting
+
+_TABLE = "table"
+_MOST_RECENT_OCTETS = 2048  # of delivered segments, kept to compare retransmissions with
+_FLAT = 1  # level of compression: states are small and many
+
+_CLASSES: dict[str, Any] = {
+    one.__name__: one
+    for one in (
+        *(Flow, Direction, Waiting, ZmtpConnection, Half, Security, Limits, Upgrade, deque, frozenset),
+        *(value for value in vars(events).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)),
+    )
+}
+_PLAIN = {Flow: Flow, Direction: Direction, ZmtpConnection: ZmtpConnection, Half: Half}
+_SLOTS: dict[type, tuple[str, ...]] = {}
+
+
+class StateError(ValueError):
+    """Octets that are no state, or not one of this version; or a state that cannot be kept."""
+
+
+def _bound(owner: object, name: str) -> Any:
+    """The method ``name`` of a direction's or a half's class, bound to it."""
+    method = getattr(type(owner), name, None)
+    if not isinstance(owner, Half | Direction) or not isinstance(method, FunctionType):
+        raise StateError(f"no state of a dissector is called {name!r}")
+    return MethodType(method, owner)
+
+
+def _nobody() -> Any:
+    """Who takes octets that nobody wants."""
+    return reassembly._nobody
+
+
+def _struct(name: str, values: tuple[Any, ...]) -> Any:
+    return _CLASSES[name](*values)
+
+
+def _empty(name: str) -> Any:
+    one = _CLASSES[name]
+    return one.__new__(one)
+
+
+_FUNCTIONS = {"_bound": _bound, "_empty": _empty, "_nobody": _nobody, "_struct": _struct}
+
+
+def _slots(owner: type) -> tuple[str, ...]:
+    found = _SLOTS.get(owner)
+    if found is None:
+        names = [name for base in owner.__mro__ for name in getattr(base, "__slots__", ())]
+        found = _SLOTS[owner] = tuple(dict.fromkeys(names))
+    return found
+
+
+class _Pickler(pickle.Pickler):
+    """Writes our own classes by name alone, those that watch as those that they stand for."""
+
+    def persistent_id(self, value: Any) -> str | None:
+        return _TABLE if isinstance(value, FlowTable) else None
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, MethodType):
+            owner, name = value.__self__, value.__name__
+            plain = next((one for one in _PLAIN if isinstance(owner, one)), None)
+            if plain is None or getattr(plain, name, None) is not value.__func__:
+                raise StateError(f"the state {value.__qualname__} cannot be kept")
+            return _bound, (owner, name)
+        if value is reassembly._nobody:
+            return _nobody, ()
+        if isinstance(value, msgspec.Struct):
+            return _struct, (type(value).__name__, tuple(getattr(value, name) for name in value.__struct_fields__))
+        for plain in _PLAIN:
+            if isinstance(value, plain):
+                kept = {name: getattr(value, name) for name in _slots(plain) if hasattr(value, name)}
+                if plain is Direction:
+                    kept["recent"] = _thinned(value.recent)
+                    if value.receiver is not None:
+                        kept["deliver"] = MethodType(Half.feed, value.receiver)
+                return _empty, (plain.__name__,), (None, kept)
+        return NotImplemented
+
+
+def _thinned(recent: deque[tuple[int, bytes]]) -> deque[tuple[int, bytes]]:
+    """The latest segments of ``recent`` that are small."""
+    octets = 0
+    kept: deque[tuple[int, bytes]] = deque(maxlen=recent.maxlen)
+    for segment in reversed(recent):
+        octets += len(segment[1])
+        if octets > _MOST_RECENT_OCTETS:
+            break
+        kept.appendleft(segment)
+    return kept
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, table: FlowTable) -> None:
+        super().__init__(file)
+        self._table = table
+
+    def persistent_load(self, name: Any) -> FlowTable:
+        if name != _TABLE:
+            raise StateError(f"a state refers to {name!r}")
+        return self._table
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = _FUNCTIONS.get(name) or _CLASSES.get(name)
+        if found is not None and found.__module__ == module:
+            return found
+        raise StateError(f"{module}.{name} does not belong in a state")
+
+
+def encode(flow: Flow) -> bytes:
+    """A flow as octets; raises StateError if it is in a state that cannot be kept."""
+    file = io.BytesIO()
+    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(flow)
+    return zlib.compress(file.getbuffer(), _FLAT)
+
+
+def decode(octets: bytes, table: FlowTable) -> Flow:
+    """The flow of :func:`encode`, as one of ``table``, which does not know it yet; raises StateError."""
+    try:
+        flow = _Unpickler(io.BytesIO(zlib.decompress(octets)), table).load()
+    except StateError:
+        raise
+    except Exception as error:  # whatever is wrong with the octets
+        raise StateError(f"not a state: {error}") from error
+    if not isinstance(flow, Flow):
+        raise StateError("not the state of a flow")
+    return flow

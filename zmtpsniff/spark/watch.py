@@ -1,0 +1,424 @@
+"""Flows that are watched while one file is dissected, so that they can be joined with what came before.
+
+What is in the middle of a connection is dissected as ``read`` would dissect it if there were nothing before. Octets
+fed to a half are kept (its *head*) until it stands between two messages; from that *sync point* on its events hold
+whatever came before, as long as nothing happens that depends on it. What does is noted here, and judged by the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Literal
+
+from dissectors.events import AnyEvent, Command, Cut, Octets, Subscription, at_hand
+from dissectors.zmtp import wire
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.half import Half
+from zmtpsniff.flows import End, Flow, FlowTable, Limits
+from zmtpsniff.reassembly import Direction, distance
+from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.spark import states
+
+_MOST_HEAD_OCTETS = 4 << 20  # of one flow, while its file is read
+_MOST_HEADS = 4096
+_MOST_TOPICS = 4096  # changes of subscriptions in a piece
+_MOST_NOTABLE = 16
+_LAST = 0xFFFF_FFFF  # sequence number
+# A half that could be synchronised waits for the other one to say something for so long.
+_PATIENCE_FEEDS = 6
+_PATIENCE_OCTETS = 16 << 10
+# One that only sends commands is synchronised before its first message once it has sent so much.
+_COMMANDS_OCTETS = 1024
+_HARMLESS = frozenset({"PING", "PONG", "JOIN", "LEAVE", "MESSAGE"})
+
+Head = tuple[int, int, int, bytes]
+"""Packet, time, half (0: client), octets."""
+
+
+class Sync:
+    """Where a half stood when it was synchronised."""
+
+    def __init__(self, half: Half) -> None:
+        """Note where ``half`` stands; the octets that it holds come after."""
+        self.framing = half.framing
+        self.octets = half.octets - half._held
+        self.messages = half.messages
+        self.told = sorted(half._told)
+        self.subscribes = half.subscribes
+
+
+class WatchedHalf(Half):
+    """One side of a connection of which the beginning may be in an earlier file."""
+
+    __slots__ = ("sync", "topic_changes", "trace")
+
+    sync: Sync | None
+    topic_changes: list[tuple[bool, Octets]]
+    trace: Trace
+
+    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+        """Take the next octets, and keep them while the half has no sync point."""
+        trace = self.trace
+        if self.sync is None and trace.keeps:
+            trace.keep((packet, time_ns, int(self.side == "server"), data))
+            super().feed(data, time_ns, packet)
+            if not self.connection.rejected and trace.keeps:
+                trace.settle(self)
+        else:
+            super().feed(data, time_ns, packet)
+
+    @property
+    def rests(self) -> bool:
+        """Whether it stands between two messages, with no more than the beginning of the next."""
+        return (
+            self.connection.accepted
+            and self.greeted
+            and not self._parts
+            and self._state in (self._frames_v1, self._frames_v2)
+            and (not self._damaged or (not self.messages and self.octets > _COMMANDS_OCTETS))
+        )
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
+        """What is said of a gap counts octets from the beginning of the stream."""
+        self.trace.doubt("gap")
+        super().gap(length, cut, time_ns, packet)
+
+    def absent(self, time_ns: int, packet: int) -> None:
+        """This side is not in this file."""
+        self.trace.doubt("absent")
+        super().absent(time_ns, packet)
+
+    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
+        """What is said of a conflict counts octets from the beginning of the stream, too."""
+        self.trace.doubt("conflict")
+        super().conflict(offset, length, time_ns, packet)
+
+    def problem(self, code: str, detail: str) -> None:
+        """No problem of a stretch is sure to be one in its connection."""
+        if self.sync is not None:
+            self.trace.doubt(code)
+        super().problem(code, detail)
+
+    def _message(self, frames: list[Octets], incomplete: bool) -> None:
+        if self.sync is not None:
+            trace = self.trace
+            octets = at_hand(frames[0]) if len(frames) == 1 else b""
+            if incomplete:
+                trace.doubt("incomplete")
+            if octets[:1] in (b"\0", b"\1"):
+                trace.seen.add(("topic", self.side))
+            if not octets.startswith(wire.CURVE_MESSAGE):
+                trace.seen.add(("clear", self.side))
+            elif len(octets) < wire.CURVE_MESSAGE_LEAST:
+                trace.doubt("short box")
+            else:
+                trace.seen.add(("box", self.side))
+        super()._message(frames, incomplete)
+
+    def _command(self, body: Octets, whole: bool) -> None:
+        out = self.out
+        before = len(out)
+        super()._command(body, whole)
+        if self.sync is not None:
+            event = out[before] if len(out) > before else None
+            if not whole or isinstance(body, Cut):
+                self.trace.doubt("cut command")
+            elif isinstance(event, Command) and event.name not in _HARMLESS:
+                self.trace.doubt(event.name)
+            elif not isinstance(event, Command) or event.name != "MESSAGE":
+                self.trace.seen.add(("command", self.side))
+
+    def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
+        super()._subscription(on, topic, encoding, incomplete)
+        if self.sync is not None:
+            self.topic_changes.append((on, topic))
+            if len(self.topic_changes) > _MOST_TOPICS:
+                self.trace.doubt("topics")
+                self.topic_changes.clear()
+
+
+class WatchedConnection(ZmtpConnection):
+    """A connection of which the beginning may be in an earlier file."""
+
+    __slots__ = ("trace",)
+    half_type = WatchedHalf
+
+    def __init__(self, trace: Trace, *arguments: Any) -> None:
+        """Watch what passes for ``trace``; the other arguments are those of a connection."""
+        self.trace = trace
+        super().__init__(*arguments)
+        for half in (self.client, self.server):
+            assert isinstance(half, WatchedHalf)
+            half.trace = trace
+            half.sync = None
+            half.topic_changes = []
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing was said that tells how messages travel, so that every one of them is looked at."""
+        security = self.security
+        return security.unknown_start and security.mechanism is None and not self.forced and self.version is None
+
+
+class WatchedDirection(Direction):
+    """One direction of a flow, and what in it may be other than it seems."""
+
+    __slots__ = ("odd", "top_ack")
+
+    odd: bool  # octets came again of which the first copy is not known here, and may be known in the whole
+    top_ack: int | None  # the highest acknowledgment before the first octets
+
+    def __init__(self, flow: Flow, key: bytes) -> None:
+        """Begin before the first segment."""
+        super().__init__(flow, key)
+        self.odd = False
+        self.top_ack = None
+
+    def acknowledged(self, ack: int, time_ns: int, packet: int) -> None:
+        """The other side acknowledges octets that have not been seen."""
+        if self.next is None:
+            if self.top_ack is None or distance(ack, self.top_ack) > 0:
+                self.top_ack = ack
+        elif not self.offset and self.doubts:
+            self.odd = True
+        super().acknowledged(ack, time_ns, packet)
+
+    def _compare(self, seq: int, payload: bytes, time_ns: int, packet: int) -> None:
+        if len(self.recent) < (self.recent.maxlen or 1) and not self._covers(seq, payload):
+            self.odd = True
+        super()._compare(seq, payload, time_ns, packet)
+
+    def _covers(self, seq: int, payload: bytes) -> bool:
+        """Whether all octets of a segment that came before are at hand."""
+        assert self.next is not None
+        reached = distance(seq, self.next)
+        end = min(reached + len(payload), 0)
+        for first, octets in self.recent:
+            begin = distance(first, self.next)
+            if begin <= reached:
+                reached = max(reached, begin + len(octets))
+        return reached >= end
+
+
+class WatchedFlow(Flow):
+    """A flow that is watched."""
+
+    __slots__ = ("trace",)
+    direction_type = WatchedDirection
+
+    trace: Trace
+
+
+class Trace:
+    """What one file has of a tuple."""
+
+    def __init__(self, number: int, key: bytes, segment: Segment) -> None:
+        """Begin with the first segment of the tuple ``key`` in the file."""
+        self.number = number
+        self.key = key
+        self.first_ns = self.last_ns = segment[0]
+        self.first: Flow | None = None  # the flow that may come from an earlier file
+        self.birth: list[Segment] = []  # SYN, and the SYN that answers it, if the tuple begins with one
+        self.answered = False  # it follows at once
+        self.notable: list[Segment] = []  # SYN, FIN and RST of the first flow
+        self.others = 0  # flows that begin in this file
+        self.opened = 0
+        self.reasons: list[str] = []  # to doubt what follows the first sync point
+        self.seen: set[tuple[str, str]] = set()
+        self.keeps = self.heads_kept = True
+        self.heads: list[Head] = []
+        self.head_octets = 0
+        self.top_acks: dict[bytes, int] = {}
+        self.halves: tuple[WatchedHalf, ...] = ()
+        self.connection: WatchedConnection | None = None
+        self.alone: list[AnyEvent] = []
+        self.stretch: list[AnyEvent] = []
+        self.state: bytes | None = None  # of the first flow, before it was ended
+        self.end: End | None = None
+        self.discarded = False
+        if segment[5] & (SYN | ACK) == SYN:
+            self.birth.append(segment)
+
+    def begin(self, connection: WatchedConnection) -> None:
+        """The first flow has octets, which ``connection`` takes."""
+        self.connection = connection
+        client, server = connection.client, connection.server
+        assert isinstance(client, WatchedHalf)
+        assert isinstance(server, WatchedHalf)
+        self.halves = (client, server)
+
+    @property
+    def assumed(self) -> str | None:
+        """The mechanism that commands looked like."""
+        return self.connection.security._assumed if self.connection is not None else None
+
+    def doubt(self, reason: str) -> None:
+        """Note something that makes a difference if there is something before this file."""
+        if self.end is None and len(self.reasons) < 4:
+            self.reasons.append(reason)
+
+    def keep(self, head: Head) -> None:
+        """Keep octets of a half that has no sync point yet."""
+        self.heads.append(head)
+        self.head_octets += len(head[3])
+        if self.head_octets > _MOST_HEAD_OCTETS or len(self.heads) > _MOST_HEADS:
+            self.give_up("long head")
+
+    def give_up(self, reason: str) -> None:
+        """Keep no heads: this can only be the first file that has the tuple."""
+        self.doubt(reason)
+        self.keeps = self.heads_kept = False
+        self.heads = []
+
+    def settle(self, half: WatchedHalf) -> None:
+        """After octets of ``half``: synchronise it, and the other one, if they stand between messages."""
+        if not half.rests:
+            return
+        connection = self.connection
+        assert connection is not None
+        if not connection.is_unknown:
+            return
+        other = half.other
+        assert isinstance(other, WatchedHalf)
+        if other.sync is None:
+            if other.rests:
+                self._synchronise(other)
+            elif len(self.heads) < _PATIENCE_FEEDS or (other.octets and self.head_octets < _PATIENCE_OCTETS):
+                return
+        self._synchronise(half)
+
+    def _synchronise(self, half: WatchedHalf) -> None:
+        half.sync = Sync(half)
+        half.out = self.stretch
+        assert self.first is not None
+        direction = self.first.client if half.side == "client" else self.first.server
+        direction.deliver = MethodType(Half.feed, half)  # no need to look at each segment any more
+        # What it holds comes after the sync point.
+        side = int(half.side == "server")
+        held = half._held
+        index = len(self.heads)
+        while held:
+            index -= 1
+            packet, time_ns, mine, data = self.heads[index]
+            if mine == side:
+                taken = min(held, len(data))
+                held -= taken
+                self.heads[index] = packet, time_ns, mine, data[: len(data) - taken]
+        self.heads = [head for head in self.heads if head[3]]
+        if all(each.sync for each in self.halves):
+            self.keeps = False
+
+
+class WatchedTable(FlowTable):
+    """All flows of a file, the first of each tuple watched."""
+
+    flow_type = WatchedFlow
+
+    def __init__(self, connect: Callable[..., Any], limits: Limits | None = None) -> None:
+        """As a FlowTable; ``connect`` may ask :meth:`trace_of` about the flow."""
+        super().__init__(connect, limits)
+        self.traces: dict[bytes, Trace] = {}
+        self.bounded = False  # flows or octets were given up for want of room
+
+    def trace_of(self, number: int) -> tuple[Trace, Flow]:
+        """The trace of a flow that lives, by its number."""
+        flow = self._flows[number]
+        return self.traces[flow.client.key], flow
+
+    def current(self, trace: Trace) -> Flow | None:
+        """The last flow of a tuple, if it is known still."""
+        direction = self._directions.get(trace.key)
+        return direction.flow if direction is not None else None
+
+    def _examine(self, segment: Segment) -> Direction | None:
+        key = segment[2]
+        trace = self.traces.get(key)
+        if trace is None:
+            back = reverse(key)
+            trace = Trace(len(self.traces) // 2 + 1, min(key, back), segment)
+            self.traces[key] = self.traces[back] = trace
+        elif segment[5] & (SYN | FIN | RST):
+            self._note(trace, segment)
+        if segment[5] & (SYN | FIN | RST) and not trace.birth and not trace.others:
+            if len(trace.notable) < _MOST_NOTABLE:
+                trace.notable.append((*segment[:6], b"", len(segment[6]) + segment[7]))
+            else:
+                trace.doubt("many resets")
+        return super()._examine(segment)
+
+    def _note(self, trace: Trace, segment: Segment) -> None:
+        direction = self._directions.get(segment[2])
+        if trace.birth:
+            syn = trace.birth[0]
+            answers = segment[5] & (SYN | ACK) == SYN | ACK and segment[2] != syn[2] and segment[4] == syn[3] + 1 & _LAST
+            if answers and len(trace.birth) == 1 and direction is not None:
+                trace.birth.append(segment)
+                trace.answered = direction.flow.last_packet == syn[1]
+        elif segment[5] & SYN and direction is not None and direction.flow is trace.first and not direction.flow.ended:
+            trace.doubt("syn")
+
+    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
+        direction = super()._open(key, time_ns, by_port, server)
+        trace = self.traces[key]
+        trace.opened += 1
+        flow = direction.flow
+        if trace.birth or trace.others or trace.connection is not None or (trace.notable and trace.opened > 1):
+            trace.others += 1
+        else:
+            if trace.first is not None:
+                self.gather(trace)
+            trace.first = flow
+            trace.state = trace.end = None
+            trace.discarded = False
+        return direction
+
+    def gather(self, trace: Trace) -> None:
+        """Note in a trace what its first flow saw acknowledged."""
+        assert trace.first is not None
+        for direction in (trace.first.client, trace.first.server):
+            assert isinstance(direction, WatchedDirection)
+            if direction.odd and "again" not in trace.reasons:
+                trace.reasons.append("again")
+            top, mine = trace.top_acks.get(direction.key), direction.top_ack
+            if mine is not None and (top is None or distance(mine, top) > 0):
+                trace.top_acks[direction.key] = mine
+
+    def _end(self, flow: Flow, end: End) -> None:
+        if not flow.ended:
+            trace = self.traces[flow.client.key]
+            if trace.first is flow and not trace.birth and not flow.unwanted:
+                trace.end = end
+                self._keep(trace, flow)
+        super()._end(flow, end)
+
+    def _discard(self, flow: Flow, end: End) -> None:
+        trace = self.traces[flow.client.key]
+        trace.last_ns = max(trace.last_ns, flow.last_ns)
+        if trace.first is flow and not flow.ended:
+            trace.discarded = True
+        super()._discard(flow, end)
+
+    def _keep(self, trace: Trace, flow: Flow) -> None:
+        """Keep the state of a flow that is over, before its end is told."""
+        self.gather(trace)
+        try:
+            trace.state = states.encode(flow)
+        except states.StateError as error:
+            trace.give_up(str(error))
+
+    def _evict(self) -> None:
+        self.bounded = True
+        super()._evict()
+
+    def _shed_all(self, time_ns: int, packet: int) -> None:
+        self.bounded = True
+        super()._shed_all(time_ns, packet)
+
+
+def reverse(key: bytes) -> bytes:
+    """The key of the other direction."""
+    size = (len(key) - 4) // 2
+    return key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
+
+
