@@ -126,7 +126,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
                     continue
                 one = scans[number].identities[event.flow]
                 verdict = verdicts[number, one.piece]
-                if verdict.fate == "redo" or (batch.part == "alone" and verdict.fate != "alone"):
+                if verdict.fate in ("redo", "told") or (batch.part == "alone" and verdict.fate != "alone"):
                     continue
                 who = _who(one.client, one.server, one.start_ns)
                 if batch.part == "stretch":

@@ -212,9 +212,14 @@ class Join:
             return Verdict(piece.file, piece.number, "alone")
         if piece.birth:
             return self._bear(piece, flow)
-        if flow.ended or flow.closing:
-            raise _Doubt("segments after the end")
-        if flow.unwanted and not _BOUNDS.intersection(piece.reasons):
+        if _BOUNDS.intersection(piece.reasons):
+            raise _Doubt(", ".join(piece.reasons))
+        self._table.take([_moved(segment, piece) for segment in piece.start])
+        if piece.is_start:
+            return Verdict(piece.file, piece.number, "told")
+        if self._table.current(piece.key) is not flow or flow.ended or flow.closing:
+            raise _Doubt("an end, and more")
+        if flow.unwanted:
             return self._pass(piece, flow)
         if piece.reasons:
             raise _Doubt(", ".join(piece.reasons))
@@ -256,7 +261,7 @@ class Join:
         ways = [(mine, end.client if mine.key == end.client.key else end.server) for mine in (flow.client, flow.server)]
         for mine, theirs in ways:
             _check_direction(mine, theirs, piece)
-        before = [(mine.offset, [*mine.recent]) for mine, _ in ways]
+        before = [(mine.offset - piece.bases[mine.key][1], [*mine.recent]) for mine, _ in ways]
         if piece.has_octets:
             self._read(piece, flow, end)
         for (mine, theirs), (offset, recent) in zip(ways, before, strict=True):
@@ -431,7 +436,10 @@ def _check_direction(mine: Direction, theirs: Direction, piece: Piece) -> None:
         raise _Doubt("a SYN that comes again")
     if mine.next is None:
         return
-    if theirs.next is not None and (theirs.next - theirs.offset) % _MODULO != mine.next:
+    base, offset = piece.bases[mine.key]
+    if base is None and theirs.next is not None:
+        base = (theirs.next - theirs.offset) % _MODULO
+    if base is not None and base != mine.next:
         raise _Doubt("octets are missing or come again")
     top = piece.top_acks.get(mine.key)
     if top is not None and distance(top, mine.next) > 0:
@@ -456,7 +464,8 @@ def _transplant_direction(
     mine.latest = max(mine.latest, theirs.latest)
     mine.notable = theirs.notable
     if mine.receiver is not None:
-        mine.recent = deque([*recent, *theirs.recent], mine.recent.maxlen)
+        merged = [segment for segment in recent if segment not in theirs.recent]
+        mine.recent = deque([*merged, *theirs.recent], mine.recent.maxlen)
         mine.recent_until = 0
 
 

@@ -10,7 +10,7 @@ from zmtpsniff.flows import End
 from zmtpsniff.segment import Segment
 
 Part = Literal["born", "alone", "stretch"]
-Fate = Literal["alone", "joined", "passed", "redo"]
+Fate = Literal["alone", "joined", "passed", "told", "redo"]
 
 _FILE_BITS = 24
 _NUMBER_BITS = 40
@@ -58,6 +58,9 @@ class Piece(msgspec.Struct, array_like=True):
     plain: bool  # all of it begins here and nothing goes on
     birth: list[Segment] = []
     answered: bool = False
+    start: list[Segment] = []  # the first segments, if it does not begin here
+    is_start: bool = False  # there are no more than those
+    bases: dict[bytes, tuple[int | None, int]] = {}  # next and offset of each direction after them
     reasons: list[str] = []
     opened: int = 0  # flows
     others: int = 0  # flows but the first that begin here

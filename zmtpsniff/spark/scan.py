@@ -184,7 +184,8 @@ class Scan:
         piece.last_ns = last_ns + self._disorder
         piece.birth, piece.answered = trace.birth, trace.answered
         piece.opened, piece.others = trace.opened, trace.others
-        if trace.first is not None and not trace.birth:
+        piece.start, piece.is_start, piece.bases = trace.start, trace.opening, trace.bases
+        if trace.first is not None and not trace.birth and not trace.opening:
             self._describe(trace, piece)
         if self._flows.bounded:
             trace.doubt("bounds")

@@ -24,6 +24,10 @@ _MOST_HEAD_OCTETS = 4 << 20  # of one flow, while its file is read
 _MOST_HEADS = 4096
 _MOST_TOPICS = 4096  # changes of subscriptions in a piece
 _MOST_NOTABLE = 16
+# So many segments, or octets, of what does not begin in the file are kept as they are; more if they are out of order.
+_START_SEGMENTS = 6
+_START_OCTETS = 1024
+_MOST_START_SEGMENTS = 64
 _LAST = 0xFFFF_FFFF  # sequence number
 # A half that could be synchronised waits for the other one to say something for so long.
 _PATIENCE_FEEDS = 6
@@ -60,7 +64,7 @@ class WatchedHalf(Half):
     def feed(self, data: bytes, time_ns: int, packet: int) -> None:
         """Take the next octets, and keep them while the half has no sync point."""
         trace = self.trace
-        if self.sync is None and trace.keeps:
+        if self.sync is None and trace.keeps and not trace.opening:
             trace.keep((packet, time_ns, int(self.side == "server"), data))
             super().feed(data, time_ns, packet)
             if not self.connection.rejected and trace.keeps:
@@ -180,7 +184,7 @@ class WatchedDirection(Direction):
         if self.next is None:
             if self.top_ack is None or distance(ack, self.top_ack) > 0:
                 self.top_ack = ack
-        elif not self.offset and self.doubts:
+        elif self.doubts and not self.offset and self.fin is None:
             self.odd = True
         super().acknowledged(ack, time_ns, packet)
 
@@ -221,7 +225,12 @@ class Trace:
         self.first: Flow | None = None  # the flow that may come from an earlier file
         self.birth: list[Segment] = []  # SYN, and the SYN that answers it, if the tuple begins with one
         self.answered = False  # it follows at once
-        self.notable: list[Segment] = []  # SYN, FIN and RST of the first flow
+        # The first segments of what does not begin here: they are taken as they are by those who join.
+        self.start: list[Segment] = []
+        self.start_octets = 0
+        self.opening = not segment[5] & SYN or bool(segment[5] & ACK)
+        self.bases: dict[bytes, tuple[int | None, int]] = {}  # next and offset of each direction after them
+        self.notable: list[Segment] = []  # SYN, FIN and RST after them
         self.others = 0  # flows that begin in this file
         self.opened = 0
         self.reasons: list[str] = []  # to doubt what follows the first sync point
@@ -237,7 +246,7 @@ class Trace:
         self.state: bytes | None = None  # of the first flow, before it was ended
         self.end: End | None = None
         self.discarded = False
-        if segment[5] & (SYN | ACK) == SYN:
+        if not self.opening:
             self.birth.append(segment)
 
     def begin(self, connection: WatchedConnection) -> None:
@@ -289,6 +298,8 @@ class Trace:
         self._synchronise(half)
 
     def _synchronise(self, half: WatchedHalf) -> None:
+        if half._held > sum(len(head[3]) for head in self.heads if head[2] == int(half.side == "server")):
+            return  # it stands before what is kept
         half.sync = Sync(half)
         half.out = self.stretch
         assert self.first is not None
@@ -338,14 +349,50 @@ class WatchedTable(FlowTable):
             back = reverse(key)
             trace = Trace(len(self.traces) // 2 + 1, min(key, back), segment)
             self.traces[key] = self.traces[back] = trace
-        elif segment[5] & (SYN | FIN | RST):
+        if trace.opening:
+            return self._examine_start(trace, segment)
+        if segment[5] & (SYN | FIN | RST):
             self._note(trace, segment)
-        if segment[5] & (SYN | FIN | RST) and not trace.birth and not trace.others:
-            if len(trace.notable) < _MOST_NOTABLE:
-                trace.notable.append((*segment[:6], b"", len(segment[6]) + segment[7]))
-            else:
-                trace.doubt("many resets")
         return super()._examine(segment)
+
+    def _examine_start(self, trace: Trace, segment: Segment) -> Direction | None:
+        """Take one of the first segments of what does not begin here, if it is one of them still."""
+        enough = len(trace.start) >= _START_SEGMENTS or trace.start_octets > _START_OCTETS
+        if enough and self._close_start(trace):
+            return self._examine(segment)
+        trace.start.append(segment)
+        trace.start_octets += len(segment[6])
+        direction = super()._examine(segment)
+        current = self.current(trace)
+        if current is not None:
+            current.client.suspect()
+            current.server.suspect()
+        return direction
+
+    def _close_start(self, trace: Trace) -> bool:
+        """Whether the segments so far left a flow in good order; then its segments need no look any more."""
+        flow = self.current(trace)
+        too_many = len(trace.start) >= _MOST_START_SEGMENTS
+        in_order = flow is not None and flow is trace.first and not (flow.ended or flow.closing or flow.unwanted)
+        ends = (flow.client, flow.server) if flow is not None else ()
+        for end in ends:
+            if end.waiting or end.acked > end.offset or end.fin is not None or end.pending is not None:
+                in_order = False
+        if not in_order and not too_many:
+            return False
+        trace.opening = False
+        if not in_order:
+            trace.give_up("no order")
+        for end in ends:
+            assert isinstance(end, WatchedDirection)
+            if not (end.flow.ended or end.pending or end.other.pending):
+                end.notable = SYN | FIN | RST
+            end.odd = False
+            end.top_ack = None
+            trace.bases[end.key] = end.next, end.offset
+        trace.reasons = [reason for reason in trace.reasons if reason in ("no order", "syn")]
+        trace.top_acks.clear()
+        return True
 
     def _note(self, trace: Trace, segment: Segment) -> None:
         direction = self._directions.get(segment[2])
@@ -355,15 +402,23 @@ class WatchedTable(FlowTable):
             if answers and len(trace.birth) == 1 and direction is not None:
                 trace.birth.append(segment)
                 trace.answered = direction.flow.last_packet == syn[1]
-        elif segment[5] & SYN and direction is not None and direction.flow is trace.first and not direction.flow.ended:
+            return
+        if segment[5] & SYN and direction is not None and direction.flow is trace.first and not direction.flow.ended:
             trace.doubt("syn")
+        if trace.others:
+            return
+        if len(trace.notable) < _MOST_NOTABLE:
+            trace.notable.append((*segment[:6], b"", len(segment[6]) + segment[7]))
+        else:
+            trace.doubt("many resets")
 
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
         direction = super()._open(key, time_ns, by_port, server)
         trace = self.traces[key]
         trace.opened += 1
         flow = direction.flow
-        if trace.birth or trace.others or trace.connection is not None or (trace.notable and trace.opened > 1):
+        flags = any(segment[5] & (SYN | FIN | RST) for segment in (*trace.start[:-1], *trace.notable))
+        if trace.birth or trace.others or trace.connection is not None or (flags and trace.opened > 1):
             trace.others += 1
         else:
             if trace.first is not None:
