@@ -208,7 +208,7 @@ class Scan:
             piece.heads = []
             return
         piece.has_octets = True
-        if trace.connection.rejected:
+        if trace.connection.rejected and trace.state is None:
             trace.doubt("not zmtp")
             return
         piece.assumed = trace.assumed

@@ -461,6 +461,8 @@ class WatchedTable(FlowTable):
             trace.state = states.encode(flow)
         except states.StateError as error:
             trace.give_up(str(error))
+        for half in trace.halves:
+            half.out = trace.alone  # what is told at the end is told by those who join, too
 
     def _evict(self) -> None:
         self.bounded = True
