@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -56,6 +57,17 @@ def _who(client: str, server: str, start_ns: int) -> tuple[Any, ...]:
     return client, server, start_ns
 
 
+def merged(files: Sequence[Sequence[Packet]]) -> tuple[list[Packet], dict[tuple[int, int], int]]:
+    """The packets of several files as ``read`` merges them, and the number there of each file's."""
+    places = []
+    for file, packets in enumerate(files):
+        orders = accumulate((packet[0] for packet in packets), max)
+        places += [(order_ns, file, number) for number, order_ns in enumerate(orders, 1)]
+    places.sort()
+    numbers = {(file, number): at for at, (_, file, number) in enumerate(places, 1)}
+    return [files[file][number - 1] for _, file, number in places], numbers
+
+
 def cut(packets: Sequence[Packet], places: Sequence[int]) -> list[list[Packet]]:
     edges = [0, *sorted(places), len(packets)]
     return [list(packets[begin:end]) for begin, end in zip(edges, edges[1:], strict=False)]
@@ -63,9 +75,7 @@ def cut(packets: Sequence[Packet], places: Sequence[int]) -> list[list[Packet]]:
 
 def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()) -> Joined:
     """The rows of a capture that is dissected file by file."""
-    firsts = [0]
-    for packets in files:
-        firsts.append(firsts[-1] + len(packets))
+    _, numbers = merged(files)
     scans: list[Scan] = []
     batches: list[list[Batch]] = []
     pieces: dict[bytes, list[Piece]] = defaultdict(list)
@@ -76,7 +86,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
         scans.append(scan)
         batches.append(list(scan.batches()))
         if scan.summary.end_ns is not None:
-            end_ns = scan.summary.end_ns
+            end_ns = max(end_ns, scan.summary.end_ns)
         for piece in scan.pieces:
             octets = piece.encode()
             out.sizes.append(len(octets))
@@ -87,8 +97,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
             one = identities[event.flow]
             packet = getattr(event, "packet", None)
             if packet is not None:
-                file, packet = place(packet)
-                packet += firsts[file]
+                packet = numbers[place(packet)]
             out.rows.append(row(event, _who(one.client, one.server, one.start_ns), packet))
 
     verdicts: dict[tuple[int, int], Verdict] = {}
@@ -138,7 +147,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
                         if hasattr(event, "socket_type"):
                             event.socket_type = verdict.socket_types[event.src]
                 packet = getattr(event, "packet", None)
-                out.rows.append(row(event, who, None if packet is None else packet + firsts[number]))
+                out.rows.append(row(event, who, None if packet is None else numbers[number, packet]))
     out.rows.sort()
     return out
 
@@ -154,4 +163,4 @@ def _in_runs(pieces: Sequence[Piece], decode_as: Sequence[DecodeAs], add: Any) -
     yield None, state
 
 
-__all__ = ["Joined", "Problem", "cut", "joined", "rows_of", "whole"]
+__all__ = ["Joined", "Problem", "merged", "cut", "joined", "rows_of", "whole"]

@@ -23,7 +23,9 @@ from zmtpsniff.flows import Flow, FlowTable
 from zmtpsniff.reassembly import Direction, Waiting
 
 _TABLE = "table"
-_MOST_RECENT_OCTETS = 2048  # of delivered segments, kept to compare retransmissions with
+# Octets of delivered segments kept to compare retransmissions with: enough for as many as a direction keeps, unless
+# they are longer than a network carries.
+_MOST_RECENT_OCTETS = 32 << 10
 _FLAT = 1  # level of compression: states are small and many
 
 _CLASSES: dict[str, Any] = {
@@ -77,6 +79,10 @@ def _slots(owner: type) -> tuple[str, ...]:
 class _Pickler(pickle.Pickler):
     """Writes our own classes by name alone, those that watch as those that they stand for."""
 
+    def __init__(self, file: io.BytesIO, recent: bool) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._most = _MOST_RECENT_OCTETS if recent else 0
+
     def persistent_id(self, value: Any) -> str | None:
         return _TABLE if isinstance(value, FlowTable) else None
 
@@ -95,20 +101,20 @@ class _Pickler(pickle.Pickler):
             if isinstance(value, plain):
                 kept = {name: getattr(value, name) for name in _slots(plain) if hasattr(value, name)}
                 if plain is Direction:
-                    kept["recent"] = _thinned(value.recent)
+                    kept["recent"] = _thinned(value.recent, self._most)
                     if value.receiver is not None:
                         kept["deliver"] = MethodType(Half.feed, value.receiver)
                 return _empty, (plain.__name__,), (None, kept)
         return NotImplemented
 
 
-def _thinned(recent: deque[tuple[int, bytes]]) -> deque[tuple[int, bytes]]:
-    """The latest segments of ``recent`` that are small."""
+def _thinned(recent: deque[tuple[int, bytes]], most: int) -> deque[tuple[int, bytes]]:
+    """The latest segments of ``recent``, ``most`` octets of them."""
     octets = 0
     kept: deque[tuple[int, bytes]] = deque(maxlen=recent.maxlen)
     for segment in reversed(recent):
         octets += len(segment[1])
-        if octets > _MOST_RECENT_OCTETS:
+        if octets > most:
             break
         kept.appendleft(segment)
     return kept
@@ -131,10 +137,10 @@ class _Unpickler(pickle.Unpickler):
         raise StateError(f"{module}.{name} does not belong in a state")
 
 
-def encode(flow: Flow) -> bytes:
-    """A flow as octets; raises StateError if it is in a state that cannot be kept."""
+def encode(flow: Flow, recent: bool = True) -> bytes:
+    """A flow as octets, perhaps without what was ``recent``; raises StateError if it cannot be kept."""
     file = io.BytesIO()
-    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(flow)
+    _Pickler(file, recent).dump(flow)
     return zlib.compress(file.getbuffer(), _FLAT)
 
 

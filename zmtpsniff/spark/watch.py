@@ -458,11 +458,12 @@ class WatchedTable(FlowTable):
         """Keep the state of a flow that is over, before its end is told."""
         self.gather(trace)
         try:
-            trace.state = states.encode(flow)
+            trace.state = states.encode(flow, recent=False)
         except states.StateError as error:
             trace.give_up(str(error))
+        trace.keeps = False
         for half in trace.halves:
-            half.out = trace.alone  # what is told at the end is told by those who join, too
+            half.out = half.connection.out  # what is told at the end is told by those who join, too
 
     def _evict(self) -> None:
         self.bounded = True
