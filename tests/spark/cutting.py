@@ -92,42 +92,65 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
             out.sizes.append(len(octets))
             pieces[piece.key].append(Piece.decode(octets))
 
-    def add(events: Sequence[AnyEvent], identities: dict[int, Identity]) -> None:
+    def add(rows: list[Any], events: Sequence[AnyEvent], identities: dict[int, Identity]) -> None:
         for event in events:
             one = identities[event.flow]
             packet = getattr(event, "packet", None)
             if packet is not None:
                 packet = numbers[place(packet)]
-            out.rows.append(row(event, _who(one.client, one.server, one.start_ns), packet))
+            rows.append(row(event, _who(one.client, one.server, one.start_ns), packet))
+
+    def redo(key: bytes, wanted: Sequence[int], state: bytes | None) -> list[Any] | None:
+        """The rows of a tuple dissected from some files; None if the state does not do."""
+        segments = []
+        for number in sorted(set(wanted)):
+            for found in read_segments(Packets(files[number]), number, {key}):
+                segments += found
+        segments.sort(key=lambda one: one.segment[1])
+        rows: list[Any] = []
+        for done in dissect_sorted(segments, lambda _: end_ns, lambda _: state, decode_as=decode_as):
+            if done.unsure:
+                assert state is not None
+                return None
+            add(rows, done.events, done.identities)
+        return rows
 
     verdicts: dict[tuple[int, int], Verdict] = {}
     for key, mine in pieces.items():
         mine.sort(key=lambda piece: (piece.first_ns, piece.file))
-        state: bytes | None = None
-        doubted: int | None = None
-        for outcome in _in_runs(mine, decode_as, add):
-            verdict, end = outcome
-            if verdict is None:
-                state = end
-                continue
+        told: list[Any] = []
+        join = Join(None, decode_as=decode_as)
+        doubtful: Verdict | None = None
+        for piece in mine:
+            # Each goes on with the octets that the one before left, as in another run.
+            state = join.state()
+            join = Join(state, decode_as=decode_as)
+            following = mine[mine.index(piece) + 1 : mine.index(piece) + 2]
+            verdict, events = next(join.take([piece, *following]))
+            add(told, events, join.identities)
             verdicts[verdict.file, verdict.piece] = verdict
-            out.fates[verdict.fate] += 1
             if verdict.fate == "redo":
                 out.why[verdict.why] += 1
-                if doubted is None:
-                    doubted = verdict.file
-                    state = verdict.state
-        if doubted is None:
-            join = Join(state, decode_as=decode_as)
-            add(join.finish(end_ns), join.identities)
+                doubtful = verdict
+                break
+        if doubtful is None:
+            add(told, join.finish(end_ns), join.identities)
         else:
-            segments = []
-            for number in range(doubted, len(files)):
-                for found in read_segments(Packets(files[number]), number, {key}):
-                    segments += found
-            segments.sort(key=lambda one: one.segment[1])
-            for done in dissect_sorted(segments, lambda _: end_ns, lambda _: state, decode_as=decode_as):  # noqa: B023
-                add(done.events, done.identities)
+            later = [piece.file for piece in mine if (piece.file, piece.number) not in verdicts]
+            later += [doubtful.file, *([max(doubtful.file - 1, 0)] if doubtful.before else [])]
+            again = None if doubtful.anew else redo(key, later, doubtful.state)
+            for piece in mine:
+                if (piece.file, piece.number) not in verdicts or again is None:
+                    verdicts[piece.file, piece.number] = doubtful._replace(file=piece.file, piece=piece.number)
+            if again is None:
+                told = []
+                out.why["anew"] += 1
+                again = redo(key, range(len(files)), None)
+                assert again is not None
+            told += again
+        out.rows += told
+    for verdict in verdicts.values():
+        out.fates[verdict.fate] += 1
     for number, given in enumerate(batches):
         for batch in given:
             for event in batch.events:
@@ -150,17 +173,6 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
                 out.rows.append(row(event, who, None if packet is None else numbers[number, packet]))
     out.rows.sort()
     return out
-
-
-def _in_runs(pieces: Sequence[Piece], decode_as: Sequence[DecodeAs], add: Any) -> Any:
-    """Join pieces, each run going on with the octets that the one before left; then the state at the end."""
-    state: bytes | None = None
-    join = Join(None, decode_as=decode_as)
-    for outcome in join.take(pieces):
-        add(outcome.events, join.identities)
-        yield outcome.verdict, None
-    state = join.state()
-    yield None, state
 
 
 __all__ = ["Joined", "Problem", "merged", "cut", "joined", "rows_of", "whole"]

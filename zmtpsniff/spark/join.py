@@ -35,8 +35,18 @@ class _Doubt(Exception):
     """A piece cannot be joined; its text says why."""
 
 
+class CarriedFlow(Flow):
+    """A flow that can go on in another file."""
+
+    __slots__ = ()
+    direction_type = states.CarriedDirection
+
+
 class TupleTable(FlowTable):
     """The flows of one tuple, which can begin with a state."""
+
+    flow_type = CarriedFlow
+    unsure = False  # octets came again of which the first copy was not kept
 
     def current(self, key: bytes) -> Flow | None:
         """The flow that the tuple has now, ended or not."""
@@ -122,6 +132,11 @@ class Join:
         events, self._events[:] = self._events[:], []
         return events
 
+    @property
+    def unsure(self) -> bool:
+        """Whether octets came again of which the first copy was not kept, so that nobody compared the two."""
+        return self._table.unsure
+
     def state(self) -> bytes | None:
         """What the tuple's next pieces begin with, None for nothing."""
         flow = self._flow
@@ -185,7 +200,7 @@ class Join:
         flow = self._flow
         if flow is not None and piece.first_ns < flow.last_ns:
             self._doubted = True
-            return Verdict(piece.file, piece.number, "redo", before=piece.loose, why="late")
+            return Verdict(piece.file, piece.number, "redo", before=piece.loose, anew=True, why="late")
         self._table.expire(piece.first_ns)
         flow = self._flow
         before = None if flow is None else states.encode(flow)
@@ -194,15 +209,17 @@ class Join:
             if why or piece.loose or piece.lost:
                 raise _Doubt(why or ("fragments" if piece.loose else "no state"))
             verdict = self._verdict(piece, flow)
+            if self._table.unsure or ("again" in piece.reasons and verdict.fate != "alone"):
+                raise _Doubt("again")
         except _Doubt as doubt:
             del self._events[done:]
             self._table.drop()
             if before is not None:
                 self._adopt(states.decode(before, self._table))
             self._doubted = True
-            return Verdict(
-                piece.file, piece.number, "redo", state=before, before=piece.loose, why=str(doubt)
-            )
+            anew = self._table.unsure
+            state = None if anew else before
+            return Verdict(piece.file, piece.number, "redo", state=state, before=piece.loose, anew=anew, why=str(doubt))
         return verdict
 
     def _verdict(self, piece: Piece, flow: Flow | None) -> Verdict:
@@ -385,8 +402,10 @@ class Join:
         sides = {half.src: half for half in halves}
         for other, synced in zip(theirs.halves, piece.synced, strict=True):
             half = sides[other.src]
-            if synced is not None and half.subscribes != synced.subscribes and (
-                synced.subscribes or other.side in seen["topic"]
+            if (
+                synced is not None
+                and half.subscribes != synced.subscribes
+                and (synced.subscribes or other.side in seen["topic"])
             ):
                 raise _Doubt("subscriptions")
 

@@ -36,6 +36,7 @@ class Dissected(NamedTuple):
     key: bytes
     events: list[AnyEvent]
     identities: dict[int, Identity]  # by the events' flow
+    unsure: bool  # something came again of which a state had not kept enough: it is to be dissected anew
     at_end: bool  # they tell of what is open when the series is over
 
 
@@ -82,7 +83,7 @@ def dissect_sorted(
         for _, segment in group:
             batch.append(segment)
             if len(batch) == _BATCH:
-                yield Dissected(key, join.dissect(batch), join.identities, at_end=False)
+                yield Dissected(key, join.dissect(batch), join.identities, join.unsure, at_end=False)
                 batch = []
-        yield Dissected(key, join.dissect(batch), join.identities, at_end=False)
-        yield Dissected(key, join.finish(ends_ns(key)), join.identities, at_end=True)
+        yield Dissected(key, join.dissect(batch), join.identities, join.unsure, at_end=False)
+        yield Dissected(key, join.finish(ends_ns(key)), join.identities, join.unsure, at_end=True)

@@ -20,7 +20,7 @@ from dissectors.zmtp.stream import Limits
 from dissectors.zmtp.upgrade import Upgrade
 from zmtpsniff import reassembly
 from zmtpsniff.flows import Flow, FlowTable
-from zmtpsniff.reassembly import Direction, Waiting
+from zmtpsniff.reassembly import Direction, Waiting, distance
 
 _TABLE = "table"
 # Octets of delivered segments kept to compare retransmissions with: enough for as many as a direction keeps, unless
@@ -28,14 +28,47 @@ _TABLE = "table"
 _MOST_RECENT_OCTETS = 32 << 10
 _FLAT = 1  # level of compression: states are small and many
 
+
+class CarriedDirection(Direction):
+    """A direction that may have been kept without all of its latest segments."""
+
+    __slots__ = ("forgot",)
+
+    forgot: bool
+
+    def __init__(self, flow: Flow, key: bytes) -> None:
+        """Begin before the first segment."""
+        super().__init__(flow, key)
+        self.forgot = False
+
+    def covers(self, seq: int, payload: bytes) -> bool:
+        """Whether all octets of a segment that were delivered are at hand, or none that would be are missing."""
+        if len(self.recent) == self.recent.maxlen:
+            return True
+        assert self.next is not None
+        reached = distance(seq, self.next)
+        end = min(reached + len(payload), 0)
+        for first, octets in self.recent:
+            begin = distance(first, self.next)
+            if begin <= reached:
+                reached = max(reached, begin + len(octets))
+        return reached >= end
+
+    def _compare(self, seq: int, payload: bytes, time_ns: int, packet: int) -> None:
+        if self.forgot and not self.covers(seq, payload):
+            self.flow.table.unsure = True  # type: ignore[attr-defined]  # of a TupleTable
+        super()._compare(seq, payload, time_ns, packet)
+
+
 _CLASSES: dict[str, Any] = {
     one.__name__: one
     for one in (
-        *(Flow, Direction, Waiting, ZmtpConnection, Half, Security, Limits, Upgrade, deque, frozenset),
+        *(Flow, CarriedDirection, Waiting, ZmtpConnection, Half, Security, Limits, Upgrade, deque, frozenset),
         *(value for value in vars(events).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)),
     )
 }
-_PLAIN = {Flow: Flow, Direction: Direction, ZmtpConnection: ZmtpConnection, Half: Half}
+# What is kept of those that watch, and of what they watch.
+_PLAIN: dict[type, type] = {Flow: Flow, Direction: CarriedDirection, ZmtpConnection: ZmtpConnection, Half: Half}
 _SLOTS: dict[type, tuple[str, ...]] = {}
 
 
@@ -89,7 +122,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, MethodType):
             owner, name = value.__self__, value.__name__
-            plain = next((one for one in _PLAIN if isinstance(owner, one)), None)
+            plain = next((kept for one, kept in _PLAIN.items() if isinstance(owner, one)), None)
             if plain is None or getattr(plain, name, None) is not value.__func__:
                 raise StateError(f"the state {value.__qualname__} cannot be kept")
             return _bound, (owner, name)
@@ -97,11 +130,13 @@ class _Pickler(pickle.Pickler):
             return _nobody, ()
         if isinstance(value, msgspec.Struct):
             return _struct, (type(value).__name__, tuple(getattr(value, name) for name in value.__struct_fields__))
-        for plain in _PLAIN:
-            if isinstance(value, plain):
+        for known, plain in _PLAIN.items():
+            if isinstance(value, known):
                 kept = {name: getattr(value, name) for name in _slots(plain) if hasattr(value, name)}
-                if plain is Direction:
-                    kept["recent"] = _thinned(value.recent, self._most)
+                if isinstance(value, Direction):
+                    recent = kept["recent"] = _thinned(value.recent, self._most)
+                    forgot = isinstance(value, CarriedDirection) and value.forgot and len(recent) != recent.maxlen
+                    kept["forgot"] = forgot or len(recent) != len(value.recent)
                     if value.receiver is not None:
                         kept["deliver"] = MethodType(Half.feed, value.receiver)
                 return _empty, (plain.__name__,), (None, kept)

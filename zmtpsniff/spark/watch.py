@@ -19,6 +19,7 @@ from zmtpsniff.flows import End, Flow, FlowTable, Limits
 from zmtpsniff.reassembly import Direction, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 from zmtpsniff.spark import states
+from zmtpsniff.spark.states import CarriedDirection
 
 _MOST_HEAD_OCTETS = 4 << 20  # of one flow, while its file is read
 _MOST_HEADS = 4096
@@ -165,7 +166,7 @@ class WatchedConnection(ZmtpConnection):
         return security.unknown_start and security.mechanism is None and not self.forced and self.version is None
 
 
-class WatchedDirection(Direction):
+class WatchedDirection(CarriedDirection):
     """One direction of a flow, and what in it may be other than it seems."""
 
     __slots__ = ("odd", "top_ack")
@@ -189,20 +190,9 @@ class WatchedDirection(Direction):
         super().acknowledged(ack, time_ns, packet)
 
     def _compare(self, seq: int, payload: bytes, time_ns: int, packet: int) -> None:
-        if len(self.recent) < (self.recent.maxlen or 1) and not self._covers(seq, payload):
+        if not self.covers(seq, payload):
             self.odd = True
         super()._compare(seq, payload, time_ns, packet)
-
-    def _covers(self, seq: int, payload: bytes) -> bool:
-        """Whether all octets of a segment that came before are at hand."""
-        assert self.next is not None
-        reached = distance(seq, self.next)
-        end = min(reached + len(payload), 0)
-        for first, octets in self.recent:
-            begin = distance(first, self.next)
-            if begin <= reached:
-                reached = max(reached, begin + len(octets))
-        return reached >= end
 
 
 class WatchedFlow(Flow):
@@ -398,7 +388,9 @@ class WatchedTable(FlowTable):
         direction = self._directions.get(segment[2])
         if trace.birth:
             syn = trace.birth[0]
-            answers = segment[5] & (SYN | ACK) == SYN | ACK and segment[2] != syn[2] and segment[4] == syn[3] + 1 & _LAST
+            answers = (
+                segment[5] & (SYN | ACK) == SYN | ACK and segment[2] != syn[2] and segment[4] == syn[3] + 1 & _LAST
+            )
             if answers and len(trace.birth) == 1 and direction is not None:
                 trace.birth.append(segment)
                 trace.answered = direction.flow.last_packet == syn[1]
@@ -478,5 +470,3 @@ def reverse(key: bytes) -> bytes:
     """The key of the other direction."""
     size = (len(key) - 4) // 2
     return key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
-
-
