@@ -224,7 +224,7 @@ class FlowTable:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
-        if direction is None or _begins_another(direction, seq, ack, answers):
+        if direction is None or begins_another(direction, seq, ack, answers):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
                 self._suspect(direction, segment)
                 return None
@@ -451,7 +451,7 @@ def _continues(syn: Segment, number: int) -> bool:
     return (number - syn[3] - 1) % _MODULO <= len(syn[6])
 
 
-def _begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:
+def begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:
     """Whether a SYN on known addresses begins another connection, instead of repeating or answering one."""
     if direction.isn is not None:
         return direction.isn != seq

@@ -11,6 +11,7 @@ import msgspec
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
@@ -103,8 +104,9 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
     def redo(key: bytes, wanted: Sequence[int], state: bytes | None) -> list[Any] | None:
         """The rows of a tuple dissected from some files; None if the state does not do."""
         segments = []
+        decoder = HeaderDecoder()
         for number in sorted(set(wanted)):
-            for found in read_segments(Packets(files[number]), number, {key}):
+            for found in read_segments(Packets(files[number]), number, {key}, decoder):
                 segments += found
         segments.sort(key=lambda one: one.segment[1])
         rows: list[Any] = []
@@ -137,7 +139,10 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
             add(told, join.finish(end_ns), join.identities)
         else:
             later = [piece.file for piece in mine if (piece.file, piece.number) not in verdicts]
-            later += [doubtful.file, *([max(doubtful.file - 1, 0)] if doubtful.before else [])]
+            later.append(doubtful.file)
+            for piece in mine:
+                if piece.loose and piece.file in later:
+                    later += [max(piece.file - 1, 0), min(piece.file + 1, len(files) - 1)]
             again = None if doubtful.anew else redo(key, later, doubtful.state)
             for piece in mine:
                 if (piece.file, piece.number) not in verdicts or again is None:

@@ -196,11 +196,11 @@ class Join:
 
     def _judge(self, piece: Piece, why: str) -> Verdict:
         if self._doubted:
-            return Verdict(piece.file, piece.number, "redo", before=piece.loose, why="an earlier piece is redone")
+            return Verdict(piece.file, piece.number, "redo", around=piece.loose, why="an earlier piece is redone")
         flow = self._flow
         if flow is not None and piece.first_ns < flow.last_ns:
             self._doubted = True
-            return Verdict(piece.file, piece.number, "redo", before=piece.loose, anew=True, why="late")
+            return Verdict(piece.file, piece.number, "redo", around=piece.loose, anew=True, why="late")
         self._table.expire(piece.first_ns)
         flow = self._flow
         before = None if flow is None else states.encode(flow)
@@ -219,7 +219,7 @@ class Join:
             self._doubted = True
             anew = self._table.unsure
             state = None if anew else before
-            return Verdict(piece.file, piece.number, "redo", state=state, before=piece.loose, anew=anew, why=str(doubt))
+            return Verdict(piece.file, piece.number, "redo", state=state, around=piece.loose, anew=anew, why=str(doubt))
         return verdict
 
     def _verdict(self, piece: Piece, flow: Flow | None) -> Verdict:
@@ -451,8 +451,10 @@ def _check_direction(mine: Direction, theirs: Direction, piece: Piece) -> None:
         raise _Doubt("octets are waiting")
     if theirs.pending is not None:
         raise _Doubt("a SYN that does not fit")
-    if any(segment[2] == mine.key and segment[5] & SYN and segment[3] == mine.isn for segment in piece.notable):
-        raise _Doubt("a SYN that comes again")
+    first = mine.isn if mine.next is None else (mine.next - mine.offset - 1) % _MODULO
+    for segment in piece.notable:
+        if segment[2] == mine.key and segment[5] & SYN and segment[3] in (mine.isn, first):
+            raise _Doubt("a SYN that comes again")
     if mine.next is None:
         return
     base, offset = piece.bases[mine.key]

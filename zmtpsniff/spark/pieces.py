@@ -100,7 +100,7 @@ class Verdict(NamedTuple):
     start_ns: int | None = None
     socket_types: dict[str, str | None] = {}  # by address, if joined
     state: bytes | None = None  # to redo from
-    before: bool = False  # the file before this one is to be read as well
+    around: bool = False  # the files before and after this one are to be read as well
     anew: bool = False  # all rows of the tuple fall, and it is dissected from its first file on
     why: str = ""  # it is redone, for logs
 

@@ -40,9 +40,14 @@ class Dissected(NamedTuple):
     at_end: bool  # they tell of what is open when the series is over
 
 
-def read_segments(source: Source, file: int, wanted: Container[bytes] | None = None) -> Iterator[list[Ordered]]:
-    """The segments of a file, in its order; of the tuples ``wanted`` alone if they are given."""
-    decoder = HeaderDecoder()
+def read_segments(
+    source: Source, file: int, wanted: Container[bytes] | None = None, decoder: HeaderDecoder | None = None
+) -> Iterator[list[Ordered]]:
+    """The segments of a file, in its order; of the tuples ``wanted`` alone if they are given.
+
+    ``decoder`` is that of the file before, if fragmented datagrams may begin there and end here.
+    """
+    decoder = decoder or HeaderDecoder()
     number = 1
     latest = 0
     tuples: dict[bytes, bytes | None] = {}

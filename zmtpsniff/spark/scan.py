@@ -15,7 +15,7 @@ from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.datagrams import DatagramTable, Transport
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.flows import Address, Limits
-from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.packets import TCP, HeaderDecoder
 from zmtpsniff.spark import states
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id
 from zmtpsniff.spark.watch import Trace, WatchedConnection, WatchedHalf, WatchedTable
@@ -167,9 +167,16 @@ class Scan:
     def _finish(self) -> None:
         for code, detail in (*self._source.faults, *self._headers.skipped()):
             self._events.append(Problem(PROBLEMS[code].severity, code, detail))
+        unfinished = self._headers.unfinished(self._first_ns or 0, self._last_ns)
+        # Of version 4 the protocol is known, too. What is inside a tunnel may be of any addresses.
+        hosts = {key[0] for key in unfinished}
+        everywhere = self._headers.tunnels and any(len(key) == 2 or key[1] != TCP for key in unfinished)
         for key, trace in self._flows.traces.items():
             if key == trace.key:
-                self.pieces.append(self._piece(trace))
+                piece = self._piece(trace)
+                size = (len(key) - 4) // 2
+                piece.loose = everywhere or key[:-4] in hosts or key[size : 2 * size] + key[:size] in hosts
+                self.pieces.append(piece)
 
     def _piece(self, trace: Trace) -> Piece:
         flow = self._flows.current(trace)

@@ -15,7 +15,7 @@ from dissectors.events import AnyEvent, Command, Cut, Octets, Subscription, at_h
 from dissectors.zmtp import wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
-from zmtpsniff.flows import End, Flow, FlowTable, Limits
+from zmtpsniff.flows import End, Flow, FlowTable, Limits, begins_another
 from zmtpsniff.reassembly import Direction, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 from zmtpsniff.spark import states
@@ -395,8 +395,11 @@ class WatchedTable(FlowTable):
                 trace.birth.append(segment)
                 trace.answered = direction.flow.last_packet == syn[1]
             return
-        if segment[5] & SYN and direction is not None and direction.flow is trace.first and not direction.flow.ended:
-            trace.doubt("syn")
+        if segment[5] & SYN and direction is not None and direction.flow is trace.first:
+            # Whether it begins another connection can depend on how this one began.
+            _, _, _, seq, ack, flags, _, _ = segment
+            if not direction.flow.ended or not begins_another(direction, seq, ack, bool(flags & ACK)):
+                trace.reasons.append("syn")
         if trace.others:
             return
         if len(trace.notable) < _MOST_NOTABLE:
