@@ -40,9 +40,14 @@ The verdict, one for each piece, ``(file, number)``:
 - ``joined``: ``born`` rows hold, ``alone`` rows fall, ``stretch`` rows hold and get the verdict's ``conn_id``, its
   ``client`` and ``server`` being those addresses; messages get ``socket_types[src]``, None for none.
 - ``passed``: ``born`` rows hold, ``alone`` and ``stretch`` rows fall (a connection that is not ZMTP).
-- ``redo``: all rows of the piece fall; the tuple is dissected anew from this file on, beginning with ``verdict.state``
-  (None: with nothing). All later pieces of the tuple get the same verdict. If ``verdict.before`` is true the file
-  before this one is read as well, because a fragmented datagram may begin in it.
+- ``told``: all rows of the piece fall, and the outcome's events stand in their place (a piece of a few segments).
+- ``redo``: all rows of the piece fall; the tuple is dissected from the segments of this piece's file and those of all
+  pieces after it in their order, beginning with ``verdict.state`` (None: with nothing). All later pieces of the tuple
+  get the same verdict. If ``verdict.around`` is true the files before and after are read as well, because a fragmented
+  datagram may begin or end in them; read such files with one decoder, one after the other. If ``verdict.anew`` is true
+  the state does not do: all rows of the tuple fall, those of earlier pieces and of the join, too, and it is dissected
+  from its first file on (a file that comes late, or a retransmission of octets of which no copy was kept). The same is
+  to be done where ``Dissected.unsure`` says so after a redo with a state.
 
 ``piece.plain`` says that the verdict can only be ``alone`` if no piece of the tuple came before, and nothing is open
 at the end: most short connections, for which no row needs to be looked at again.
