@@ -46,11 +46,11 @@ def whole(packets: Sequence[Packet], decode_as: Sequence[DecodeAs] = ()) -> list
 
 def rows_of(events: Sequence[AnyEvent]) -> list[Any]:
     who = {event.flow: _who(event.client.address, event.server.address, event.start_ns)
-           for event in events if isinstance(event, Connection)}  # fmt: skip
+           for event in events if isinstance(event, Connection) and event.transport in ("tcp", "ws", "ipc")}  # fmt: skip
     return sorted(
         row(event, who[event.flow], getattr(event, "packet", None))
         for event in events
-        if not isinstance(event, Capture | Comment) and event.flow is not None
+        if not isinstance(event, Capture | Comment) and event.flow in who
     )
 
 

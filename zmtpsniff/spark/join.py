@@ -19,6 +19,7 @@ from zmtpsniff.reassembly import Direction, distance
 from zmtpsniff.segment import SYN, Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.pieces import Identity, Outcome, Piece, Synced, Verdict, connection_id, placed
+from zmtpsniff.spark.watch import UNIX_KEY
 
 _MODULO = 1 << 32
 # What a half knows of the octets that it reads, which goes on from where the piece ends. Not whether its message is
@@ -129,9 +130,21 @@ class Join:
 
     def dissect(self, segments: list[Segment]) -> list[AnyEvent]:
         """Take segments of the tuple instead of a piece, numbered by ``placed``, in order; the events that they tell."""
-        self._table.take(segments)
+        if segments and len(segments[0][2]) == UNIX_KEY:
+            for segment in segments:
+                self._table.take([self._counted(segment)])
+        else:
+            self._table.take(segments)
         events, self._events[:] = self._events[:], []
         return events
+
+    def _counted(self, segment: Segment) -> Segment:
+        """A segment of a Unix domain socket, where only the order of a whole series tells the sequence number."""
+        time_ns, packet, key, _, *rest = segment
+        flow = self._table.current(key)
+        directions = () if flow is None else (flow.client, flow.server)
+        known = next((direction.next for direction in directions if direction.key == key), None)
+        return (time_ns, packet, key, 1 if known is None else known, *rest)  # type: ignore[return-value]
 
     @property
     def unsure(self) -> bool:

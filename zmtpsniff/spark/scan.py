@@ -1,30 +1,27 @@
 """One file dissected by itself: events at once, and a piece of each tuple for those who join it with other files."""
 
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from operator import itemgetter, sub
-from typing import NamedTuple
+from operator import sub
+from typing import NamedTuple, Protocol
 
 from dissectors.events import AnyEvent, Comment, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.datagrams import DatagramTable, Transport
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.flows import Address, Limits
 from zmtpsniff.packets import TCP, HeaderDecoder
+from zmtpsniff.segment import Datagram
 from zmtpsniff.spark import states
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id
-from zmtpsniff.spark.watch import Trace, WatchedConnection, WatchedHalf, WatchedTable
+from zmtpsniff.spark.watch import UNIX_KEY, Trace, WatchedConnection, WatchedHalf, WatchedTable
 
 # A head is kept if it has at most so many octets, or is at most such a part of what its connection has in the file.
 _HEAD_OCTETS = 64 << 10
 _HEAD_PART = 16
 _GIVE_PACKETS = 4096
-_UNIX_KEY = 20  # octets of a key of Unix domain sockets
 
 
 class Summary(NamedTuple):
@@ -38,6 +35,13 @@ class Summary(NamedTuple):
     flows: int
 
 
+class Datagrams(Protocol):
+    """Who takes the datagrams of UDP and PGM in a file."""
+
+    def take(self, datagram: Datagram, /) -> None:
+        """Take the next one."""
+
+
 class Scan:
     """Dissects one file."""
 
@@ -48,8 +52,13 @@ class Scan:
         dissector_limits: DissectorLimits | None = None,
         flow_limits: Limits | None = None,
         decode_as: Sequence[DecodeAs] = (),
+        datagrams: Datagrams | None = None,
     ) -> None:
-        """Read ``source``, which is file number ``file`` of its series; the limits are those of ``read``."""
+        """Read ``source``, which is file number ``file`` of its series; the limits are those of ``read``.
+
+        Datagrams of UDP and PGM are left to ``datagrams``, in their order: what one sender says cannot be told apart
+        from what it said in other files, so that there is nothing to be done with them here.
+        """
         self._source = source
         self._file = file
         self._limits = dissector_limits or DissectorLimits()
@@ -57,8 +66,7 @@ class Scan:
         self._headers = HeaderDecoder()
         self._events: list[AnyEvent] = []  # of what begins here
         self._flows = WatchedTable(self._connect, flow_limits)
-        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, flow_limits)
-        self._datagram_pieces: dict[bytes, Piece] = {}
+        self._datagrams = datagrams
         self._running: list[Trace] = []  # with events of their own
         self._given = 0  # packets of which the events have been given out
         self._packets = 0
@@ -115,14 +123,9 @@ class Scan:
         self._packets += len(packets)
         if segments:
             self._end_ns = segments[-1][0]
-        if self._headers.datagrams:
-            begin = 0
+        if self._datagrams is not None:
             for datagram in self._headers.datagrams:
-                end = bisect(segments, datagram[1], begin, key=itemgetter(1))
-                self._flows.take(segments[begin:end])
-                begin = end
                 self._datagrams.take(datagram)
-            segments = segments[begin:]
         self._flows.take(segments)
 
     # ------------------------------------------------------------------ flows
@@ -140,12 +143,6 @@ class Scan:
         trace.begin(connection)
         self._running.append(trace)
         return connection
-
-    def _listen(self, number: int, transport: Transport, src: Address, dst: Address) -> Radio | Multicast:
-        raise NotImplementedError
-
-    def _is_named(self, *ports: int) -> bool:
-        return any(rule.matches("udp", *ports) for rule in self._decode_as)
 
     # ------------------------------------------------------------------ events
 
@@ -196,7 +193,7 @@ class Scan:
             self._describe(trace, piece)
         if self._flows.bounded:
             trace.doubt("bounds")
-        if len(trace.key) == _UNIX_KEY:
+        if len(trace.key) == UNIX_KEY:
             trace.doubt("unix")
         piece.reasons = trace.reasons
         piece.plain = bool(trace.birth) and (flow is None or flow.ended)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, Literal
 
-from dissectors.events import AnyEvent, Command, Cut, Octets, Subscription, at_hand
+from dissectors.events import AnyEvent, Command, Cut, Octets, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
@@ -29,6 +29,7 @@ _MOST_NOTABLE = 16
 _START_SEGMENTS = 6
 _START_OCTETS = 1024
 _MOST_START_SEGMENTS = 64
+UNIX_KEY = 20  # octets of a key of Unix domain sockets
 _LAST = 0xFFFF_FFFF  # sequence number
 # A half that could be synchronised waits for the other one to say something for so long.
 _PATIENCE_FEEDS = 6
