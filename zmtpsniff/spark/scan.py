@@ -216,7 +216,7 @@ class Scan:
             trace.doubt("not zmtp")
             return
         piece.assumed = trace.assumed
-        piece.seen = sorted(trace.seen)
+        piece.seen = sorted(trace.seen | {("clear", half.side) for half in trace.halves if half.has_clear})
         client, server = trace.halves
         if trace.heads_kept and trace.head_octets <= max(_HEAD_OCTETS, (client.octets + server.octets) // _HEAD_PART):
             piece.heads = trace.heads

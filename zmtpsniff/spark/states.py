@@ -26,6 +26,12 @@ _TABLE = "table"
 # Octets of delivered segments kept to compare retransmissions with: enough for as many as a direction keeps, unless
 # they are longer than a network carries.
 _MOST_RECENT_OCTETS = 32 << 10
+_BARE, _WHOLE = b"\0", b"\1"  # what a state begins with
+_FLOW_FIELDS = ("start_ns", "last_ns", "from_start", "unwanted", "closing", "ended")
+_DIRECTION_FIELDS = (
+    *("key", "isn", "next", "offset", "fin", "notable", "seen", "acked"),
+    *("doubts", "doubts_at", "doubts_since"),
+)
 _FLAT = 1  # level of compression: states are small and many
 
 
@@ -174,19 +180,43 @@ class _Unpickler(pickle.Unpickler):
 
 def encode(flow: Flow, recent: bool = True) -> bytes:
     """A flow as octets, perhaps without what was ``recent``; raises StateError if it cannot be kept."""
+    ends = (flow.client, flow.server)
+    if flow.dissection is None and not any(end.waiting or end.pending for end in ends):
+        return _BARE + msgspec.msgpack.encode([[getattr(one, name) for name in names] for one, names in _bare_parts(flow)])
     file = io.BytesIO()
     _Pickler(file, recent).dump(flow)
-    return zlib.compress(file.getbuffer(), _FLAT)
+    return _WHOLE + zlib.compress(file.getbuffer(), _FLAT)
 
 
 def decode(octets: bytes, table: FlowTable) -> Flow:
     """The flow of :func:`encode`, as one of ``table``, which does not know it yet; raises StateError."""
     try:
-        flow = _Unpickler(io.BytesIO(zlib.decompress(octets)), table).load()
+        flow = (
+            _decode_bare(octets[1:], table)
+            if octets[:1] == _BARE
+            else _Unpickler(io.BytesIO(zlib.decompress(octets[1:])), table).load()
+        )
     except StateError:
         raise
     except Exception as error:  # whatever is wrong with the octets
         raise StateError(f"not a state: {error}") from error
     if not isinstance(flow, Flow):
         raise StateError("not the state of a flow")
+    return flow
+
+
+def _bare_parts(flow: Flow) -> tuple[tuple[Any, tuple[str, ...]], ...]:
+    return (flow, _FLOW_FIELDS), (flow.client, _DIRECTION_FIELDS), (flow.server, _DIRECTION_FIELDS)
+
+
+def _decode_bare(octets: bytes, table: FlowTable) -> Flow:
+    """A flow of which nothing is read."""
+    values = msgspec.msgpack.decode(octets)
+    flow = Flow(table, 0, b"", b"", 0)
+    flow.client = CarriedDirection(flow, b"")
+    flow.server = CarriedDirection(flow, b"")
+    flow.client.other, flow.server.other = flow.server, flow.client
+    for (one, names), mine in zip(_bare_parts(flow), values, strict=True):
+        for name, value in zip(names, mine, strict=True):
+            setattr(one, name, value)
     return flow

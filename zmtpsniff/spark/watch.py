@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, Literal
 
-from dissectors.events import AnyEvent, Command, Cut, Octets, at_hand
+from dissectors.events import AnyEvent, Command, Cut, Message, Octets, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
@@ -36,6 +36,8 @@ _PATIENCE_FEEDS = 6
 _PATIENCE_OCTETS = 16 << 10
 # One that only sends commands is synchronised before its first message once it has sent so much.
 _COMMANDS_OCTETS = 1024
+# What a topic, or its end, or an encrypted message begins with.
+_MARKS = frozenset({b"\0", b"\1", wire.CURVE_MESSAGE[:1]})
 _HARMLESS = frozenset({"PING", "PONG", "JOIN", "LEAVE", "MESSAGE"})
 
 Head = tuple[int, int, int, bytes]
@@ -57,8 +59,9 @@ class Sync:
 class WatchedHalf(Half):
     """One side of a connection of which the beginning may be in an earlier file."""
 
-    __slots__ = ("sync", "topic_changes", "trace")
+    __slots__ = ("has_clear", "sync", "topic_changes", "trace")
 
+    has_clear: bool  # messages that are no boxes
     sync: Sync | None
     topic_changes: list[tuple[bool, Octets]]
     trace: Trace
@@ -106,6 +109,18 @@ class WatchedHalf(Half):
             self.trace.doubt(code)
         super().problem(code, detail)
 
+    def _last_frame(self, body: Octets) -> None:
+        # Of most messages it is plain that they are nothing else, whatever came before.
+        frames = self._parts
+        if self.sync is None or self._damaged or not (frames or (type(body) is bytes and body[:1] not in _MARKS)):
+            super()._last_frame(body)
+            return
+        frames.append(body)
+        self._parts = []
+        self.messages += 1
+        self.has_clear = True
+        self.out.append(Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type))
+
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         if self.sync is not None:
             trace = self.trace
@@ -115,7 +130,7 @@ class WatchedHalf(Half):
             if octets[:1] in (b"\0", b"\1"):
                 trace.seen.add(("topic", self.side))
             if not octets.startswith(wire.CURVE_MESSAGE):
-                trace.seen.add(("clear", self.side))
+                self.has_clear = True
             elif len(octets) < wire.CURVE_MESSAGE_LEAST:
                 trace.doubt("short box")
             else:
@@ -157,6 +172,7 @@ class WatchedConnection(ZmtpConnection):
         for half in (self.client, self.server):
             assert isinstance(half, WatchedHalf)
             half.trace = trace
+            half.has_clear = False
             half.sync = None
             half.topic_changes = []
 
