@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from zmtpsniff.capture.source import Packet
-
 from streams import (
     CLIENT,
     SERVER,
@@ -30,6 +28,8 @@ from streams import (
     segments,
     text_body,
 )
+
+from zmtpsniff.capture.source import Packet
 
 Body = Callable[[Random, int], bytes]
 

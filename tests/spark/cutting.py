@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 import msgspec
+from streams import Packets
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
 from zmtpsniff.capture.source import Packet
@@ -17,8 +18,6 @@ from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
 from zmtpsniff.spark.redo import dissect_sorted, read_segments
 from zmtpsniff.spark.scan import Scan
-
-from streams import Packets
 
 
 @dataclass
@@ -180,4 +179,4 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
     return out
 
 
-__all__ = ["Joined", "Problem", "merged", "cut", "joined", "rows_of", "whole"]
+__all__ = ["Joined", "Problem", "cut", "joined", "merged", "rows_of", "whole"]

@@ -182,7 +182,9 @@ def encode(flow: Flow, recent: bool = True) -> bytes:
     """A flow as octets, perhaps without what was ``recent``; raises StateError if it cannot be kept."""
     ends = (flow.client, flow.server)
     if flow.dissection is None and not any(end.waiting or end.pending for end in ends):
-        return _BARE + msgspec.msgpack.encode([[getattr(one, name) for name in names] for one, names in _bare_parts(flow)])
+        return _BARE + msgspec.msgpack.encode(
+            [[getattr(one, name) for name in names] for one, names in _bare_parts(flow)]
+        )
     file = io.BytesIO()
     _Pickler(file, recent).dump(flow)
     return _WHOLE + zlib.compress(file.getbuffer(), _FLAT)

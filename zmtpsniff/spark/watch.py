@@ -147,8 +147,9 @@ class WatchedHalf(Half):
                 self.trace.doubt("cut command")
             elif isinstance(event, Command) and event.name not in _HARMLESS:
                 self.trace.doubt(event.name)
-            elif not isinstance(event, Command) or event.name != "MESSAGE":
-                self.trace.seen.add(("command", self.side))
+            else:
+                box = isinstance(event, Command) and event.name == "MESSAGE"
+                self.trace.seen.add(("box" if box else "command", self.side))
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
         super()._subscription(on, topic, encoding, incomplete)
@@ -437,6 +438,7 @@ class WatchedTable(FlowTable):
                 self.gather(trace)
             trace.first = flow
             trace.state = trace.end = None
+            trace.keeps = trace.heads_kept
             trace.discarded = False
         return direction
 
