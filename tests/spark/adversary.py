@@ -34,7 +34,8 @@ from zmtpsniff.capture.source import Packet
 Body = Callable[[Random, int], bytes]
 
 _COMMANDS = (
-    b"\x04PING\0\0", b"\x04PONG", b"\x09SUBSCRIBEa", b"\x06CANCELa", b"\x04JOINg", b"\x05LEAVEg", b"\x07MESSAGE" + bytes(40),
+    b"\x04PING\0\0", b"\x04PONG", b"\x09SUBSCRIBEa", b"\x06CANCELa", b"\x04JOINg", b"\x05LEAVEg",
+    b"\x07MESSAGE" + bytes(40),
     b"\x07MESSAGE", b"\x05HELLO", b"\x05ERROR\0", b"\x05WEIRD",
 )  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""A capture cut into files, dissected file by file and joined, without Spark: what its rows are, and what was redone."""
+"""A capture cut into files, dissected file by file and joined without Spark: its rows, and what was redone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -18,6 +18,8 @@ from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
 from zmtpsniff.spark.redo import dissect_sorted, read_segments
 from zmtpsniff.spark.scan import Scan
+
+_STREAMS = ("tcp", "ws", "ipc")
 
 
 @dataclass
@@ -45,7 +47,7 @@ def whole(packets: Sequence[Packet], decode_as: Sequence[DecodeAs] = ()) -> list
 
 def rows_of(events: Sequence[AnyEvent]) -> list[Any]:
     who = {event.flow: _who(event.client.address, event.server.address, event.start_ns)
-           for event in events if isinstance(event, Connection) and event.transport in ("tcp", "ws", "ipc")}  # fmt: skip
+           for event in events if isinstance(event, Connection) and event.transport in _STREAMS}  # fmt: skip
     return sorted(
         row(event, who[event.flow], getattr(event, "packet", None))
         for event in events
@@ -70,7 +72,7 @@ def merged(files: Sequence[Sequence[Packet]]) -> tuple[list[Packet], dict[tuple[
 
 def cut(packets: Sequence[Packet], places: Sequence[int]) -> list[list[Packet]]:
     edges = [0, *sorted(places), len(packets)]
-    return [list(packets[begin:end]) for begin, end in zip(edges, edges[1:], strict=False)]
+    return [list(packets[begin:end]) for begin, end in pairwise(edges)]
 
 
 def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()) -> Joined:
@@ -127,7 +129,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
             state = join.state()
             join = Join(state, decode_as=decode_as)
             following = mine[mine.index(piece) + 1 : mine.index(piece) + 2]
-            verdict, events = next(join.take([piece, *following]))
+            verdict, events = next(iter(join.take([piece, *following])))
             add(told, events, join.identities)
             verdicts[verdict.file, verdict.piece] = verdict
             if verdict.fate == "redo":
@@ -172,6 +174,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
                         assert verdict.client is not None
                         who = _who(verdict.client, verdict.server, verdict.start_ns)
                         if hasattr(event, "socket_type"):
+                            assert verdict.socket_types is not None
                             event.socket_type = verdict.socket_types[event.src]
                 packet = getattr(event, "packet", None)
                 out.rows.append(row(event, who, None if packet is None else numbers[number, packet]))

@@ -78,8 +78,8 @@ def test_every_capture_cut_anywhere_gives_the_same(path: Path) -> None:
 _TALKS = [
     request_reply(3, Random(1), 400),
     request_reply(2, Random(2), 400),
-    pushes(3, Random(3), 4000),
-    pushes(3, Random(4), 2000, binary_body, 120),
+    pushes(3, Random(3), 4000, batch=1448),
+    pushes(3, Random(4), 2000, binary_body, 120, batch=1448),
     publications(3, Random(5), 800),
 ]
 

@@ -5,36 +5,31 @@ that file saw its own stand, and nothing of what the scan noted depends on what 
 is the connection's: the counts of the stretch are added, and the ends of both halves are put in its place.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from dissectors.events import AnyEvent, Cut, Octets, WireEvent
+from dissectors.events import AnyEvent, WireEvent
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.half import Half
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.flows import Address, End, Flow, FlowTable, Limits, addresses
-from zmtpsniff.reassembly import Direction, distance
-from zmtpsniff.segment import SYN, Segment
+from zmtpsniff.segment import Segment
 from zmtpsniff.spark import states
-from zmtpsniff.spark.pieces import Identity, Outcome, Piece, Synced, Verdict, connection_id, placed
+from zmtpsniff.spark.pieces import Identity, Outcome, Piece, Verdict, connection_id, placed
+from zmtpsniff.spark.transplant import (
+    MODULO,
+    DoubtError,
+    check_direction,
+    check_half,
+    moved,
+    place_flow,
+    sync_packets,
+    transplant_direction,
+    transplant_half,
+)
 from zmtpsniff.spark.watch import UNIX_KEY
 
-_MODULO = 1 << 32
-# What a half knows of the octets that it reads, which goes on from where the piece ends. Not whether its message is
-# damaged: one that is not is all that can be joined, and a piece that was not sure of its first says so.
-_READING = (
-    *("_body", "_chunks", "_cut", "_flags", "_held", "_hole", "_kept", "_left", "_length"),
-    *("_message_octets", "_need", "_parts", "_parts_octets", "_searched", "_searching", "_starts", "_try_at"),
-)
-
-
 _BOUNDS = {"bounds", "unix", "syn", "many resets"}  # what counts for connections that are not ZMTP, too
-
-
-class _Doubt(Exception):
-    """A piece cannot be joined; its text says why."""
 
 
 class CarriedFlow(Flow):
@@ -129,7 +124,7 @@ class Join:
             yield Outcome(verdict, events)
 
     def dissect(self, segments: list[Segment]) -> list[AnyEvent]:
-        """Take segments of the tuple instead of a piece, numbered by ``placed``, in order; the events that they tell."""
+        """Take segments of the tuple, numbered by ``placed``, instead of a piece; the events that they tell."""
         if segments and len(segments[0][2]) == UNIX_KEY:
             for segment in segments:
                 self._table.take([self._counted(segment)])
@@ -186,11 +181,11 @@ class Join:
         """Go on with a flow that was kept, numbered as those here, its packets as those of ``piece``."""
         self._table.adopt(flow)
         if piece is not None:
-            _place(flow, piece)
+            place_flow(flow, piece)
         connection = flow.dissection
         if not isinstance(connection, ZmtpConnection):
             return
-        held = connection.out if connection.out is not connection._final else []
+        held = connection.out
         connection.flow = flow.number
         connection._final = self._events
         if connection.accepted:
@@ -221,11 +216,11 @@ class Join:
         done = len(self._events)
         try:
             if why or piece.loose or piece.lost:
-                raise _Doubt(why or ("fragments" if piece.loose else "no state"))
+                raise DoubtError(why or ("fragments" if piece.loose else "no state"))
             verdict = self._verdict(piece, flow)
             if self._table.unsure or ("again" in piece.reasons and verdict.fate != "alone"):
-                raise _Doubt("again")
-        except _Doubt as doubt:
+                raise DoubtError("again")
+        except DoubtError as doubt:
             del self._events[done:]
             self._table.drop()
             if before is not None:
@@ -244,28 +239,28 @@ class Join:
         if piece.birth:
             return self._bear(piece, flow)
         if _BOUNDS.intersection(piece.reasons):
-            raise _Doubt(", ".join(piece.reasons))
-        self._table.take([_moved(segment, piece) for segment in piece.start])
+            raise DoubtError(", ".join(piece.reasons))
+        self._table.take([moved(segment, piece) for segment in piece.start])
         if piece.is_start:
             return Verdict(piece.file, piece.number, "told")
         if self._table.current(piece.key) is not flow or flow.ended or flow.closing:
-            raise _Doubt("an end, and more")
+            raise DoubtError("an end, and more")
         if flow.unwanted:
             return self._pass(piece, flow)
         if piece.reasons:
-            raise _Doubt(", ".join(piece.reasons))
+            raise DoubtError(", ".join(piece.reasons))
         return self._continue(piece, flow)
 
     def _bear(self, piece: Piece, flow: Flow) -> Verdict:
         """A piece that begins with a SYN, on the addresses of a connection that is not forgotten."""
         if any(segment[6] or segment[7] for segment in piece.birth):
-            raise _Doubt("a SYN with octets")
+            raise DoubtError("a SYN with octets")
         syn = piece.birth[0]
         for segment in piece.birth if piece.answered else piece.birth[:1]:
-            self._table.take([_moved(segment, piece)])
+            self._table.take([moved(segment, piece)])
         born = self._table.current(piece.key)
         if born is None or born is flow or born.start_ns != syn[0] or born.dissection is not None:
-            raise _Doubt("a SYN on a connection in use")
+            raise DoubtError("a SYN on a connection in use")
         self._table.drop()
         if piece.last is not None:
             self._adopt(states.decode(piece.last, self._table), piece)
@@ -274,9 +269,9 @@ class Join:
     def _pass(self, piece: Piece, flow: Flow) -> Verdict:
         """More of a connection that is not ZMTP."""
         if piece.opened > 1 or piece.others or not self._table.outlasts_unknown(piece.seen_ns - flow.last_ns):
-            raise _Doubt("not zmtp, and long")
+            raise DoubtError("not zmtp, and long")
         for segment in piece.notable:
-            self._table.take([_moved(segment, piece)])
+            self._table.take([moved(segment, piece)])
         flow.last_ns = max(flow.last_ns, piece.seen_ns)
         return Verdict(piece.file, piece.number, "passed")
 
@@ -284,19 +279,19 @@ class Join:
 
     def _continue(self, piece: Piece, flow: Flow) -> Verdict:
         if piece.opened > 1 + piece.others and not self._table.outlasts(piece.seen_ns - flow.last_ns):
-            raise _Doubt("idle")
+            raise DoubtError("idle")
         kept = piece.first or (piece.last if not piece.others else None)
         if kept is None:
-            raise _Doubt("no state")  # it was idle, or never a flow at all
+            raise DoubtError("no state")  # it was idle, or never a flow at all
         end = states.decode(kept, self._table)
         ways = [(mine, end.client if mine.key == end.client.key else end.server) for mine in (flow.client, flow.server)]
         for mine, theirs in ways:
-            _check_direction(mine, theirs, piece)
+            check_direction(mine, theirs, piece)
         before = [(mine.offset - piece.bases[mine.key][1], [*mine.recent]) for mine, _ in ways]
         if piece.has_octets:
             self._read(piece, flow, end)
         for (mine, theirs), (offset, recent) in zip(ways, before, strict=True):
-            _transplant_direction(mine, theirs, offset, recent, piece)
+            transplant_direction(mine, theirs, offset, recent, piece)
         flow.closing = end.closing
         flow.last_ns, flow.last_packet = end.last_ns, placed(piece.first_ns, piece.file, end.last_packet)
         verdict = self._describe(piece, flow)
@@ -316,7 +311,7 @@ class Join:
     def _describe(self, piece: Piece, flow: Flow) -> Verdict:
         connection = flow.dissection
         if not isinstance(connection, ZmtpConnection):
-            return Verdict(piece.file, piece.number, "joined")
+            return Verdict(piece.file, piece.number, "joined", socket_types={})
         identity = self.identities[flow.number]
         types = {
             half.src: half.socket_type if half.framing == 2 else None for half in (connection.client, connection.server)
@@ -336,11 +331,11 @@ class Join:
         """Feed the heads of a piece, and let both halves go on where the piece ends."""
         theirs = end.dissection
         if piece.heads is None or not isinstance(theirs, ZmtpConnection):
-            raise _Doubt("no head")
+            raise DoubtError("no head")
         swapped = flow.client.key != end.client.key
         sides = (flow.server, flow.client) if swapped else (flow.client, flow.server)
         places = [direction.next for direction in sides]
-        packets = _sync_packets(piece)
+        packets = sync_packets(piece)
         facts: list[object] = []
         for packet, time_ns, side, octets in piece.heads:
             if packets and packet > min(packets) and not facts:
@@ -350,28 +345,28 @@ class Join:
             if seq is None:
                 far = end.server if side else end.client
                 assert far.next is not None
-                seq = (far.next - far.offset) % _MODULO
+                seq = (far.next - far.offset) % MODULO
             number = placed(piece.first_ns, piece.file, packet)
             self._table.take([(time_ns, number, direction.key, seq, 0, 0, octets, 0)])
             if direction.flow.ended or flow.unwanted:
-                raise _Doubt("it ends in the head")
+                raise DoubtError("it ends in the head")
             if direction.waiting:
-                raise _Doubt("a head that does not fit")
+                raise DoubtError("a head that does not fit")
             places[side] = direction.next
         if not any(piece.synced):
             return
         connection = flow.dissection
         if not isinstance(connection, ZmtpConnection):
-            raise _Doubt("no octets before")
+            raise DoubtError("no octets before")
         after = self._facts(flow)
         if facts and facts != after:
-            raise _Doubt("the handshake is not over")
+            raise DoubtError("the handshake is not over")
         self._check_context(piece, connection, theirs)
         halves = (connection.server, connection.client) if swapped else (connection.client, connection.server)
         for half, other, synced in zip(halves, theirs.halves, piece.synced, strict=True):
             if synced is not None:
-                _check_half(half, synced, piece)
-                _transplant_half(half, other, synced, piece)
+                check_half(half, synced, piece)
+                transplant_half(half, other, synced, piece)
         for half in halves:
             half.look_again()
 
@@ -379,7 +374,7 @@ class Join:
         """What of a connection must not change while its halves are read apart from each other."""
         connection = flow.dissection
         if not isinstance(connection, ZmtpConnection):
-            raise _Doubt("no octets before")
+            raise DoubtError("no octets before")
         security = connection.security
         facts: list[object] = [connection.accepted, connection.version, connection.protocol]
         facts += [security.mechanism, security.unknown_start, security.failed, sorted(security._done)]
@@ -388,31 +383,31 @@ class Join:
         return facts
 
     def _check_context(self, piece: Piece, connection: ZmtpConnection, theirs: ZmtpConnection) -> None:
-        """Raise _Doubt unless what was noted in the stretch means the same in this connection."""
+        """Raise DoubtError unless what was noted in the stretch means the same in this connection."""
         security = connection.security
         halves = connection.halves
         if not connection.accepted or connection.forced or any(half.upgraded for half in halves):
-            raise _Doubt("not ZMTP over TCP")
+            raise DoubtError("not ZMTP over TCP")
         if not all(half.greeted for half in halves):
-            raise _Doubt("the greeting is not over")
+            raise DoubtError("the greeting is not over")
         if security.mechanism not in (None, "NULL", "PLAIN", "CURVE"):
-            raise _Doubt(security.mechanism or "")
+            raise DoubtError(security.mechanism or "")
         if not security.unknown_start and len(security._done) < 2:
-            raise _Doubt("the handshake is not over")
+            raise DoubtError("the handshake is not over")
         seen = {name: {side for what, side in piece.seen if what == name} for name in ("topic", "clear", "box")}
         if seen["box"] and not security.may_encrypt:
-            raise _Doubt("boxes on a connection in clear")
+            raise DoubtError("boxes on a connection in clear")
         if seen["clear"] and security.encrypts:
-            raise _Doubt("clear messages on an encrypted connection")
+            raise DoubtError("clear messages on an encrypted connection")
         if connection.version == "3.0" and any(what == "command" for what, _ in piece.seen):
-            raise _Doubt("commands of a later version")
+            raise DoubtError("commands of a later version")
         known = security.mechanism or halves[0].mechanism or halves[1].mechanism
         if known is None:
             if security._assumed not in (None, piece.assumed) and (piece.assumed or seen["box"]):
-                raise _Doubt("other commands")
+                raise DoubtError("other commands")
             security._assumed = security._assumed or piece.assumed
         elif seen["box"] and (known != "CURVE" or piece.assumed != "CURVE"):
-            raise _Doubt("boxes of another mechanism")
+            raise DoubtError("boxes of another mechanism")
         sides = {half.src: half for half in halves}
         for other, synced in zip(theirs.halves, piece.synced, strict=True):
             half = sides[other.src]
@@ -421,110 +416,4 @@ class Join:
                 and half.subscribes != synced.subscribes
                 and (synced.subscribes or other.side in seen["topic"])
             ):
-                raise _Doubt("subscriptions")
-
-
-def _moved(segment: Segment, piece: Piece) -> Segment:
-    """A segment of a piece, its packet numbered as here."""
-    time_ns, packet, *rest = segment
-    return (time_ns, placed(piece.first_ns, piece.file, packet), *rest)  # type: ignore[return-value]
-
-
-def _place(flow: Flow, piece: Piece) -> None:
-    """Number the packets that a flow knows of as those of ``piece``."""
-    first_ns, file = piece.first_ns, piece.file
-    flow.last_packet = placed(first_ns, file, flow.last_packet)
-    for direction in (flow.client, flow.server):
-        _place_direction(direction, piece)
-    if isinstance(flow.dissection, ZmtpConnection):
-        for half in flow.dissection.halves:
-            half.packet = placed(first_ns, file, half.packet) if half.packet else 0
-
-
-def _place_direction(direction: Direction, piece: Piece) -> None:
-    first_ns, file = piece.first_ns, piece.file
-    if direction.latest[0]:
-        direction.latest = placed(first_ns, file, direction.latest[0]), direction.latest[1]
-    direction.waiting = [one._replace(packet=placed(first_ns, file, one.packet)) for one in direction.waiting]
-    if direction.pending is not None:
-        direction.pending = _moved(direction.pending, piece)
-
-
-def _sync_packets(piece: Piece) -> list[int]:
-    """The last packet of each half's head, of those that have a sync point."""
-    found = []
-    for side, synced in enumerate(piece.synced):
-        if synced is not None:
-            found.append(max((head[0] for head in piece.heads or () if head[2] == side), default=0))
-    return found
-
-
-def _check_direction(mine: Direction, theirs: Direction, piece: Piece) -> None:
-    """Raise _Doubt unless segments were put in order in the piece as they are here."""
-    if mine.waiting or mine.acked > mine.offset or mine.fin is not None or mine.pending is not None or not mine.seen:
-        raise _Doubt("octets are waiting")
-    if theirs.pending is not None:
-        raise _Doubt("a SYN that does not fit")
-    first = mine.isn if mine.next is None else (mine.next - mine.offset - 1) % _MODULO
-    for segment in piece.notable:
-        if segment[2] == mine.key and segment[5] & SYN and segment[3] in (mine.isn, first):
-            raise _Doubt("a SYN that comes again")
-    if mine.next is None:
-        return
-    base, offset = piece.bases[mine.key]
-    if base is None and theirs.next is not None:
-        base = (theirs.next - theirs.offset) % _MODULO
-    if base is not None and base != mine.next:
-        raise _Doubt("octets are missing or come again")
-    top = piece.top_acks.get(mine.key)
-    if top is not None and distance(top, mine.next) > 0:
-        raise _Doubt("octets are acknowledged that are not there")
-
-
-def _transplant_direction(
-    mine: Direction, theirs: Direction, offset: int, recent: list[tuple[int, bytes]], piece: Piece
-) -> None:
-    """Let a direction go on where the piece ends, which stood at ``offset`` before it and had delivered ``recent``."""
-    if theirs.next is None:
-        return
-    _place_direction(theirs, piece)
-    mine.next = theirs.next
-    mine.offset = offset + theirs.offset
-    mine.fin = None if theirs.fin is None else offset + theirs.fin
-    mine.acked = offset + theirs.acked if theirs.acked else 0
-    mine.doubts, mine.doubts_at, mine.doubts_since = theirs.doubts, offset + theirs.doubts_at, theirs.doubts_since
-    mine.waiting = [one._replace(offset=offset + one.offset) for one in theirs.waiting]
-    mine.waiting_octets = theirs.waiting_octets
-    mine.flow.table.waiting_octets += theirs.waiting_octets
-    mine.latest = max(mine.latest, theirs.latest)
-    mine.notable = theirs.notable
-    if mine.receiver is not None:
-        merged = [segment for segment in recent if segment not in theirs.recent]
-        mine.recent = deque([*merged, *theirs.recent], mine.recent.maxlen)
-        mine.recent_until = 0
-
-
-def _check_half(half: Half, synced: Synced, piece: Piece) -> None:
-    """Raise _Doubt unless a half stands at the sync point with nothing left over."""
-    between = half._state in (half._frames_v1, half._frames_v2)
-    if not between or half.framing != synced.framing or half._held or half._parts or half._damaged:
-        raise _Doubt("not at the sync point")
-    if not set(synced.told) <= half._told:
-        raise _Doubt("problems that are told once")
-
-
-def _transplant_half(half: Half, theirs: Half, synced: Synced, piece: Piece) -> None:
-    for name in _READING:
-        setattr(half, name, getattr(theirs, name))
-    half._state = getattr(half, theirs._state.__name__)
-    half._told |= theirs._told
-    half.octets += theirs.octets - synced.octets
-    half.messages += theirs.messages - synced.messages
-    if theirs.packet:
-        half.time_ns, half.packet = theirs.time_ns, placed(piece.first_ns, piece.file, theirs.packet)
-    for on, data, length in synced.topics:
-        topic: Octets = data if length < 0 else Cut(data, length)
-        if on:
-            half.topics[topic] = None
-        else:
-            half.topics.pop(topic, None)
+                raise DoubtError("subscriptions")

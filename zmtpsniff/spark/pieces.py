@@ -98,7 +98,7 @@ class Verdict(NamedTuple):
     client: str | None = None
     server: str | None = None
     start_ns: int | None = None
-    socket_types: dict[str, str | None] = {}  # by address, if joined
+    socket_types: dict[str, str | None] | None = None  # by address, if joined
     state: bytes | None = None  # to redo from
     around: bool = False  # the files before and after this one are to be read as well
     anew: bool = False  # all rows of the tuple fall, and it is dissected from its first file on

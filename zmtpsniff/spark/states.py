@@ -7,6 +7,7 @@ import io
 import pickle
 import zlib
 from collections import deque
+from functools import cache
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -139,7 +140,13 @@ class _Pickler(pickle.Pickler):
         for known, plain in _PLAIN.items():
             if isinstance(value, known):
                 kept = {name: getattr(value, name) for name in _slots(plain) if hasattr(value, name)}
-                if isinstance(value, Direction):
+                if isinstance(value, Half):
+                    del kept["out"]
+                elif isinstance(value, ZmtpConnection):
+                    # Events that are held back belong to the state, those that have been told do not.
+                    kept["out"] = [] if value.accepted else value.out
+                    kept["_final"] = []
+                elif isinstance(value, Direction):
                     recent = kept["recent"] = _thinned(value.recent, self._most)
                     forgot = isinstance(value, CarriedDirection) and value.forgot and len(recent) != recent.maxlen
                     kept["forgot"] = forgot or len(recent) != len(value.recent)
@@ -187,7 +194,7 @@ def encode(flow: Flow, recent: bool = True) -> bytes:
         )
     file = io.BytesIO()
     _Pickler(file, recent).dump(flow)
-    return _WHOLE + zlib.compress(file.getbuffer(), _FLAT)
+    return _WHOLE + _compress(file.getvalue())
 
 
 def decode(octets: bytes, table: FlowTable) -> Flow:
@@ -196,7 +203,7 @@ def decode(octets: bytes, table: FlowTable) -> Flow:
         flow = (
             _decode_bare(octets[1:], table)
             if octets[:1] == _BARE
-            else _Unpickler(io.BytesIO(zlib.decompress(octets[1:])), table).load()
+            else _Unpickler(io.BytesIO(_decompress(octets[1:])), table).load()
         )
     except StateError:
         raise
@@ -205,6 +212,30 @@ def decode(octets: bytes, table: FlowTable) -> Flow:
     if not isinstance(flow, Flow):
         raise StateError("not the state of a flow")
     return flow
+
+
+@cache
+def _familiar() -> bytes:
+    """What is in every state: the names of what a flow is made of, as a pickle has them."""
+    table = FlowTable(lambda *_: None)
+    flow = Flow(table, 1, bytes(12), bytes(12), 0)
+    connection = ZmtpConnection([], 1, "", "")
+    flow.dissection = connection
+    flow.client.begin(connection.client)
+    flow.server.begin(connection.server)
+    file = io.BytesIO()
+    _Pickler(file, True).dump(flow)
+    return file.getvalue()
+
+
+def _compress(octets: bytes) -> bytes:
+    one = zlib.compressobj(_FLAT, zdict=_familiar())
+    return one.compress(octets) + one.flush()
+
+
+def _decompress(octets: bytes) -> bytes:
+    one = zlib.decompressobj(zdict=_familiar())
+    return one.decompress(octets) + one.flush()
 
 
 def _bare_parts(flow: Flow) -> tuple[tuple[Any, tuple[str, ...]], ...]:
