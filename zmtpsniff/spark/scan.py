@@ -92,6 +92,9 @@ class Scan:
         """
         for packets in self._source.batches():
             self._take(packets)
+            if self._events:
+                yield Batch("born", 0, self._events[:])
+                self._events.clear()  # the connections hold this list
             if self._packets - self._given >= _GIVE_PACKETS:
                 self._given = self._packets
                 yield from self._give()
