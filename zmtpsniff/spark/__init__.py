@@ -49,6 +49,11 @@ The verdict, one for each piece, ``(file, number)``:
   from its first file on (a file that comes late, or a retransmission of octets of which no copy was kept). The same is
   to be done where ``Dissected.unsure`` says so after a redo with a state.
 
+What is left to others. Datagrams of UDP and PGM are not dissected by a scan, but handed to whom its caller names, in
+their order: they are dissected where those of all files are. Two bounds of ``read`` are one file's here, that on flows
+at a time and that on octets that wait in all; a file that reaches one says so, and its tuples are redone. A tuple that
+has no segment in any file but one in a fragmented datagram that lies in two of them is not seen.
+
 ``piece.plain`` says that the verdict can only be ``alone`` if no piece of the tuple came before, and nothing is open
 at the end: most short connections, for which no row needs to be looked at again.
 A connection's ``connection`` row comes from the scan if it begins and ends in one file, else from the join.

@@ -59,9 +59,10 @@ class Sync:
 class WatchedHalf(Half):
     """One side of a connection of which the beginning may be in an earlier file."""
 
-    __slots__ = ("has_clear", "sync", "topic_changes", "trace")
+    __slots__ = ("has_clear", "has_command", "sync", "topic_changes", "trace")
 
     has_clear: bool  # messages that are no boxes
+    has_command: bool
     sync: Sync | None
     topic_changes: list[tuple[bool, Octets]]
     trace: Trace
@@ -85,7 +86,7 @@ class WatchedHalf(Half):
             and self.greeted
             and not self._parts
             and self._state in (self._frames_v1, self._frames_v2)
-            and (not self._damaged or (not self.messages and self.octets > _COMMANDS_OCTETS))
+            and (not self._damaged or (self.has_command and not self.messages and self.octets > _COMMANDS_OCTETS))
         )
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
@@ -138,6 +139,7 @@ class WatchedHalf(Half):
         super()._message(frames, incomplete)
 
     def _command(self, body: Octets, whole: bool) -> None:
+        self.has_command = True
         out = self.out
         before = len(out)
         super()._command(body, whole)
@@ -173,7 +175,7 @@ class WatchedConnection(ZmtpConnection):
         for half in (self.client, self.server):
             assert isinstance(half, WatchedHalf)
             half.trace = trace
-            half.has_clear = False
+            half.has_clear = half.has_command = False
             half.sync = None
             half.topic_changes = []
 
