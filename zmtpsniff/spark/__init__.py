@@ -58,6 +58,6 @@ has no segment in any file but one in a fragmented datagram that lies in two of 
 at the end: most short connections, for which no row needs to be looked at again.
 A connection's ``connection`` row comes from the scan if it begins and ends in one file, else from the join.
 Problems of the file itself (no ``flow``) and comments come from ``Scan.batches()`` in a ``born`` batch; the scan's
-totals (packets, first and last time, faults) are in ``summary``, of which ``last_ns`` of the last file of the series
-is what ``finish`` is told.
+totals (packets, first and last time) are in ``summary``; the greatest ``end_ns`` of the series is what ``finish`` is
+told.
 """
