@@ -46,7 +46,8 @@ The verdict, one for each piece, ``(file, number)``:
   get the same verdict. If ``verdict.around`` is true the files before and after are read as well, because a fragmented
   datagram may begin or end in them; read such files with one decoder, one after the other. If ``verdict.anew`` is true
   the state does not do: all rows of the tuple fall, those of earlier pieces and of the join, too, and it is dissected
-  from its first file on (a file that comes late, or a retransmission of octets of which no copy was kept). The same is
+  from its first file on (a file that comes late, a retransmission of octets of which no copy was kept, a state that
+  cannot be kept at all: ``states.LOST``). The same is
   to be done where ``Dissected.unsure`` says so after a redo with a state.
 
 What is left to others. Datagrams of UDP and PGM are not dissected by a scan, but handed to whom its caller names, in
