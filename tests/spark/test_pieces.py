@@ -14,6 +14,7 @@ import pytest
 from adversary import capture, places
 from cutting import Joined, cut, joined, merged, whole
 from streams import (
+    START_NS,
     Conversation,
     Packets,
     binary_body,
@@ -27,6 +28,8 @@ from streams import (
 
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.decode_as import parse
+from zmtpsniff.packets import UNIX
 from zmtpsniff.spark import states
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Piece, place, placed
@@ -106,6 +109,28 @@ def test_two_files_that_overlap_are_merged_as_read_merges_them() -> None:
     given = packets(segments(request_reply(3, Random(8))))
     out = _check([given[::2], given[1::2]])
     assert out.why["entangled"]
+
+
+def test_unix_domain_sockets_are_numbered_on_from_file_to_file() -> None:
+    random = Random(11)
+    given: list[Packet] = []
+    for talk in (request_reply(3, random), pushes(3, random, batch=500), publications(3, random)):
+        ends = [random.randbytes(7) + bytes([side]) for side in range(2)]
+        for piece in talk.pieces:
+            data = ends[1 - piece.side] + ends[piece.side] + piece.data
+            given.append((START_NS + len(given) * 1000, UNIX, data, len(data), None))
+    for count in (1, 4):
+        out = _check(cut(given, [random.randrange(1, len(given)) for _ in range(count)]))
+        assert out.why["unix"]
+
+
+def test_a_rule_that_says_what_it_is_holds_in_every_file() -> None:
+    given = packets(segments(request_reply(1, Random(12))))[20:]
+    rules = [parse("tcp.port==5555,zmtp1")]
+    files = cut(given, [len(given) // 2])
+    out = joined(files, rules)
+    assert Counter(out.rows) == Counter(whole(given, rules))
+    assert any("Message" in one for one in out.rows)
 
 
 def test_a_state_goes_on_in_another_run() -> None:

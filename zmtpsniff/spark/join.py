@@ -112,7 +112,9 @@ class Join:
         self._table.count = numbers
         self._doubted = False
         self.identities: dict[int, Identity] = {}
-        if state is not None:
+        if state == states.LOST:
+            self._table.unsure = True
+        elif state is not None:
             self._adopt(states.decode(state, self._table))
 
     # ------------------------------------------------------------------ in and out
@@ -154,8 +156,13 @@ class Join:
 
     def state(self) -> bytes | None:
         """What the tuple's next pieces begin with, None for nothing."""
+        if self._table.unsure:
+            return states.LOST
         flow = self._flow
-        return None if flow is None else states.encode(flow)
+        try:
+            return None if flow is None else states.encode(flow)
+        except states.StateError:
+            return states.LOST
 
     def finish(self, now_ns: int) -> list[AnyEvent]:
         """End what is open; ``now_ns`` is when the last segment of the series came."""
@@ -171,11 +178,6 @@ class Join:
     def number(self) -> int:
         """The number of another flow, which is not of TCP."""
         return self._table.number()
-
-    @property
-    def is_doubted(self) -> bool:
-        """Whether a verdict was ``redo``: who redoes it says what is left open, too."""
-        return self._doubted
 
     def going_on(self, now_ns: int) -> set[int]:
         """The numbers of the flows that may go on at ``now_ns``."""
@@ -236,6 +238,9 @@ class Join:
         if self._doubted:
             return Verdict(piece.file, piece.number, "redo", around=piece.loose, why="an earlier piece is redone")
         flow = self._flow
+        if self.state() == states.LOST:
+            self._doubted = True
+            return Verdict(piece.file, piece.number, "redo", around=piece.loose, anew=True, why="no state")
         if flow is not None and piece.first_ns < flow.last_ns:
             self._doubted = True
             return Verdict(piece.file, piece.number, "redo", around=piece.loose, anew=True, why="late")

@@ -8,7 +8,7 @@ import pickle
 import zlib
 from collections import deque
 from functools import cache
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ _TABLE = "table"
 # Octets of delivered segments kept to compare retransmissions with: enough for as many as a direction keeps, unless
 # they are longer than a network carries.
 _MOST_RECENT_OCTETS = 32 << 10
+LOST = b"\2"  # the state of what cannot be kept: more of its tuple is dissected anew
 _BARE, _WHOLE = b"\0", b"\1"  # what a state begins with
 _FLOW_FIELDS = ("start_ns", "last_ns", "from_start", "unwanted", "closing", "ended")
 _DIRECTION_FIELDS = (
@@ -76,6 +77,7 @@ _CLASSES: dict[str, Any] = {
 }
 # What is kept of those that watch, and of what they watch.
 _PLAIN: dict[type, type] = {Flow: Flow, Direction: CarriedDirection, ZmtpConnection: ZmtpConnection, Half: Half}
+_KNOWN = frozenset(_CLASSES.values())
 _SLOTS: dict[type, tuple[str, ...]] = {}
 
 
@@ -153,6 +155,8 @@ class _Pickler(pickle.Pickler):
                     if value.receiver is not None:
                         kept["deliver"] = MethodType(Half.feed, value.receiver)
                 return _empty, (plain.__name__,), (None, kept)
+        if not isinstance(value, type | FunctionType | BuiltinFunctionType) and type(value) not in _KNOWN:
+            raise StateError(f"{type(value).__name__} cannot be kept")
         return NotImplemented
 
 
@@ -193,10 +197,7 @@ def encode(flow: Flow, recent: bool = True) -> bytes:
             [[getattr(one, name) for name in names] for one, names in _bare_parts(flow)]
         )
     file = io.BytesIO()
-    try:
-        _Pickler(file, recent).dump(flow)
-    except TypeError as error:  # of something that is no data, as the state of zlib
-        raise StateError(str(error)) from error
+    _Pickler(file, recent).dump(flow)
     return _WHOLE + _compress(file.getvalue())
 
 
