@@ -96,6 +96,9 @@ def test_data_frames_of_a_library(spark_session: "SparkSession", tmp_path: Path)
     try:
         for name in TABLES:
             frame = getattr(tables, name)
+            if not (tmp_path / name).exists():
+                assert frame.count() == 0
+                continue
             stored = spark_session.read.parquet(str(tmp_path / name))
             assert sorted(frame.columns) == sorted(stored.columns)
             assert frame.count() == stored.count(), name
