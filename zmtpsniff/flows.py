@@ -86,6 +86,7 @@ class Flow:
         "table",
         "unwanted",
     )
+    direction_type = Direction  # of its two directions; another one may watch them
 
     def __init__(self, table: "FlowTable", number: int, client: bytes, server: bytes, time_ns: int) -> None:
         """Begin the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
@@ -93,8 +94,8 @@ class Flow:
         self.number = number
         self.start_ns = self.last_ns = time_ns
         self.last_packet = 0
-        self.client = Direction(self, client)
-        self.server = Direction(self, server)
+        self.client = self.direction_type(self, client)
+        self.server = self.direction_type(self, server)
         self.client.other, self.server.other = self.server, self.client
         self.from_start = False
         self.dissection: Dissection | None = None
@@ -113,6 +114,8 @@ class Flow:
 
 class FlowTable:
     """All TCP connections of a capture."""
+
+    flow_type = Flow
 
     def __init__(self, connect: Connect, limits: Limits | None = None, refuse: Refuse | None = None) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``; tell ``refuse`` of a SYN that is not.
@@ -221,7 +224,7 @@ class FlowTable:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
-        if direction is None or _begins_another(direction, seq, ack, answers):
+        if direction is None or begins_another(direction, seq, ack, answers):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
                 self._suspect(direction, segment)
                 return None
@@ -285,7 +288,7 @@ class FlowTable:
         back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
         if by_port:
             server = int.from_bytes(key[-4:-2], "big") < int.from_bytes(key[-2:], "big")
-        flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
+        flow = self.flow_type(self, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine
         self._directions[back] = theirs
@@ -433,8 +436,18 @@ class FlowTable:
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
 
-    def finish(self) -> None:
-        """The capture is over, and with it every flow."""
+    def started_ns(self, number: int) -> int:
+        """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
+        return self._flows[number].start_ns
+
+    def open_flows(self, now_ns: int) -> list[int]:
+        """The numbers of the flows that may go on at ``now_ns``."""
+        return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
+
+    def finish(self, now_ns: int | None = None) -> None:
+        """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
+        if now_ns is not None:
+            self._now_ns = now_ns
         for flow in list(self._flows.values()):
             self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
 
@@ -448,7 +461,7 @@ def _continues(syn: Segment, number: int) -> bool:
     return (number - syn[3] - 1) % _MODULO <= len(syn[6])
 
 
-def _begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:
+def begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:
     """Whether a SYN on known addresses begins another connection, instead of repeating or answering one."""
     if direction.isn is not None:
         return direction.isn != seq

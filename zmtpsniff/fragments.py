@@ -59,6 +59,7 @@ class Fragments:
     def __init__(self, most_datagrams: int = 1024, most_octets: int = 16 << 20) -> None:
         """Hold no more than this."""
         self.dropped = 0
+        self.given_up: set[Hashable] = set()  # keys of those, as many as are held at most
         self._most_datagrams = most_datagrams
         self._most_octets = most_octets
         self._pending: dict[Hashable, _Datagram] = {}
@@ -74,8 +75,7 @@ class Fragments:
         """
         datagram = self._pending.get(key)
         if datagram is not None and not 0 <= time_ns - datagram.time_ns <= LIFETIME_NS:
-            self._forget(key)
-            self.dropped += 1
+            self._drop(key)
             datagram = None
         if datagram is None:
             datagram = self._pending[key] = _Datagram(time_ns)
@@ -86,8 +86,7 @@ class Fragments:
             datagram.length = stop
         if stop > LARGEST or (datagram.length >= 0 and stop > datagram.length):
             # Against the protocol, and a way to have one reader see what another does not.
-            self._forget(key)
-            self.dropped += 1
+            self._drop(key)
             return None
         before = datagram.cost
         datagram.add(start, stop, octets)
@@ -96,9 +95,28 @@ class Fragments:
             self._forget(key)
             return datagram.protocol, datagram.payload(), datagram.length
         while len(self._pending) > self._most_datagrams or self._held > self._most_octets:
-            self._forget(next(iter(self._pending)))
-            self.dropped += 1
+            self._drop(next(iter(self._pending)))
         return None
+
+    def holds(self, key: Hashable) -> bool:
+        """Whether fragments of this datagram wait for others."""
+        return key in self._pending
+
+    def unfinished(self, begin_ns: int, end_ns: int) -> set[Hashable]:
+        """The keys of datagrams that may begin or end in another capture, if this one lasted from ``begin_ns`` on."""
+        near = {
+            key
+            for key, datagram in self._pending.items()
+            if datagram.time_ns - begin_ns <= LIFETIME_NS or end_ns - datagram.time_ns <= LIFETIME_NS
+        }
+        return near | self.given_up
+
+    def _drop(self, key: Hashable) -> None:
+        """Give a datagram up."""
+        self._forget(key)
+        self.dropped += 1
+        if len(self.given_up) < self._most_datagrams:
+            self.given_up.add(key)
 
     def _forget(self, key: Hashable) -> None:
         datagram = self._pending.pop(key)

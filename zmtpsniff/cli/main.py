@@ -15,6 +15,7 @@ from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
+from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
 from zmtpsniff.output import OutputError, discard_standard_output
 
@@ -38,7 +39,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, check, stats, interfaces, fields, schema):
+for _command in (read, live, check, stats, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 

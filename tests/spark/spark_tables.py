@@ -1,0 +1,154 @@
+"""Rows of tables as the records that `read` writes, so that the two can be compared."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dissectors.events import Cut, Hidden
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
+from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.spark.connections import connection_id
+from zmtpsniff.spark.tables import OCTETS, TABLES
+
+_OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
+_OURS = ("date", "series", "conn_id", "time", "file", "packet", "src_port", "dst_port", "size", "provisional", "kind")
+_OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped"}  # counted in a sentence, a file each
+_SIDE = ("address", "version", "socket_type", "identity")
+
+
+def packets(path: Path) -> list[Packet]:
+    return [packet for batch in open_captures([str(path)]).batches() for packet in batch]
+
+
+def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
+    """Write a capture as several files, cut before the packets with these places (from 0)."""
+    folder.mkdir(parents=True)
+    found = packets(path)
+    ends = [0, *sorted(places), len(found)]
+    files = []
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        section = Section(Origin("zmtpsniff test"))
+        file = folder / f"{number:03}.pcapng"
+        file.write_bytes(section.header([]) + section.packets(found[begin:end]))
+        files.append(file)
+    return files
+
+
+def expected(files: Sequence[Path], **options: Any) -> Counter[str]:
+    """What `read -T json --no-patterns --no-payload` says of files, as comparable() has it."""
+    stream = BytesIO()
+    renderer = JsonlRenderer(stream)
+    source = open_captures([str(file) for file in files])
+    for events in Sniffer(source, **options).events():
+        renderer.write(events)
+    return comparable([json.loads(line) for line in stream.getvalue().splitlines()])
+
+
+def comparable(records: list[dict[str, Any]]) -> Counter[str]:
+    """Records without what differs, a flow's number replaced by the id of its connection."""
+    ids: dict[int, str] = {}
+    for record in records:
+        if record["type"] == "connection":
+            transport = "tcp" if record["transport"] == "ws" else record["transport"]
+            ends = record["client"]["address"], record["server"]["address"]
+            ids[record["flow"]] = connection_id(transport, *ends, record["start_ns"])
+    out: Counter[str] = Counter()
+    for record in records:
+        if record["type"] in ("capture", "comment"):
+            continue
+        if (flow := record.pop("flow", None)) is not None:
+            if record["type"] == "beacon":
+                ends = record["src"], record["dst"]
+                first_ns = next(one["time_ns"] for one in records if (one.get("src"), one.get("dst")) == ends)
+                ids.setdefault(flow, connection_id("beacon", *ends, first_ns))
+            record["conn_id"] = ids[flow]
+        record.pop("packet", None)
+        if record.get("code") in _OF_FILES:
+            record.pop("detail")
+            out[json.dumps(record, sort_keys=True)] = 1
+            continue
+        out[json.dumps(record, sort_keys=True)] += 1
+    return out
+
+
+def read_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """All rows of all tables."""
+    return {
+        table: [
+            row
+            for path in sorted((folder / table).glob("date=*/*.parquet"))
+            for row in pq.read_table(path).to_pylist()  # type: ignore[no-untyped-call]
+        ]
+        for table in TABLES
+    }
+
+
+def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]]:
+    """The rows of each series as records, as comparable() has them."""
+    out: dict[str, Counter[str]] = {}
+    for table in TABLES:
+        if table == "captures":
+            for row in tables[table]:
+                out.setdefault(row["series"], Counter())
+            continue
+        for row in tables[table]:
+            record = json.dumps(_record(table, row), sort_keys=True)
+            found = out.setdefault(row["series"], Counter())
+            found[record] += 1
+            if row.get("code") in _OF_FILES:
+                found[record] = 1
+    return out
+
+
+def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    special = row.get("kind") in ("greeting", "beacon")
+    record: dict[str, Any] = {"type": row["name"] if special else table[:-1]}
+    if row["conn_id"] is not None:
+        record["conn_id"] = row["conn_id"]
+    if table == "connections":
+        return record | _connection(row)
+    if special:
+        row = {**row, "name": None}
+    for name, value in row.items():
+        if name in _OURS or value is None or (value is False and name == "incomplete"):
+            continue
+        if name in _OCTETS[table]:
+            value = _octets(value)
+        elif name == "frames":
+            value = [_octets(frame) for frame in value]
+        elif name == "properties":
+            value = {item["name"]: _octets(item["value"]) for item in value}
+        record[name] = value
+    if record.get("code") in _OF_FILES:
+        del record["detail"]
+    return record
+
+
+def _connection(row: dict[str, Any]) -> dict[str, Any]:
+    names = ("transport", "start_ns", "end_ns", "end", "version", "mechanism", "handshake")
+    record: dict[str, Any] = {name: row[name] for name in names if row[name] is not None}
+    for side in ("client", "server"):
+        values = [row[side], row[f"{side}_version"], row[f"{side}_socket_type"], _octets(row[f"{side}_identity"])]
+        record[side] = {name: value for name, value in zip(_SIDE, values, strict=True) if value is not None}
+    record["messages"] = {side: row[f"{side}_messages"] for side in ("client", "server")}
+    record["octets"] = {side: row[f"{side}_octets"] for side in ("client", "server")}
+    if row["subscriptions"]:
+        record["subscriptions"] = [_octets(topic) for topic in row["subscriptions"]]
+    return record
+
+
+def _octets(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if value["data"] is None:
+        return octets_object(Hidden(value["length"]))
+    return octets_object(Cut(value["data"], value["length"]) if len(value["data"]) < value["length"] else value["data"])

@@ -1,0 +1,178 @@
+"""The folder of the tables: runs that add, that find nothing new, that were killed, and files that are broken."""
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FIXTURES
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+
+from local_job import Session
+from spark_tables import by_series, cut, expected, packets, read_tables
+
+from zmtpsniff.spark.ingest import ingest
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.store import Store
+
+NAMES = ("m31_pub_sub.pcap", "m31_heartbeat.pcap", "rec_proxy.pcap", "sec_curve_ps_435_435.pcap", "epgm_pub_sub.pcap")
+
+
+def run(inputs: list[Path], output: Path, **options: Any) -> Any:
+    exact = options.pop("exact", False)
+    return ingest(Session(), [str(path) for path in inputs], str(output), Options(**options), exact=exact)  # type: ignore[arg-type]
+
+
+def series(folder: Path, count: int) -> dict[str, list[Path]]:
+    """Captures cut into so many files: a folder each."""
+    places = random.Random(7)
+    found = {}
+    for name in NAMES:
+        total = len(packets(FIXTURES / name))
+        found[str(folder / name)] = cut(FIXTURES / name, places.sample(range(1, total), count - 1), folder / name)
+    return found
+
+
+def assert_equal(output: Path, wanted: dict[str, list[Path]]) -> None:
+    found = by_series(read_tables(output))
+    assert found.keys() == wanted.keys()
+    for name, files in wanted.items():
+        assert found[name] == expected(files), name
+
+
+def content(folder: Path) -> Counter[str]:
+    return Counter(str(sorted(row.items(), key=str)) for rows in read_tables(folder).values() for row in rows)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_runs_add_up(tmp_path: Path, exact: bool) -> None:
+    wanted = series(tmp_path / "in", 4)
+    for place in range(4):
+        done = run([files[place] for files in wanted.values()], tmp_path / "out", exact=exact)
+        assert done.files == len(wanted)
+    assert_equal(tmp_path / "out", wanted)
+    before = content(tmp_path / "out")
+    assert run([tmp_path / "in"], tmp_path / "out", exact=exact) == (0, 4 * len(wanted), 0)
+    assert content(tmp_path / "out") == before
+
+
+def test_rows_of_what_is_open_are_provisional(tmp_path: Path) -> None:
+    wanted = series(tmp_path / "in", 2)
+    files = wanted[str(tmp_path / "in" / "m31_pub_sub.pcap")]
+    run(files[:1], tmp_path / "out")
+    first = read_tables(tmp_path / "out")["connections"]
+    assert [(row["end"], row["provisional"]) for row in first] == [("open", True)] * len(first) != []
+    run(files, tmp_path / "out")
+    last = read_tables(tmp_path / "out")["connections"]
+    assert {row["conn_id"] for row in first} <= {row["conn_id"] for row in last}
+    assert [row["provisional"] for row in last if row["end"] != "open"] == [False] * len(last)
+
+
+def test_a_late_file_has_its_series_dissected_anew(tmp_path: Path) -> None:
+    wanted = series(tmp_path / "in", 3)
+    for place in (1, 2, 0):
+        run([files[place] for files in wanted.values()], tmp_path / "out")
+    assert_equal(tmp_path / "out", wanted)
+
+
+def test_a_file_that_has_grown_replaces_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "in" / "growing.pcap"
+    path.parent.mkdir()
+    whole = (FIXTURES / "m31_pub_sub.pcap").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    run([path], tmp_path / "out")
+    path.write_bytes(whole)
+    assert run([path], tmp_path / "out").files == 1
+    assert_equal(tmp_path / "out", {str(path.parent): [path]})
+    assert len(read_tables(tmp_path / "out")["captures"]) == 1
+
+
+@pytest.mark.parametrize("moves", [0, 1, 3])
+def test_a_commit_that_was_killed_is_done_by_the_next_run(tmp_path: Path, moves: int, monkeypatch: Any) -> None:
+    wanted = series(tmp_path / "in", 2)
+    run([files[0] for files in wanted.values()], tmp_path / "out")
+
+    class KilledError(Exception):
+        pass
+
+    apply = Store._apply
+
+    def die(store: Store, journal: dict[str, Any]) -> None:
+        apply(store, {**journal, "added": journal["added"][:moves], "removed": []})
+        raise KilledError
+
+    monkeypatch.setattr(Store, "_apply", die)
+    with pytest.raises(KilledError):
+        run([tmp_path / "in"], tmp_path / "out")
+    monkeypatch.undo()
+    journal = next((tmp_path / "out" / "_journal").glob("*.json"))
+    assert len(json.loads(journal.read_text())["added"]) > 3
+    assert run([tmp_path / "in"], tmp_path / "out").files == 0
+    assert_equal(tmp_path / "out", wanted)
+    assert not list((tmp_path / "out" / "_journal").iterdir())
+
+
+def test_a_run_that_was_killed_before_leaves_nothing(tmp_path: Path) -> None:
+    wanted = series(tmp_path / "in", 2)
+    staging = tmp_path / "out" / "_staging" / "dead" / "messages" / "date=2026-01-01"
+    staging.mkdir(parents=True)
+    (staging / "half.parquet").write_bytes(b"PAR1")
+    run([tmp_path / "in"], tmp_path / "out")
+    assert_equal(tmp_path / "out", wanted)
+    assert not (tmp_path / "out" / "_staging").exists()
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "out"))
+    with pytest.raises(SparkError, match="another run"):
+        run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "out")
+    store.close()
+    assert run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "out").files == 1
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_broken_file_costs_that_file(tmp_path: Path, exact: bool) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    good = folder / "good.pcap"
+    good.write_bytes((FIXTURES / "m31_pub_sub.pcap").read_bytes())
+    (folder / "noise.pcap").write_bytes(b"\x00\x01\x02 no capture at all")
+    (folder / "empty.pcap").write_bytes(b"")
+    (folder / "gone.pcap").symlink_to(folder / "nothing")
+    (folder / "short.pcap").write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes()[:-7])
+    run([folder], tmp_path / "out", exact=exact)
+    tables = read_tables(tmp_path / "out")
+    errors = {Path(row["file"]).name: row["error"] for row in tables["captures"]}
+    assert errors.pop("good.pcap") is None
+    assert errors.keys() == {"noise.pcap", "empty.pcap", "gone.pcap", "short.pcap"}
+    assert all(errors.values())
+    told = {(Path(row["file"]).name, row["code"]) for row in tables["problems"] if row["conn_id"] is None}
+    unreadable = {(name, "capture-unreadable") for name in ("noise.pcap", "empty.pcap", "gone.pcap")}
+    assert told == {*unreadable, ("short.pcap", "capture-truncated")}
+    assert {row["file"] for row in tables["messages"]} == {str(good), str(folder / "short.pcap")}
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_ports_and_max_bytes(tmp_path: Path, exact: bool) -> None:
+    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "all")
+    every = read_tables(tmp_path / "all")
+    port = every["connections"][0]["server_port"]
+    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "one", ports=((port, port),), max_bytes=2, exact=exact)
+    chosen = read_tables(tmp_path / "one")
+    assert {row["server_port"] for row in chosen["connections"]} == {port}
+    assert [row["size"] for row in chosen["messages"]] == [
+        row["size"] for row in every["messages"] if port in (row["src_port"], row["dst_port"])
+    ]
+    for row in chosen["messages"]:
+        assert all(len(frame["data"]) == min(frame["length"], 2) for frame in row["frames"])
+    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "none", ports=((1, 1),), exact=exact)
+    assert not read_tables(tmp_path / "none")["connections"]
+
+
+def test_an_input_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SparkError, match="no such file"):
+        run([tmp_path / "nothing-*.pcap"], tmp_path / "out")

@@ -1,0 +1,142 @@
+"""The job: capture files to tables in a folder."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zmtpsniff.spark.listing import Listed, list_files
+from zmtpsniff.spark.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from zmtpsniff.spark.store import Store
+
+
+class Ingested(NamedTuple):
+    """What a run did: files that are new, files that were known, rows of all tables."""
+
+    files: int
+    known: int
+    rows: int
+
+
+class _Known(NamedTuple):
+    """A file that the tables have."""
+
+    listed: Listed
+    last_ns: int  # when its last packet came
+
+
+def ingest(
+    session: "SparkSession",
+    inputs: Sequence[str],
+    output: str,
+    options: Options | None = None,
+    series: str = "folder",
+    exact: bool = False,
+) -> Ingested:
+    """Read the files that ``inputs`` name and that are not in the tables of ``output`` yet, and add them there.
+
+    ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
+    the task of its connection. Where a new file is of a series that is known, connections go on where they were left;
+    if it is older than what is known of its series, or a file has changed, all of the series is dissected anew. Raises
+    SparkError.
+    """
+    from zmtpsniff.spark.store import Store
+
+    listed = list_files(list(inputs), session)
+    store = Store(output)
+    try:
+        known = _known(store)
+        there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
+        new = [file for file in listed if file.path not in there or there[file.path][1] != file]
+        if not new:
+            return Ingested(0, len(listed), 0)
+        changed = {file.path for file in new if file.path in there}
+        anew = {there[path][0] for path in changed}
+        for name in anew:
+            known[name] = [file for file in known[name] if file.listed.path not in changed]
+        rows = _add(session, store, new, known, options or Options(), series, exact, anew)
+        return Ingested(len(new), len(listed) - len(new), rows)
+    finally:
+        store.close()
+
+
+def _known(store: "Store") -> dict[str, list[_Known]]:
+    """The files that the tables have, by series."""
+    table = store.read("captures", ["series", "file", "size", "modified_ns", "last_ns"])
+    found: dict[str, list[_Known]] = {}
+    for row in [] if table is None else table.to_pylist():
+        file = _Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
+        found.setdefault(row["series"], []).append(file)
+    return found
+
+
+def _add(
+    session: "SparkSession",
+    store: "Store",
+    new: list[Listed],
+    known: dict[str, list[_Known]],
+    options: Options,
+    series: str,
+    exact: bool,
+    anew: set[str],
+) -> int:
+    """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows."""
+    from zmtpsniff.spark.job import Job
+    from zmtpsniff.spark.reducing import ANEW, OPEN
+
+    files = sorted({*new, *(file.listed for name in anew for file in known[name])})
+    while True:
+        number = 1 + sum(len(found) for found in known.values())
+        job = Job(session, files, options, series, number, store.staging)
+        states = store.read(OPEN, ["series", "name", "state"])
+        rows = [] if states is None else states.to_pylist()
+        job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
+        written = job.run_exact() if exact else job.run()
+        captures = [row.path for row in written if row.path.startswith("captures/")]
+        late = _late(store.staged(captures, ["series", "first_ns"]).to_pylist(), known)
+        unsure = [row.path for row in written if row.path.startswith(ANEW)]
+        if unsure:
+            late |= set(store.staged(unsure, ["series"]).column("series").to_pylist()) & known.keys()
+        if late <= anew:
+            break
+        files = sorted({*files, *(file.listed for name in late - anew for file in known[name])})
+        anew |= late
+        store.restart()
+    written = [row for row in written if not row.path.startswith(ANEW)]
+    removed, added = _replaced(store, set(job.series), anew)
+    store.commit([*(row.path for row in written), *added], removed)
+    return sum(row.rows for row in written if not row.path.startswith("_"))
+
+
+def _late(captures: list[dict[str, Any]], known: dict[str, list[_Known]]) -> set[str]:
+    """The series of which a new file begins before one that is known ends."""
+    late = set()
+    for row in captures:
+        last_ns = max((file.last_ns for file in known.get(row["series"], ())), default=None)
+        if last_ns is not None and row["first_ns"] is not None and row["first_ns"] < last_ns:
+            late.add(row["series"])
+    return late
+
+
+def _replaced(store: "Store", touched: set[str], anew: set[str]) -> tuple[list[str], list[str]]:
+    """Files of the tables to remove, and staged ones with what is left of them.
+
+    Nothing provisional is left of the series ``touched``, and nothing at all of those ``anew``.
+    """
+    from zmtpsniff.spark.reducing import OPEN
+    from zmtpsniff.spark.rows import PROVISIONAL
+    from zmtpsniff.spark.tables import TABLES
+
+    removed: list[str] = []
+    added: list[str] = []
+    for table in (*TABLES, OPEN):
+        names = store.files(table)
+        provisional = [name for name in names if table == OPEN or name.rpartition("/")[2].startswith(PROVISIONAL)]
+        for some, gone in ((provisional, touched), ([name for name in names if name not in provisional], anew)):
+            if some and gone:
+                out, left = store.left(some, gone)
+                removed += out
+                added += left
+    return removed, added

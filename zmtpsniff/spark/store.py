@@ -1,0 +1,176 @@
+"""The folder that tables are kept in: what a run adds and removes happens as a whole, or when the next run starts.
+
+    DIR/TABLE/date=DAY/*.parquet    the tables; files whose names begin with "open-" hold provisional rows
+    DIR/_open/*.parquet             the states of connections that are open: where the next run goes on
+    DIR/_staging/RUN/               what a run writes before it is done
+    DIR/_journal/RUN.json           what a run that is done adds and removes; there only while that happens
+    DIR/_lock                       held by the run that writes
+
+A run that was killed before its journal was written left nothing but a staging folder, which the next run deletes; of
+one that was killed later the next run does what is left of its journal.
+"""
+
+import json
+from collections.abc import Iterable, Set
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyarrow.fs import FileSelector, FileSystem, FileType
+
+from zmtpsniff.spark.inputs import local_path
+from zmtpsniff.spark.rows import PROVISIONAL
+from zmtpsniff.spark.session import SparkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STAGING, _JOURNAL, _LOCK = "_staging", "_journal", "_lock"
+
+
+class Store:
+    """The folder of one output, for one run."""
+
+    def __init__(self, location: str) -> None:
+        """Open the folder ``location``, a path or URL, and finish what an earlier run began.
+
+        Raises SparkError if it cannot be written to, or another run writes to it.
+        """
+        self.location = location.rstrip("/") or "/"
+        try:
+            local = local_path(self.location)
+            self._system, self._root = (
+                FileSystem.from_uri(self.location) if local is None else FileSystem.from_uri(absolute(local))
+            )
+            self._system.create_dir(self._root)
+            self._lock = None if local is None else _lock(local)
+        except (OSError, ValueError) as error:
+            raise SparkError(f"--output {location}: {' '.join(str(error).split())}") from error
+        self.run = uuid4().hex
+        for journal in self._list(_JOURNAL):
+            self._apply(json.loads(self._system.open_input_stream(journal).read()))
+            self._system.delete_file(journal)
+        self._delete(_STAGING)
+        self._system.create_dir(f"{self._root}/{_STAGING}/{self.run}")
+
+    @property
+    def staging(self) -> str:
+        """Where tasks write: a path or URL that they know, too."""
+        local = local_path(self.location)
+        return f"{self.location if local is None else absolute(local)}/{_STAGING}/{self.run}"
+
+    def files(self, table: str) -> list[str]:
+        """The Parquet files of a table, below the folder."""
+        found = self._list(table, recursive=True)
+        return [path[len(self._root) + 1 :] for path in found if path.endswith(".parquet")]
+
+    def left(self, names: Iterable[str], series: Set[str]) -> tuple[list[str], list[str]]:
+        """Those of some files that have rows of ``series``, and staged ones that have their other rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        gone = pa.array(sorted(series), pa.string())
+        removed, added = [], []
+        for name in names:
+            with self._system.open_input_file(f"{self._root}/{name}") as file:
+                parquet = pq.ParquetFile(file)
+                found = parquet.read(["series"]).column("series")
+                if not pc.any(pc.is_in(found, value_set=gone)).as_py():
+                    continue
+                removed.append(name)
+                if pc.all(pc.is_in(found, value_set=gone)).as_py():
+                    continue
+                folder, _, title = name.rpartition("/")
+                prefix = PROVISIONAL if title.startswith(PROVISIONAL) else ""
+                target = f"{folder}/{prefix}{uuid4().hex}.parquet"
+                path = f"{self._root}/{_STAGING}/{self.run}/{target}"
+                self._system.create_dir(path.rpartition("/")[0])
+                with (
+                    self._system.open_output_stream(path) as sink,
+                    pq.ParquetWriter(sink, parquet.schema_arrow, compression="zstd") as writer,
+                ):
+                    for rows in parquet.iter_batches():
+                        writer.write_batch(rows.filter(pc.invert(pc.is_in(rows.column("series"), value_set=gone))))
+                added.append(target)
+        return removed, added
+
+    def restart(self) -> None:
+        """Throw away what was staged."""
+        self._delete(_STAGING)
+        self.run = uuid4().hex
+        self._system.create_dir(f"{self._root}/{_STAGING}/{self.run}")
+
+    def staged(self, names: Iterable[str], columns: list[str]) -> "pa.Table":
+        """Columns of staged files, which are of one table."""
+        import pyarrow.dataset as ds
+
+        files = [f"{self._root}/{_STAGING}/{self.run}/{name}" for name in names]
+        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns)
+
+    def read(self, table: str, columns: list[str]) -> Any:
+        """Columns of a table as an Arrow table, None if there is no row."""
+        import pyarrow.dataset as ds
+
+        files = [f"{self._root}/{name}" for name in self.files(table)]
+        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns) if files else None
+
+    def commit(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
+        """Make files of the staging folder part of the tables, and remove others; both are named below the folder."""
+        journal = {"run": self.run, "added": sorted(added), "removed": sorted(removed)}
+        path = f"{self._root}/{_JOURNAL}/{self.run}.json"
+        self._system.create_dir(f"{self._root}/{_JOURNAL}")
+        with self._system.open_output_stream(f"{path}.partial") as file:
+            file.write(json.dumps(journal).encode())
+        self._system.move(f"{path}.partial", path)
+        self._apply(journal)
+        self._system.delete_file(path)
+        self._delete(_STAGING)
+
+    def close(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _apply(self, journal: dict[str, Any]) -> None:
+        """Do what a journal says, as far as it is not done."""
+        staging = f"{self._root}/{_STAGING}/{journal['run']}"
+        for name in journal["added"]:
+            source, target = f"{staging}/{name}", f"{self._root}/{name}"
+            if self._exists(source):
+                self._system.create_dir(target.rpartition("/")[0])
+                self._system.move(source, target)
+        for name in journal["removed"]:
+            if self._exists(f"{self._root}/{name}"):
+                self._system.delete_file(f"{self._root}/{name}")
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._system.get_file_info(path).type != FileType.NotFound)
+
+    def _list(self, folder: str, recursive: bool = False) -> list[str]:
+        selector = FileSelector(f"{self._root}/{folder}", allow_not_found=True, recursive=recursive)
+        found = [info.path for info in self._system.get_file_info(selector) if info.type == FileType.File]
+        return sorted(path for path in found if not path.endswith(".partial"))
+
+    def _delete(self, folder: str) -> None:
+        if self._exists(f"{self._root}/{folder}"):
+            self._system.delete_dir(f"{self._root}/{folder}")
+
+
+def absolute(path: str) -> str:
+    """A local path as every program understands it."""
+    import os
+
+    return os.path.abspath(path)
+
+
+def _lock(folder: str) -> Any:
+    import fcntl
+
+    file = open(f"{folder}/{_LOCK}", "w")  # noqa: SIM115  # closed with the store
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise SparkError(f"--output {folder}: another run is writing to it; wait until it is done") from error
+    return file

@@ -1,0 +1,128 @@
+"""Rows written to Parquet by the task that makes them, so that they need not pass through the JVM."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
+
+from zmtpsniff.spark.rows import Batch
+from zmtpsniff.spark.tables import PARTITION
+
+MANIFEST_SCHEMA = pa.schema(
+    [
+        pa.field("task", pa.int32(), False),
+        # Below the folder written to: TABLE/date=DAY/NAME.parquet; empty if this tells of a series.
+        pa.field("path", pa.string(), False),
+        pa.field("rows", pa.int64(), False),  # of a series: its number
+        pa.field("octets", pa.int64(), False),  # of a series: when its last segment came, nanoseconds since the epoch
+    ]
+)
+"""What a task tells of each file that it has written."""
+
+MANIFEST = "task INT NOT NULL, path STRING NOT NULL, rows BIGINT NOT NULL, octets BIGINT NOT NULL"
+"""The same as Spark's SQL writes it."""
+
+_GROUP_ROWS = 128 << 10
+_GROUP_OCTETS = 16 << 20
+_NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def write_rows(batches: Iterable[Batch], folder: str, task: int = 0) -> Iterator[pa.RecordBatch]:
+    """Write rows below ``folder``, a path or URL; yield rows of MANIFEST_SCHEMA, once all is written."""
+    writer = Writer(folder)
+    for table, batch, prefix in batches:
+        writer.take(table, batch, prefix)
+    yield from writer.close(task)
+
+
+class _File:
+    """A file that is being written, and the rows of its next row group."""
+
+    def __init__(self, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
+        self.name = name
+        path = f"{folder}/{name}"
+        system.create_dir(path.rpartition("/")[0])
+        self._sink = system.open_output_stream(path)
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_octets = 0
+        self.rows = 0
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self._waiting_octets += batch.nbytes
+        if self._waiting_rows >= _GROUP_ROWS or self._waiting_octets >= _GROUP_OCTETS:
+            self._write()
+
+    def _write(self) -> None:
+        self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=_GROUP_ROWS)
+        self.rows += self._waiting_rows
+        self._waiting, self._waiting_rows, self._waiting_octets = [], 0, 0
+
+    def close(self) -> dict[str, Any]:
+        if self._waiting:
+            self._write()
+        self._writer.close()
+        octets = self._sink.tell()
+        self._sink.close()
+        return {"path": self.name, "rows": self.rows, "octets": octets}
+
+
+class Writer:
+    """All files of a task."""
+
+    def __init__(self, folder: str) -> None:
+        """Write below ``folder``, a path or URL that exists."""
+        self._system, self._folder = FileSystem.from_uri(folder)
+        self._name = uuid4().hex
+        self._files: dict[tuple[str, int | None, str], _File] = {}
+        self._ends_ns: dict[int, int] = {}
+
+    def take(self, table: str, batch: pa.RecordBatch, prefix: str = "") -> None:
+        """Write rows, into files whose names begin with ``prefix``; those of our own use (``_open``) as they are."""
+        if table.startswith("_"):
+            self._file(table, None, prefix, batch.schema).take(batch)
+            return
+        days = batch.column(PARTITION).cast(pa.int32())
+        rest = batch.drop_columns([PARTITION])
+        first, last = (value.as_py() for value in pc.min_max(days).values())
+        if first == last and (first is None or not days.null_count):
+            self._file(table, first, prefix, rest.schema).take(rest)
+            return
+        for day in pc.unique(days).to_pylist():
+            chosen = days.is_null() if day is None else pc.fill_null(pc.equal(days, day), False)
+            self._file(table, day, prefix, rest.schema).take(rest.filter(chosen))
+
+    def put(self, folder: str, rows: pa.RecordBatch) -> None:
+        """Write rows into a folder of a table as they are."""
+        file = self._files.get((folder, None, ""))
+        if file is None:
+            name = f"{folder}/{self._name}.parquet"
+            file = self._files[folder, None, ""] = _File(self._system, self._folder, name, rows.schema)
+        file.take(rows)
+
+    def note_end(self, series_no: int, end_ns: int | None) -> None:
+        """Tell when the last segment of a file of a series came."""
+        if end_ns is not None:
+            self._ends_ns[series_no] = max(self._ends_ns.get(series_no, 0), end_ns)
+
+    def _file(self, table: str, day: int | None, prefix: str, schema: pa.Schema) -> _File:
+        file = self._files.get((table, day, prefix))
+        if file is None:
+            date = _NO_DATE if day is None else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
+            folder = table if table.startswith("_") else f"{table}/{PARTITION}={date}"
+            name = f"{folder}/{prefix}{self._name}.parquet"
+            file = self._files[table, day, prefix] = _File(self._system, self._folder, name, schema)
+        return file
+
+    def close(self, task: int) -> Iterator[pa.RecordBatch]:
+        """Finish all files; what there is to tell of them, rows of MANIFEST_SCHEMA."""
+        rows = [{"task": task, **file.close()} for file in self._files.values()]
+        rows += [{"task": task, "path": "", "rows": no, "octets": end} for no, end in self._ends_ns.items()]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=MANIFEST_SCHEMA)
