@@ -111,7 +111,7 @@ class _Questions:
         for row in rows:
             values = row.asDict()
             values["duration_ns"] = values.pop("end_ns") - row.start_ns
-            yield SocketRow(**values, **names[row.address])
+            yield SocketRow(**{**values, **names[row.address]})
         yield from cut
 
     def _versions(self, interval_ns: int) -> Iterator[AnyRecord]:
@@ -139,7 +139,9 @@ class _Questions:
         frame = self._ask(queries.LATENCIES).persist()
         try:
             everything = frame.where("all_services").collect()
-            services, cut = self._first(frame.where("all_hours AND NOT all_services"), LatencyRow, "count DESC; service")
+            services, cut = self._first(
+                frame.where("all_hours AND NOT all_services"), LatencyRow, "count DESC; service"
+            )
             yield from map(_latency, everything + services)
             yield from cut
             names = [row.service for row in services]
@@ -175,7 +177,7 @@ class _Questions:
 
 
 def suiting(span_ns: int) -> int:
-    """The length of intervals of which a span of time has 120 at most: round, and from a minute on as clocks have it."""
+    """A round length for intervals, of which a span of time has 120 at most."""
     lengths = [unit * _NS // 1000 for unit in _UNITS] + [seconds * _NS for seconds in _SECONDS]
     for length_ns in lengths:
         if span_ns / length_ns <= _SHOWN - 1:

@@ -262,7 +262,8 @@ WITH sent AS (
 ), audience AS (
     SELECT topic, sum(step) AS subscribers, max(subscribers) AS subscribers_most FROM followed GROUP BY topic
 )
-SELECT coalesce(volume.topic, audience.topic) AS topic, coalesce(messages, 0) AS messages, coalesce(octets, 0) AS octets,
+SELECT coalesce(volume.topic, audience.topic) AS topic,
+    coalesce(messages, 0) AS messages, coalesce(octets, 0) AS octets,
     coalesce(audience.subscribers, 0) AS subscribers, coalesce(subscribers_most, 0) AS subscribers_most
 FROM volume FULL OUTER JOIN audience ON volume.topic = audience.topic
 """

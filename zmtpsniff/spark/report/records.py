@@ -1,7 +1,7 @@
 """The records of ``zmtpsniff spark report -T json``, which its tables and its page are drawn from, too.
 
-Fields are those of ``zmtpsniff stats -T json`` where they say the same. Times are Unix times; times and durations are in
-nanoseconds, octets of connections those of their streams. A host is an address without its port.
+Fields are those of ``zmtpsniff stats -T json`` where they say the same. Times are Unix times; times and durations are
+in nanoseconds, octets of connections those of their streams. A host is an address without its port.
 """
 
 import msgspec

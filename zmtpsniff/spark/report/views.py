@@ -19,7 +19,8 @@ def make_views(
 
     With ``since_ns`` and ``until_ns`` (nanoseconds since the Unix epoch) only rows from the first up to, and without,
     the second: of connections and captures those that last into that time, of subscriptions and commands also those
-    before, since they say what holds then. Days that are out of it are not read. Raises SparkError if there is no table.
+    before, since they say what holds then. Days that are out of it are not read.
+    Raises SparkError if there is no table.
     """
     found = {}
     missing = 0
