@@ -56,7 +56,7 @@ def _drawn(name: str, title: str, rows: list[Any], make: "Callable[[Axes, list[A
     import matplotlib
     from matplotlib.figure import Figure
 
-    settings = {
+    settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "text.color": _TEXT,
@@ -227,7 +227,7 @@ def _of_time(axes: "Axes", times: list[int], interval_ns: int, narrow: bool) -> 
 
 
 def _legend(axes: "Axes", narrow: bool) -> None:
-    axes.figure.legend(  # type: ignore[union-attr]
+    axes.figure.legend(
         loc="outside upper left" if narrow else "outside right upper", ncols=1, fontsize=8, handlelength=1
     )
 

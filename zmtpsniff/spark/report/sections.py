@@ -103,7 +103,9 @@ def _kinds(counts: dict[str, int]) -> str:
 
 def agreement(row: VersionRow) -> str:
     """A version with its mechanism, as in ``ZMTP 3.1 NULL``."""
-    return f"{protocol(row.version) if row.version is not None else 'none agreed'} {escape(row.mechanism or '')}".strip()
+    return (
+        f"{protocol(row.version) if row.version is not None else 'none agreed'} {escape(row.mechanism or '')}".strip()
+    )
 
 
 def _versions(rows: list[VersionRow], more: str) -> Section:
