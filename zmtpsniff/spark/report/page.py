@@ -30,8 +30,10 @@ table { border-collapse: collapse; width: 100%; font-size: 0.87rem; font-variant
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.7rem 0.3rem 0; border-bottom: 1px solid var(--line);
   white-space: pre-line; }
 th { color: var(--dim); font-weight: 600; }
-td { overflow-wrap: anywhere; min-width: 3.5rem; }
-td:last-child { min-width: 5rem; }
+td { overflow-wrap: anywhere; min-width: 7.5rem; }
+td.number { min-width: 3.5rem; }
+td.time { white-space: pre; }
+summary { cursor: pointer; font-size: 1.15rem; font-weight: 600; margin: 1.5rem 0 0.5rem; }
 .number { text-align: right; white-space: nowrap; }
 .long { min-width: 15rem; }
 .error { color: var(--color-3); font-weight: 600; }
@@ -59,6 +61,9 @@ def page(records: Sequence[AnyRecord], title: str) -> str:
     if "timeline" in drawn:
         parts.append(f"<h2>Messages</h2>\n{_drawing(drawn['timeline'])}")
     for section in sections(records):
+        if section.name == "hours":  # long, and drawn above
+            parts.append(f"<details><summary>{escape(section.title)}</summary>\n{_table(section)}</details>\n")
+            continue
         parts.append(f'<h2 id="{section.name}">{escape(section.title)}</h2>\n')
         if section.name in drawn:
             parts.append(_drawing(drawn[section.name]))
@@ -93,6 +98,8 @@ def _table(section: Section) -> str:
 def _kind(column: str, cell: str) -> str:
     if column == "Problem":
         return cell.partition(" ")[0]
+    if column in ("Hour", "Begin", "First", "Last"):
+        return "time"
     return "long" if column == "What" else ""
 
 

@@ -4,6 +4,7 @@ What is of the wire is text in them, never markup or a formula: it is passed wit
 escapes it as XML.
 """
 
+import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from io import StringIO
@@ -78,7 +79,10 @@ def _drawn(name: str, title: str, rows: list[Any], make: "Callable[[Axes, list[A
         axes = figure.add_subplot()
         make(axes, rows, width == "narrow")
         stream = StringIO()
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            # The font only says how much room text takes; the page is shown in fonts that have more characters.
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)
+            figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inline(stream.getvalue(), title)
 
 
@@ -134,7 +138,8 @@ def _versions(axes: "Axes", rows: list[VersionRow], narrow: bool) -> None:
         bottom = [below[time] for time in times]
         axes.bar(times, counts, rows[0].interval_ns, bottom, align="edge", color=color, label=_short_text(name))
         below = {time: below[time] + count for time, count in zip(times, counts, strict=True)}
-    axes.set_ylabel(f"connections in {brief(rows[0].interval_ns)}")
+    interval = brief(rows[0].interval_ns).removesuffix(" 0 min").removesuffix(" 0 s")
+    axes.set_ylabel(f"connections in {interval}")
     _whole_numbers(axes.yaxis)
     _of_time(axes, times, rows[0].interval_ns, narrow)
     _legend(axes, narrow)
@@ -148,6 +153,8 @@ def _topics(axes: "Axes", rows: list[TopicRow], narrow: bool) -> None:
 
 
 def _latencies(axes: "Axes", rows: list[LatencyRow], narrow: bool) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     services = [row.service for row in rows if row.service is not None and row.hour_ns is None][:_SERVICES]
     times: list[int] = []
     for place, service in enumerate(services):
@@ -157,8 +164,9 @@ def _latencies(axes: "Axes", rows: list[LatencyRow], narrow: bool) -> None:
         axes.plot(starts, values, color=_COLORS[place], marker="o", markersize=4, label=_short_text(escape(service)))
         times += starts
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: brief(round(value)))
-    axes.yaxis.set_minor_formatter(lambda value, _: "")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel("95 % answered within")
     _of_time(axes, sorted(times), 3600 * _NS, narrow)
     _legend(axes, narrow)
@@ -211,10 +219,10 @@ def _of_time(axes: "Axes", times: list[int], interval_ns: int, narrow: bool) -> 
     if last - first < 12 * interval_ns:  # a few columns would fill all of it
         first, last = first - interval_ns, max(last, first + 12 * interval_ns)
     axes.set_xlim(first, last)
-    number = 3 if narrow else 6
+    number = 2 if narrow else 6
     step = max(1, (last - first) // number // interval_ns) * interval_ns
     ticks = list(range(first - first % interval_ns, last, step))
-    days = last - first > 2 * 86_400 * _NS
+    days = last - first > 86_400 * _NS
     fine = interval_ns < _NS
     labels = []
     for tick in ticks:

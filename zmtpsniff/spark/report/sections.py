@@ -65,6 +65,8 @@ def sections(records: Sequence[AnyRecord], more: str = "…") -> list[Section]:
         if left := cuts.get(str(kind.__struct_config__.tag)):
             section.note = f"{more} and {left:,} more (--top)"
         found.append(section)
+        if kind is LatencyRow and len({row.hour_ns for row in rows}) > 2:  # more than one hour, and all together
+            found.append(_hours(rows))
     return found
 
 
@@ -129,23 +131,33 @@ def _topics(rows: list[TopicRow], more: str) -> Section:
 
 
 def _latencies(rows: list[LatencyRow], more: str) -> Section:
-    titles = ("Replies, by server", "Hour", ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
-    section = Section("latency", "Replies", titles)
+    section = Section("latency", "Replies", ("Replies, by server", *_TIMES))
+    for row in rows:
+        if row.hour_ns is None:
+            section.rows.append(("all" if row.service is None else escape(row.service), *_times(row)))
+    return section
+
+
+def _hours(rows: list[LatencyRow]) -> Section:
+    """The latencies of each service by hour: those of its last hours."""
+    section = Section("hours", "Replies by hour", ("Replies, by server", "Hour", *_TIMES))
     of_hours: dict[str, list[LatencyRow]] = {}
     for row in rows:
         if row.hour_ns is not None and row.service is not None:
             of_hours.setdefault(row.service, []).append(row)
-    for row in rows:
-        if row.hour_ns is not None:
-            continue
-        hours = of_hours.get(row.service or "", [])
-        each = [row, *(hours[-_SERVICE_HOURS:] if len(hours) > 1 else [])]
-        for one in each:
-            times = (one.min_ns, one.p50_ns, one.p95_ns, one.p99_ns, one.max_ns)
-            hour = "all" if one.hour_ns is None else moment(one.hour_ns)[:16]
-            name = "" if one.hour_ns is not None else "all" if one.service is None else escape(one.service)
-            section.rows.append((name, hour, short(one.count), *map(brief, times)))
+    for service, found in of_hours.items():
+        name = escape(service)
+        for row in found[-_SERVICE_HOURS:]:
+            section.rows.append((name, moment(row.hour_ns or 0)[:16], *_times(row)))
+            name = ""
     return section
+
+
+_TIMES = (">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
+
+
+def _times(row: LatencyRow) -> tuple[str, ...]:
+    return short(row.count), *map(brief, (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns))
 
 
 def _storms(rows: list[StormRow], more: str) -> Section:
