@@ -38,20 +38,18 @@ def records() -> list[AnyRecord]:
         found.append(VersionRow(start, HOUR, 80 + hour % 7 * 5, "3.1", "NULL"))
         found.append(VersionRow(start, HOUR, 40 - hour // 2, "3.0", "PLAIN"))
     found.append(VersionRow(BEGIN + HOUR, HOUR, 6, None, None))
-    topics = [b"weather.berlin", b"$\\frac{1}$", HOSTILE.encode(), b"_hidden", b"", b"\x00\xff\x80binary", "東京".encode()]
+    topics = [b"weather.berlin", b"$\\frac{1}$", HOSTILE.encode(), b"_hidden", b"", b"\x00\xff\x80", "東京".encode()]
     for place, topic in enumerate(topics):
         found.append(TopicRow(topic, 5_000_000 // (place + 1), 10**8 // (place + 1), 10 - place, 12))
     found.append(LatencyRow(20_000_000, 90_000, 200_000, 2 * MS, 9 * MS, 4000 * MS))
     services = ["10.0.1.5:5555", "10.0.1.6:5555"]
-    for service in services:
-        found.append(LatencyRow(10_000_000, 90_000, 200_000, 2 * MS, 9 * MS, 4000 * MS, service))
+    found += [LatencyRow(10_000_000, 90_000, 200_000, 2 * MS, 9 * MS, 4000 * MS, service) for service in services]
     for place, service in enumerate(services):
         for hour in hours:
             p95 = (2 + place) * MS * (1 + (hour * 7 % 24) // 6)
             times = (90_000, 200_000, p95, 4 * p95, 400 * p95)
             found.append(LatencyRow(200_000, *times, service, BEGIN + hour * HOUR))
-    for hour in hours:
-        found.append(TimelineRow(BEGIN + hour * HOUR, HOUR, 400_000 + hour * 37 % 24 * 20_000, 10**8))
+    found += [TimelineRow(BEGIN + hour * HOUR, HOUR, 400_000 + hour * 37 % 24 * 20_000, 10**8) for hour in hours]
     found.append(StormRow("10.0.0.9", "10.0.1.5:5555", 620, BEGIN + HOUR, BEGIN + 2 * HOUR, "incomplete"))
     found += [
         ProblemRow("error", "bad-metadata", 3, f"the value of {HOSTILE!r}", "10.0.0.9", BEGIN, "/c/web1/1.pcap", 17),

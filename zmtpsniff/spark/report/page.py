@@ -27,7 +27,7 @@ p { margin: 0.2rem 0; }
 .dim { color: var(--dim); }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 0.87rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.7rem 0.3rem 0; border-bottom: 1px solid var(--line);
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 1rem 0.3rem 0; border-bottom: 1px solid var(--line);
   white-space: pre-line; }
 th { color: var(--dim); font-weight: 600; }
 td { overflow-wrap: anywhere; min-width: 7.5rem; }
