@@ -76,7 +76,7 @@ versions.show()
 # %% [markdown]
 # ## Messages of publishers by their first frame
 #
-# `frames` holds octets: their number on the wire, and those that were kept. What a peer sends need not be text, so group
+# `frames` holds octets: their number on the wire, and those that were kept. What a peer sends need not be text: group
 # by octets. `zmtpsniff spark report` goes further and finds the subscription that each message matched.
 
 # %%

@@ -58,7 +58,7 @@ def sections(records: Sequence[AnyRecord], more: str = "…") -> list[Section]:
     cuts = {record.of: record.more for record in records if isinstance(record, CutRow)}
     found = []
     for kind, make in _SECTIONS.items():
-        rows = [record for record in records if type(record) is kind]
+        rows: list[Any] = [record for record in records if type(record) is kind]
         if not rows:
             continue
         section = make(rows, more)
