@@ -1,4 +1,4 @@
-"""The source of spark-notebook.ipynb: docs/spark_page.py makes it, a test runs its cells."""
+"""The source of spark-notebook.ipynb: docs/make_notebook.py makes it, a test runs its cells."""
 
 # ruff: noqa: E402
 

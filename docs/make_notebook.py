@@ -1,37 +1,15 @@
-"""Makes what is made of spark.md and of the notebook: ``python docs/spark_page.py`` writes both anew.
+"""Makes spark-notebook.ipynb of spark_notebook.py: ``python docs/make_notebook.py``.
 
-The page's part between the two marks tells the tables as :mod:`zmtpsniff.spark.tables` has them. The notebook is
-spark_notebook.py with its cells, which begin with ``# %%``, ``# %% [markdown]`` for text.
+Cells of the source begin with ``# %%``, ``# %% [markdown]`` those of text.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from zmtpsniff.spark.tables import TABLES
-
 FOLDER = Path(__file__).parent
-PAGE = FOLDER / "spark.md"
 SOURCE = FOLDER / "spark_notebook.py"
 NOTEBOOK = FOLDER / "spark-notebook.ipynb"
-BEGIN, END = "<!-- tables: made by docs/spark_page.py -->\n", "<!-- end of tables -->\n"
-
-
-def page(text: str) -> str:
-    """The page with its tables made anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{_tables()}\n{END}{after}"
-
-
-def _tables() -> str:
-    lines = []
-    for table, columns in TABLES.items():
-        lines += [f"### {table}", "", "| column | type | null | what |", "| :-- | :-- | :-- | :-- |"]
-        for name, sql, nullable, meaning in columns:
-            lines.append(f"| `{name}` | {sql} | {'yes' if nullable else ''} | {meaning} |")
-        lines.append("")
-    return "\n".join(lines)
 
 
 def cells(source: str) -> list[tuple[str, str]]:
@@ -61,5 +39,4 @@ def notebook(source: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text()))
     NOTEBOOK.write_text(notebook(SOURCE.read_text()))
