@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from conftest import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
@@ -14,12 +16,12 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from local_job import Session
 
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.cli.spark import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.report import report
-from zmtpsniff.spark.report.views import parse_time
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.stats import Statistics
 from zmtpsniff.stats.report import report as report_of
@@ -208,11 +210,18 @@ def test_passwords_are_not_told(told: Lines, tables: Path) -> None:
     assert not [word for word in passwords if word in json.dumps(told)]
 
 
-def test_part_of_the_time_and_of_the_rows(session: "SparkSession", tables: Path, told: Lines) -> None:
-    """One run: the busiest row of each kind, from the middle of the connections on."""
+def test_part_of_the_time_and_of_the_rows(session: "SparkSession", tables: Path, told: Lines, tmp_path: Path) -> None:
+    """The command: the busiest row of each kind, from the middle of the connections on, as lines and as a page."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'zmtpsniff[spark]'")
     (total,) = of(told, "report-total")
-    since = sorted(line["start_ns"] for line in of(told, "report-socket"))[len(of(told, "report-socket")) // 2]
-    found = lines(report(session, str(tables), 1, since_ns=since, until_ns=parse_time("2100-01-01")))
+    starts = sorted(line["start_ns"] for line in of(told, "report-socket"))
+    since = datetime.fromtimestamp(starts[len(starts) // 2] // 1_000_000_000, UTC).isoformat()
+    output, page = tmp_path / "report.jsonl", tmp_path / "report.html"
+    arguments = [str(tables), "--master", session.sparkContext.master, "--top", "1", "-T", "json", "-o", str(output)]
+    arguments += ["--html", str(page), "--since", since, "--until", "2100-01-01"]
+    done = CliRunner().invoke(command, ["report", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line) for line in output.read_text().splitlines()]
     (part,) = of(found, "report-total")
     assert 0 < part["connections"] < total["connections"]
     assert 0 < part["messages"] < total["messages"]
@@ -220,6 +229,9 @@ def test_part_of_the_time_and_of_the_rows(session: "SparkSession", tables: Path,
     cut = {line["of"]: line["more"] for line in of(found, "report-cut")}
     assert cut["report-pair"] > 0
     assert of(found, "report-socket")[0]["connections"] <= part["connections"] - cut["report-socket"]
+    text = page.read_text()
+    assert of(found, "report-socket")[0]["address"] in text
+    assert f"{part['messages']:,} messages" in text
 
 
 def test_no_tables(session: "SparkSession", tmp_path: Path) -> None:

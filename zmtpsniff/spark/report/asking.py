@@ -213,5 +213,5 @@ def _latency(row: "Row") -> LatencyRow:
 
 
 def _octets(topic: "Row") -> Octets:
-    data = bytes(topic.data)
+    data = bytes(topic.data or b"")
     return data if topic.length == len(data) else Cut(data, topic.length)
