@@ -113,7 +113,9 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     metavar="URL",
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
-@click.option("--top", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table.")
+@click.option(
+    "--top", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
+)
 @click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
 @click.option(
