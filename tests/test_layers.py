@@ -47,6 +47,8 @@ ALLOWED = {
         "zmtpsniff.pgm",
         "zmtpsniff.reassembly",
         "zmtpsniff.segment",
+        "zmtpsniff.render",
+        "zmtpsniff.stats.figures",
         "dissectors",
     },
     "zmtpsniff/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
@@ -55,7 +57,7 @@ ALLOWED = {
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/output.py": set(),
 }
-SPARK = ["pyspark", "pyarrow", "pandas", "numpy"]
+SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
 LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors", "msgspec", *SPARK]
 
 

@@ -87,3 +87,101 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
         raise click.ClickException(str(error)) from error
     known = f", {done.known:,} known" if done.known else ""
     click.echo(f"{done.files:,} files{known}: {done.rows:,} rows into {options['output']}", err=True)
+
+
+class Time(click.ParamType):  # type: ignore[type-arg]
+    """A time, as nanoseconds since the Unix epoch."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse it; what is wrong with it becomes a usage error."""
+        if isinstance(value, int):
+            return value
+        from zmtpsniff.spark.report.views import parse_time
+
+        try:
+            return parse_time(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@spark.command(short_help="Say what the tables say.")
+@click.argument("folder", metavar="DIR")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
+)
+@click.option(
+    "--top", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
+)
+@click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
+@click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.001),
+    metavar="SECONDS",
+    help="Intervals of what is told by time; by default what suits.",
+)
+@click.option(
+    "-T",
+    "format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="table: for people; json: JSON Lines.",
+)
+@click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
+@click.option("--html", metavar="FILE", help="Write a page with drawings to FILE, and nothing else unless -o is given.")
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)  # fmt: skip
+def report(folder: str, **options: Any) -> None:
+    """Say what the tables in DIR say: who talks to whom, versions, topics, latency, reconnect storms, problems.
+
+    \b
+    zmtpsniff spark report /tables
+    zmtpsniff spark report --since 2026-11-20 --html report.html /tables
+    zmtpsniff spark report -T json /tables | jq 'select(.type == "report-latency")'
+    """
+    from zmtpsniff.output import open_output
+    from zmtpsniff.spark.session import SparkError, get_session
+
+    since, until = options["since"], options["until"]
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since must be earlier than --until")
+    if options["html"] is not None:
+        _find_matplotlib()
+    interval = options["interval"]
+    try:
+        from zmtpsniff.spark.report import report as ask
+
+        session = get_session(options["master"])
+        records = ask(session, folder, options["top"], since, until, interval and round(interval * 1e9))
+    except SparkError as error:
+        raise click.ClickException(str(error)) from error
+    if options["html"] is not None:
+        from zmtpsniff.spark.report.page import page
+
+        with open_output(options["html"], binary=False) as stream:
+            stream.write(page(records, f"ZeroMQ traffic in {folder}"))
+        if options["output"] is None:
+            return
+    with open_output(options["output"], binary=options["format"] == "json") as stream:
+        if options["format"] == "json":
+            from zmtpsniff.render.jsonl import JsonlRenderer
+
+            JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
+        else:
+            from zmtpsniff.spark.report.draw import draw
+
+            draw(records, stream, options["color"])
+
+
+def _find_matplotlib() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise click.ClickException("--html needs matplotlib, which is not installed: pip install 'zmtpsniff[spark]'")

@@ -12,6 +12,10 @@ from zmtpsniff.render.text import encodable, escape, quote
 from zmtpsniff.render.wording import ENDS, number, protocol
 from zmtpsniff.stats import chart
 from zmtpsniff.stats.chart import Blocks, make_blocks
+from zmtpsniff.stats.figures import brief as _brief
+from zmtpsniff.stats.figures import lines as _lines
+from zmtpsniff.stats.figures import rate as _rate
+from zmtpsniff.stats.figures import short as _short
 from zmtpsniff.stats.records import (
     AnyRecord,
     ConnectionRow,
@@ -42,8 +46,6 @@ _TOPIC_OCTETS = 48
 _IDENTITY_OCTETS = 24
 _WIDE = 100  # columns from which on there is room between columns
 _ADDRESS = 21  # the longest of IPv4, with its port
-_UNITS = ((_NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
-_PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def draw(
@@ -276,17 +278,6 @@ class _Drawing:
         self._print(f"{'':{margin}}{first}{day} to {last} on {self._clock.date}", "dim")
 
 
-def _lines(*lines: str, styles: Sequence[str] = ()) -> "Text":
-    """The lines of a cell, safe already, each with its style; empty ones at the end are left out."""
-    from rich.text import Text
-
-    text = Text()
-    for place, line in enumerate(lines):
-        text.append("\n" if place and line else "")
-        text.append(line, styles[place] if place < len(styles) else "")
-    return text
-
-
 def _socket(peer: "Peer", more: str) -> str:
     words = [] if peer.socket_type is None else [escape(peer.socket_type)]
     if peer.identity:
@@ -310,35 +301,5 @@ def _kinds(counts: dict[str, int]) -> "Text":
     return _lines(*(f"{escape(name)} {count:,}" for name, count in counts.items()))
 
 
-def _scaled(count: float) -> tuple[str, str]:
-    """A number of three digits and the prefix of its unit."""
-    place = 0
-    while count >= 999.5 and place < len(_PREFIXES) - 1:
-        count /= 1000
-        place += 1
-    return f"{count:.3g}", _PREFIXES[place]
-
-
-def _short(count: float) -> str:
-    """A number in seven characters at most, such as ``12,345``, ``1.23 M``."""
-    return f"{count:,.0f}" if count < 100_000 else " ".join(_scaled(count))
-
-
-def _rate(count: float | None, unit: str = "", per: str = "/s") -> str:
-    """A number with its prefix and unit, such as ``12.3/s``, ``1.2 kB/s``."""
-    if count is None:
-        return ""
-    digits, prefix = _scaled(count)
-    return f"{digits}{' ' if unit or prefix else ''}{prefix}{unit}{per}"
-
-
 def _per_second(count: int, length_ns: int) -> str:
     return f" ({_rate(count * _NS / length_ns)})" if length_ns > 0 and count else ""
-
-
-def _brief(length_ns: int) -> str:
-    """A span of time with three digits, such as ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
-    if length_ns >= 60 * _NS:
-        return duration(length_ns)
-    digits, unit = next((length_ns / size, unit) for size, unit in _UNITS if abs(length_ns) >= size or size == 1)
-    return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"

@@ -1,0 +1,247 @@
+"""What a report says of tables is what `stats` says of the captures they were made of."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import FIXTURES
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+
+from local_job import Session
+
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.cli.spark import spark as command
+from zmtpsniff.render.jsonl import JsonlRenderer
+from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.spark.ingest import ingest
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.report import report
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.stats import Statistics
+from zmtpsniff.stats.report import report as report_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+NAMES = (
+    "draft_radio_dish_tcp.pcap",
+    "m31_pub_sub.pcap",
+    "m31_req_rep.pcap",
+    "net_zmtp1_gap.pcap",
+    "rec_late_reply.pcap",
+    "rec_manual_publisher.pcap",
+    "rec_multipart_client.pcap",
+    "rec_odd_subscriptions.pcap",
+    "rec_proxy.pcap",
+    "rec_reconnect_storm.pcap",
+    "rec_relaxed_request.pcap",
+    "rec_unanswered_request.pcap",
+    "sec_curve_ps_435_435.pcap",
+    "sec_plain_ok_435_435.pcap",
+)
+TOP = 1000
+Lines = list[dict[str, Any]]
+
+
+def lines(records: Any) -> Lines:
+    stream = BytesIO()
+    JsonlRenderer(stream).write(records)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def stats(patterns: bool) -> Lines:
+    statistics = Statistics()
+    found = []
+    for name in NAMES:
+        one = Statistics()
+        for events in Sniffer(open_captures([str(FIXTURES / name)]), **_patterns(patterns)).events():
+            one.take(events)
+        statistics.merge(one)
+    found += report_of(statistics, TOP)
+    return lines(found)
+
+
+def _patterns(wanted: bool) -> dict[str, Any]:
+    from zmtpsniff.patterns import Patterns
+
+    return {"patterns": Patterns()} if wanted else {}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The captures, a series each, with their secrets."""
+    folder = tmp_path_factory.mktemp("report")
+    for name in NAMES:
+        target = folder / "in" / name.partition(".")[0]
+        target.mkdir(parents=True)
+        (target / name).write_bytes((FIXTURES / name).read_bytes())
+    ingest(Session(), [str(folder / "in")], str(folder / "out"), Options(show_secrets=True))  # type: ignore[arg-type]
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def session(spark_session: "SparkSession") -> "Iterator[SparkSession]":
+    """The session, without what pays only where there are more rows: plans compiled, and changed while they run.
+
+    A report takes 28 s of the processor with these settings, 48 s without.
+    """
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    before = {name: spark_session.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark_session.conf.set(name, value)
+    yield spark_session
+    for name, value in before.items():
+        spark_session.conf.set(name, str(value))
+
+
+@pytest.fixture(scope="module")
+def told(session: "SparkSession", tables: Path) -> Lines:
+    return lines(report(session, str(tables), TOP))
+
+
+@pytest.fixture(scope="module")
+def wanted() -> Lines:
+    return stats(patterns=True)
+
+
+def of(found: Lines, kind: str) -> Lines:
+    return [line for line in found if line["type"] == kind]
+
+
+def test_total(told: Lines, wanted: Lines) -> None:
+    (total,) = of(told, "report-total")
+    (same,) = of(wanted, "stats-total")
+    for name in ("packets", "dropped", "messages", "octets", "encrypted"):
+        assert total[name] == same[name], name
+    assert total["files"] == len(NAMES)
+    assert total["connections"] == same["zmtp_flows"]
+    assert total["problems"] == of(stats(patterns=False), "stats-total")[0]["problems"]
+
+
+def test_sockets(told: Lines, wanted: Lines) -> None:
+    found = {line["address"]: line for line in of(told, "report-socket")}
+    for line in of(wanted, "stats-socket"):
+        assert found.pop(line["address"]) == {**line, "type": "report-socket"}
+    assert not found
+
+
+def test_pairs(told: Lines) -> None:
+    pairs = of(told, "report-pair")
+    sockets = of(told, "report-socket")
+    for name in ("connections", "open", "messages_in", "messages_out", "octets_in", "octets_out"):
+        assert sum(line[name] for line in pairs) == sum(line[name] for line in sockets)
+    assert all(":" not in line["client"] for line in pairs)  # they are of IPv4
+
+
+def test_topics(told: Lines, wanted: Lines) -> None:
+    names = ("messages", "octets", "subscribers", "subscribers_most")
+    found = {json.dumps(line["topic"]): [line[name] for name in names] for line in of(told, "report-topic")}
+    same = {json.dumps(line["topic"]): [line[name] for name in names] for line in of(wanted, "stats-topic")}
+    assert found == same
+    assert len(found) > 5
+
+
+def test_latency(told: Lines, wanted: Lines) -> None:
+    """Equal but for DEALER with ROUTER, of which tables cannot tell."""
+    kinds = {line["address"]: line.get("peer_socket_types", {}) for line in of(told, "report-socket")}
+    found = {
+        line["service"]: line for line in of(told, "report-latency") if "service" in line and "hour_ns" not in line
+    }
+    compared = 0
+    for line in of(wanted, "stats-latency"):
+        service = line.get("service")
+        if line["pattern"] != "request-reply" or service is None:
+            continue
+        types = {"DEALER", "ROUTER"}
+        if set(kinds[service]) <= types and service not in found:
+            continue
+        mine = found.pop(service)
+        for name in ("count", "min_ns", "max_ns"):
+            assert mine[name] == line[name], service
+        for name in ("p50_ns", "p95_ns", "p99_ns"):
+            assert mine[name] == pytest.approx(line[name], rel=0.02), service
+        compared += 1
+    assert not found
+    assert compared > 3
+    everything = next(line for line in of(told, "report-latency") if "service" not in line)
+    assert everything["count"] == sum(
+        line["count"] for line in of(told, "report-latency") if "service" in line and "hour_ns" in line
+    )
+
+
+def test_what_is_told_by_time(told: Lines) -> None:
+    (total,) = of(told, "report-total")
+    timeline = of(told, "report-timeline")
+    assert sum(line["messages"] for line in timeline) == total["messages"]
+    assert timeline == sorted(timeline, key=lambda line: line["start_ns"])
+    versions = of(told, "report-version")
+    assert sum(line["connections"] for line in versions) == total["connections"]
+    assert {(line.get("version"), line.get("mechanism")) for line in versions} >= {("3.1", "NULL"), ("3.1", "CURVE")}
+
+
+def test_storms(told: Lines, wanted: Lines) -> None:
+    (storm,) = of(told, "report-storm")
+    (problem,) = [line for line in of(wanted, "stats-problem") if line["code"] == "reconnect-storm"]
+    # Told when there were five; here all that came are counted.
+    assert problem["detail"].startswith(f"{storm['client']} connected to {storm['server']} 5 times")
+    assert storm["connections"] >= 5
+    assert storm["handshake"] == "incomplete"
+
+
+def test_problems(told: Lines) -> None:
+    counts: dict[str, int] = {}
+    for line in of(told, "report-problem"):
+        counts[line["code"]] = counts.get(line["code"], 0) + line["count"]
+    assert counts == {line["code"]: line["count"] for line in of(stats(patterns=False), "stats-problem")}
+    assert all(line["packet"] > 0 for line in of(told, "report-problem") if "time_ns" in line)
+
+
+def test_passwords_are_not_told(told: Lines, tables: Path) -> None:
+    import pyarrow.parquet as pq
+
+    rows = [row for path in tables.glob("commands/*/*.parquet") for row in pq.read_table(path).to_pylist()]  # type: ignore[no-untyped-call]
+    passwords = [row["password"]["data"].decode() for row in rows if row["password"] is not None]
+    assert passwords
+    assert not [word for word in passwords if word in json.dumps(told)]
+
+
+def test_part_of_the_time_and_of_the_rows(session: "SparkSession", tables: Path, told: Lines, tmp_path: Path) -> None:
+    """The command: the busiest row of each kind, from the middle of the connections on, as lines and as a page."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'zmtpsniff[spark]'")
+    (total,) = of(told, "report-total")
+    starts = sorted(line["start_ns"] for line in of(told, "report-socket"))
+    since = datetime.fromtimestamp(starts[len(starts) // 2] // 1_000_000_000, UTC).isoformat()
+    output, page = tmp_path / "report.jsonl", tmp_path / "report.html"
+    arguments = [str(tables), "--master", session.sparkContext.master, "--top", "1", "-T", "json", "-o", str(output)]
+    arguments += ["--html", str(page), "--since", since, "--until", "2100-01-01"]
+    done = CliRunner().invoke(command, ["report", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    (part,) = of(found, "report-total")
+    assert 0 < part["connections"] < total["connections"]
+    assert 0 < part["messages"] < total["messages"]
+    assert len(of(found, "report-pair")) == len(of(found, "report-socket")) == 1
+    cut = {line["of"]: line["more"] for line in of(found, "report-cut")}
+    assert cut["report-pair"] > 0
+    assert of(found, "report-socket")[0]["connections"] <= part["connections"] - cut["report-socket"]
+    text = page.read_text()
+    assert of(found, "report-socket")[0]["address"] in text
+    assert f"{part['messages']:,} messages" in text
+
+
+def test_no_tables(session: "SparkSession", tmp_path: Path) -> None:
+    with pytest.raises(SparkError, match="there are no tables; zmtpsniff spark ingest INPUT"):
+        report(session, str(tmp_path))

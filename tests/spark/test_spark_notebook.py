@@ -1,0 +1,57 @@
+"""The notebook is made of its source, and its cells run."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import FIXTURES, PROJECT
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+
+from local_job import Session
+
+from zmtpsniff.spark.ingest import ingest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_notebook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_notebook", PROJECT / "docs" / "make_notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_notebook_is_that_of_its_source() -> None:
+    made = make_notebook()
+    assert made.NOTEBOOK.read_text() == made.notebook(made.SOURCE.read_text()), "python docs/make_notebook.py makes it"
+
+
+@pytest.mark.xdist_group("spark")
+def test_notebook_runs(
+    spark_session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All cells, and each question has the same answer in SQL and with data frames."""
+    captures = [str(FIXTURES / f"{name}.pcap") for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]
+    ingest(Session(), captures, str(tmp_path / "tables"), series="file")  # type: ignore[arg-type]
+    monkeypatch.setenv("ZMTPSNIFF_TABLES", str(tmp_path / "tables"))
+    monkeypatch.setenv("ZMTPSNIFF_MASTER", spark_session.sparkContext.master)
+    made = make_notebook()
+    names: dict[str, Any] = {}
+    shown = []
+    for kind, text in made.cells(made.SOURCE.read_text()):
+        if kind == "code":
+            exec(compile(text, "spark-notebook", "exec"), names)
+            shown.append(capsys.readouterr().out)
+    setup, *answers = shown
+    assert not setup
+    storms = answers.pop(8)
+    assert "incomplete" in storms
+    for in_sql, with_frames in zip(answers[::2], answers[1::2], strict=True):
+        assert in_sql == with_frames
+        assert in_sql.count("\n|") > 1, "no row"

@@ -1,0 +1,95 @@
+"""The tables of a folder as temporary views, so that they can be asked in SQL."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NS = 1_000_000_000
+
+
+def make_views(
+    session: "SparkSession", folder: str, since_ns: int | None = None, until_ns: int | None = None
+) -> dict[str, "DataFrame"]:
+    """Make a temporary view of each table below ``folder``, a path or URL; returns their data frames by name.
+
+    With ``since_ns`` and ``until_ns`` (nanoseconds since the Unix epoch) only rows from the first up to, and without,
+    the second: of connections and captures those that last into that time, of subscriptions and commands also those
+    before, since they say what holds then. Days that are out of it are not read.
+    Raises SparkError if there is no table.
+    """
+    found = {}
+    missing = 0
+    for table in TABLES:
+        frame = _read(session, f"{_absolute(folder)}/{table}", table)
+        if frame is None:
+            missing += 1
+            frame = session.createDataFrame([], ddl(table))
+        for condition in _conditions(table, since_ns, until_ns):
+            frame = frame.where(condition)
+        frame.createOrReplaceTempView(table)
+        found[table] = frame
+    if missing == len(TABLES):
+        raise SparkError(f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them")
+    return found
+
+
+def _absolute(folder: str) -> str:
+    from zmtpsniff.spark.inputs import local_path
+    from zmtpsniff.spark.store import absolute
+
+    local = local_path(folder)
+    return folder.rstrip("/") if local is None else absolute(local)
+
+
+def _read(session: "SparkSession", path: str, table: str) -> "DataFrame | None":
+    """A table, None if it has no files: ingest makes no folder for a table without rows."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame = session.read.schema(ddl(table)).parquet(path)
+        frame.schema  # noqa: B018  # a session of Spark Connect looks for the files only now
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return None
+        raise SparkError(f"{path}: {str(error).splitlines()[0]}") from error
+    return frame
+
+
+def _conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
+    begin, end = {
+        "connections": ("start_ns", "end_ns"),
+        "captures": ("first_ns", "last_ns"),
+    }.get(table, ("time_ns", "time_ns"))
+    conditions = []
+    if since_ns is not None and table not in ("subscriptions", "commands"):
+        conditions.append(f"{end} >= {since_ns}")
+        if begin == end:  # rows of things that last are filed under the day on which they begin
+            conditions.append(f"{PARTITION} >= DATE '{_day(since_ns)}'")
+    if until_ns is not None:
+        conditions.append(f"{begin} < {until_ns}")
+        conditions.append(f"{PARTITION} <= DATE '{_day(until_ns)}'")
+    return conditions
+
+
+def _day(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns // _NS, UTC).date().isoformat()
+
+
+def parse_time(text: str) -> int:
+    """Read ``2026-11-21``, ``2026-11-21 14:00`` or ``2026-11-21T14:00:00+01:00`` (UTC where no zone is told).
+
+    Returns nanoseconds since the Unix epoch. ValueError says what is wrong.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time, such as 2026-11-21 or 2026-11-21T14:00:00+01:00") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * _NS + since.microseconds * 1000

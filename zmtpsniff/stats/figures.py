@@ -1,0 +1,54 @@
+"""Numbers, spans of time and cells as tables for people have them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zmtpsniff.render.clock import duration
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_NS = 1_000_000_000
+_UNITS = ((_NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
+
+def lines(*each: str, styles: Sequence[str] = ()) -> "Text":
+    """The lines of a cell, safe already, each with its style; empty ones at the end are left out."""
+    from rich.text import Text
+
+    text = Text()
+    for place, line in enumerate(each):
+        text.append("\n" if place and line else "")
+        text.append(line, styles[place] if place < len(styles) else "")
+    return text
+
+
+def _scaled(count: float) -> tuple[str, str]:
+    """A number of three digits and the prefix of its unit."""
+    place = 0
+    while count >= 999.5 and place < len(_PREFIXES) - 1:
+        count /= 1000
+        place += 1
+    return f"{count:.3g}", _PREFIXES[place]
+
+
+def short(count: float) -> str:
+    """A number in seven characters at most, such as ``12,345``, ``1.23 M``."""
+    return f"{count:,.0f}" if count < 100_000 else " ".join(_scaled(count))
+
+
+def rate(count: float | None, unit: str = "", per: str = "/s") -> str:
+    """A number with its prefix and unit, such as ``12.3/s``, ``1.2 kB/s``."""
+    if count is None:
+        return ""
+    digits, prefix = _scaled(count)
+    return f"{digits}{' ' if unit or prefix else ''}{prefix}{unit}{per}"
+
+
+def brief(length_ns: int) -> str:
+    """A span of time with three digits, such as ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
+    if length_ns >= 60 * _NS:
+        return duration(length_ns)
+    digits, unit = next((length_ns / size, unit) for size, unit in _UNITS if abs(length_ns) >= size or size == 1)
+    return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"
