@@ -42,9 +42,24 @@ def ingest(
     if it is older than what is known of its series, or a file has changed, all of the series is dissected anew. Raises
     SparkError.
     """
+    return add(session, list_files(list(inputs), session), output, options, series, exact)
+
+
+def add(
+    session: "SparkSession",
+    listed: Sequence[Listed],
+    output: str,
+    options: Options | None = None,
+    series: str = "folder",
+    exact: bool = False,
+    provisional: bool = True,
+) -> Ingested:
+    """Do the same with files that have been listed.
+
+    Without ``provisional`` there are no rows on what is open: they come once it is over.
+    """
     from zmtpsniff.spark.store import Store
 
-    listed = list_files(list(inputs), session)
     store = Store(output)
     try:
         known = _known(store)
@@ -56,7 +71,7 @@ def ingest(
         anew = {there[path][0] for path in changed}
         for name in anew:
             known[name] = [file for file in known[name] if file.listed.path not in changed]
-        rows = _add(session, store, new, known, options or Options(), series, exact, anew)
+        rows = _add(session, store, new, known, options or Options(), series, exact, anew, provisional)
         return Ingested(len(new), len(listed) - len(new), rows)
     finally:
         store.close()
@@ -81,10 +96,12 @@ def _add(
     series: str,
     exact: bool,
     anew: set[str],
+    provisional: bool,
 ) -> int:
     """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows."""
     from zmtpsniff.spark.job import Job
     from zmtpsniff.spark.reducing import ANEW, OPEN
+    from zmtpsniff.spark.rows import PROVISIONAL
 
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
     while True:
@@ -105,6 +122,8 @@ def _add(
         anew |= late
         store.restart()
     written = [row for row in written if not row.path.startswith(ANEW)]
+    if not provisional:
+        written = [row for row in written if not row.path.rpartition("/")[2].startswith(PROVISIONAL)]
     removed, added = _replaced(store, set(job.series), anew)
     store.commit([*(row.path for row in written), *added], removed)
     return sum(row.rows for row in written if not row.path.startswith("_"))
