@@ -28,7 +28,7 @@ from zmtpsniff.spark.store import Store  # noqa: E402
 
 SECOND_NS = 1_000_000_000
 IDLE_SECONDS = 60
-PATIENCE = 240  # seconds that a run of Spark may take on a machine that does much else
+PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
 
 
 def deliver(file: Path, folder: Path) -> Path:

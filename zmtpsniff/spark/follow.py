@@ -20,7 +20,7 @@ from zmtpsniff.spark.session import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT = "_checkpoint"
 """Where in the tables' folder Spark remembers which files it has given out, unless something else is asked for."""
