@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("spark")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from spark_tables import by_series, cut, expected, packets, read_tables  # noqa: E402
+from local_job import Session
+from spark_tables import by_series, cut, expected, packets, read_tables
 
-from zmtpsniff.capture.pcapng_writer import Origin, Section  # noqa: E402
-from zmtpsniff.flows import Limits  # noqa: E402
-from zmtpsniff.spark.follow import finish, follow  # noqa: E402
-from zmtpsniff.spark.options import Options  # noqa: E402
-from zmtpsniff.spark.store import Store  # noqa: E402
+from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.flows import Limits
+from zmtpsniff.spark.follow import finish, follow
+from zmtpsniff.spark.ingest import add
+from zmtpsniff.spark.listing import list_files
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
 IDLE_SECONDS = 60
@@ -128,6 +131,40 @@ def test_killed_in_mid_batch(tmp_path: Path) -> None:
     found = read_tables(output)
     assert len(found["captures"]) == len(pieces)
     assert by_series(found)[str(source)] == expected(pieces)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_late_file_whose_predecessors_are_gone(tmp_path: Path, exact: bool) -> None:
+    """Its rows come, and those that were there stay; without Spark."""
+    files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], tmp_path / "in")
+    other = cut(FIXTURES / "m31_ipv6.pcap", [], tmp_path / "two")
+    output = str(tmp_path / "out")
+
+    def take(*some: Path) -> None:
+        options = Options(at_end="nothing")
+        add(Session(), list_files(list(map(str, some))), output, options, exact=exact)  # type: ignore[arg-type]
+
+    take(files[0], files[2])
+    before = by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")]
+    files[0].unlink()
+    take(files[1], *other)
+    found = read_tables(tmp_path / "out")
+    assert len(found["captures"]) == 4
+    tables = by_series(found)
+    assert before <= tables[str(tmp_path / "in")]
+    late = [row for row in found["messages"] if row["file"] == str(files[1])]
+    alone = [row for row in by_series({**found, "messages": late})[str(tmp_path / "in")] if '"message"' in row]
+    assert alone
+    assert tables[str(tmp_path / "two")] == expected(other)
+
+
+def test_datagrams_have_rows_before_they_end(tmp_path: Path) -> None:
+    """Which nobody sees; without Spark."""
+    files = cut(FIXTURES / "epgm_pub_sub.pcap", [30], tmp_path / "in")
+    for file in files:
+        found = list_files([str(file)])
+        add(Session(), found, str(tmp_path / "out"), Options(at_end="nothing"))  # type: ignore[arg-type]
+    assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected(files)
 
 
 @pytest.mark.parametrize("done", range(4))

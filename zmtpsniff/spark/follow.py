@@ -55,9 +55,11 @@ def follow(
     if not hasattr(session, "_jsc"):
         raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
 
+    asked = (options or Options())._replace(at_end="nothing")
+
     def take(frame: "DataFrame", _: int) -> None:
         files = sorted({_named(Listed(*row)) for row in frame.collect()})
-        done = add(session, files, output, options, series, exact, provisional=False)
+        done = add(session, files, output, asked, series, exact)
         if told is not None:
             told(done)
 

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zmtpsniff.spark.inputs import is_there
 from zmtpsniff.spark.listing import Listed, list_files
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zmtpsniff.spark.job import Written
     from zmtpsniff.spark.store import Store
 
 
@@ -52,12 +54,8 @@ def add(
     options: Options | None = None,
     series: str = "folder",
     exact: bool = False,
-    provisional: bool = True,
 ) -> Ingested:
-    """Do the same with files that have been listed.
-
-    Without ``provisional`` there are no rows on what is open: they come once it is over.
-    """
+    """Do the same with files that have been listed."""
     from zmtpsniff.spark.store import Store
 
     store = Store(output)
@@ -71,7 +69,7 @@ def add(
         anew = {there[path][0] for path in changed}
         for name in anew:
             known[name] = [file for file in known[name] if file.listed.path not in changed]
-        rows = _add(session, store, new, known, options or Options(), series, exact, anew, provisional)
+        rows = _add(session, store, new, known, options or Options(), series, exact, anew)
         return Ingested(len(new), len(listed) - len(new), rows)
     finally:
         store.close()
@@ -96,46 +94,61 @@ def _add(
     series: str,
     exact: bool,
     anew: set[str],
-    provisional: bool,
 ) -> int:
-    """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows."""
+    """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows.
+
+    Where a file is late and one that came before it is gone, it is dissected by itself.
+    """
     from zmtpsniff.spark.job import Job
     from zmtpsniff.spark.reducing import ANEW, OPEN
-    from zmtpsniff.spark.rows import PROVISIONAL
 
+    alone: set[Listed] = set()
+    lost: set[str] = set()  # series that cannot be dissected anew
+    written: list[Written] = []
+    touched: set[str] = set()
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
-    while True:
-        number = 1 + sum(len(found) for found in known.values())
+    number = 1 + sum(len(found) for found in known.values())
+    while files:
         job = Job(session, files, options, series, number, store.staging)
         states = store.read(OPEN, ["series", "name", "state"])
         rows = [] if states is None else states.to_pylist()
         job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
         written = job.run_exact() if exact else job.run()
+        touched = set(job.series)
         captures = [row.path for row in written if row.path.startswith("captures/")]
-        late = _late(store.staged(captures, ["series", "first_ns"]).to_pylist(), known)
+        late = _late(store.staged(captures, ["series", "file", "first_ns"]).to_pylist(), known)
+        wanted = set(late)
         unsure = [row.path for row in written if row.path.startswith(ANEW)]
         if unsure:
-            late |= set(store.staged(unsure, ["series"]).column("series").to_pylist()) & known.keys()
-        if late <= anew:
+            wanted |= set(store.staged(unsure, ["series"]).column("series").to_pylist()) & known.keys()
+        wanted -= anew | lost
+        gone = {name for name in wanted if not all(is_there(file.listed.path) for file in known[name])}
+        lost |= gone
+        paths = {path for name in gone for path in late.get(name, ())}
+        alone |= {file for file in files if file.path in paths}
+        if wanted <= gone and not paths:
             break
-        files = sorted({*files, *(file.listed for name in late - anew for file in known[name])})
-        anew |= late
+        anew |= wanted - gone
+        more = (file.listed for name in wanted - gone for file in known[name])
+        files = sorted({*files, *more} - alone)
         store.restart()
+        written, touched = [], set()
+    if alone:
+        job = Job(session, sorted(alone), options._replace(at_end="final"), series, number + len(files), store.staging)
+        written += job.run_exact() if exact else job.run()
     written = [row for row in written if not row.path.startswith(ANEW)]
-    if not provisional:
-        written = [row for row in written if not row.path.rpartition("/")[2].startswith(PROVISIONAL)]
-    removed, added = _replaced(store, set(job.series), anew)
+    removed, added = _replaced(store, touched, anew)
     store.commit([*(row.path for row in written), *added], removed)
     return sum(row.rows for row in written if not row.path.startswith("_"))
 
 
-def _late(captures: list[dict[str, Any]], known: dict[str, list[_Known]]) -> set[str]:
-    """The series of which a new file begins before one that is known ends."""
-    late = set()
+def _late(captures: list[dict[str, Any]], known: dict[str, list[_Known]]) -> dict[str, set[str]]:
+    """The series of which new files begin before one that is known ends, and these files."""
+    late: dict[str, set[str]] = {}
     for row in captures:
         last_ns = max((file.last_ns for file in known.get(row["series"], ())), default=None)
         if last_ns is not None and row["first_ns"] is not None and row["first_ns"] < last_ns:
-            late.add(row["series"])
+            late.setdefault(row["series"], set()).add(row["file"])
     return late
 
 
