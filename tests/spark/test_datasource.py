@@ -17,15 +17,23 @@ pytestmark = pytest.mark.xdist_group("spark")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
 
-from pyspark.sql.datasource import InputPartition  # noqa: E402
-from pyspark.sql.pandas.types import from_arrow_schema  # noqa: E402
-from pyspark.sql.types import StructType  # noqa: E402
-from spark_tables import by_series, cut, expected, packets  # noqa: E402
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    InputPartition,
+    LessThanOrEqual,
+    Not,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from spark_tables import by_series, cut, expected, packets
 
-from zmtpsniff.spark import register  # noqa: E402
-from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource  # noqa: E402
-from zmtpsniff.spark.session import SparkError  # noqa: E402
-from zmtpsniff.spark.tables import arrow_schema  # noqa: E402
+from zmtpsniff.spark import register
+from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.tables import arrow_schema
 
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 RULES = ("udp.port==5556,zmtp", "udp.port==5557,zmtp")
@@ -203,3 +211,34 @@ def test_stream_on_spark(spark_session: "SparkSession", folder: Path, tmp_path: 
         query.stop()
     reader = spark_session.read.format("zmtp").load(str(folder / "one")).select("conn_id", "time_ns", "size")
     assert sorted(spark_session.read.parquet(str(tmp_path / "out")).collect()) == sorted(reader.collect())
+
+
+@pytest.mark.parametrize("table", ["messages", "connections", "commands"])
+def test_predicates_leave_out_rows(table: str) -> None:
+    """Before they reach Spark, which looks at those that do once more."""
+    path = FIXTURES / "app_malamute.pcap"
+
+    def read(*filters: Filter) -> list[dict[str, Any]]:
+        reader = source(path, table).reader(schema(table))
+        assert list(reader.pushFilters([*filters])) == [*filters]
+        (part,) = reader.partitions()
+        return rows(reader.read(part))
+
+    everything = read()
+    port, time, version = {
+        "connections": ("client_port", "start", "client_version"),
+        "messages": ("src_port", "time", None),
+        "commands": ("src_port", "time", "version"),
+    }[table]
+    middle = sorted(row[time] for row in everything)[len(everything) // 2]
+    assert read(GreaterThan((time,), middle)) == [row for row in everything if row[time] > middle] != everything
+    naive = middle.replace(tzinfo=None)
+    assert read(LessThanOrEqual((time,), naive)) == [row for row in everything if row[time] <= middle]
+    first = everything[0][port]
+    assert read(EqualTo((port,), first)) == [row for row in everything if row[port] == first] != everything
+    assert read(In((port,), (first, 1))) == read(EqualTo((port,), first))
+    assert read(Not(EqualTo((port,), first))) == everything  # Spark's own
+    if version is not None:
+        first = next(row[version] for row in everything if row[version])
+        assert read(EqualTo((version,), first)) == [row for row in everything if row[version] == first]
+        assert read(EqualTo((version,), "9.9")) == []
