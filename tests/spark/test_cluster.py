@@ -85,7 +85,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         "SPARK_CONF_DIR": str(folder),
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": "600m",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(folder / "python"),
     }
