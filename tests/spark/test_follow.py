@@ -23,10 +23,11 @@ from spark_tables import by_series, cut, expected, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.flows import Limits
-from zmtpsniff.spark.follow import finish, follow
+from zmtpsniff.spark.follow import follow
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
@@ -60,7 +61,7 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
 
     def take() -> dict[str, list[dict[str, object]]]:
         options = Options(idle_seconds=IDLE_SECONDS)
-        finish(follow(spark_session, [str(source)], str(output), options, once=True))
+        follow(spark_session, [str(source)], str(output), options, once=True).wait()
         return read_tables(output)
 
     for number in (0, 1, 3):
@@ -156,6 +157,28 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path, exact: bool) -> N
     alone = [row for row in by_series({**found, "messages": late})[str(tmp_path / "in")] if '"message"' in row]
     assert alone
     assert tables[str(tmp_path / "two")] == expected(other)
+
+
+def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
+    """It is told, provisionally, until one comes after all; without Spark."""
+    files = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "in")
+    options = Options(at_end="nothing", idle_seconds=IDLE_SECONDS)
+    output = str(tmp_path / "out")
+
+    def connections() -> list[tuple[str, bool]]:
+        return [(row["end"], row["provisional"]) for row in read_tables(tmp_path / "out")["connections"]]
+
+    add(Session(), list_files([str(files[0])]), output, options)  # type: ignore[arg-type]
+    assert tell_quiet(output, options) == 0  # it has just been written
+    assert connections() == []
+    late_ns = files[0].stat().st_mtime_ns + (IDLE_SECONDS + 1) * SECOND_NS
+    assert tell_quiet(output, options, late_ns) == 1
+    assert connections() == [("open", True)]
+    assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected([files[0]])
+    assert tell_quiet(output, options, late_ns) == 0
+    add(Session(), list_files([str(files[1])]), output, options)  # type: ignore[arg-type]
+    assert connections() == [("fin", False)]
+    assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected(files)
 
 
 def test_datagrams_have_rows_before_they_end(tmp_path: Path) -> None:

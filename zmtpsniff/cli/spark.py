@@ -110,9 +110,9 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
 
 def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", options: dict[str, Any]) -> None:
     """Take files until Ctrl-C."""
-    from zmtpsniff.spark.follow import finish, follow
+    from zmtpsniff.spark.follow import follow
 
-    query = follow(
+    following = follow(
         session,
         inputs,
         options["output"],
@@ -124,9 +124,9 @@ def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", 
         told=lambda done: _tell(done, options["output"]),
     )
     try:
-        finish(query)
+        following.wait()
     except KeyboardInterrupt:
-        query.stop()
+        following.stop()
 
 
 def _tell(done: "Ingested", output: str) -> None:

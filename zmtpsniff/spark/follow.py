@@ -9,13 +9,16 @@ committed, and does nothing; if it was not, there is nothing of it. So every row
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import reduce
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.ingest import Ingested, add
 from zmtpsniff.spark.inputs import local_path
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ CHECKPOINT = "_checkpoint"
 
 _MOST_FILES = 1000  # of a micro-batch
 _EVERY_SECONDS = 10
+_QUIET_SECONDS = 60  # at least, between two looks at what is quiet
 # A late file may be as old as it likes: Spark ignores what is older than this, compared with the latest file.
 _ANY_AGE = "36500d"
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -44,8 +48,8 @@ def follow(
     once: bool = False,
     most_files: int = _MOST_FILES,
     told: Callable[[Ingested], None] | None = None,
-) -> "StreamingQuery":
-    """Add the files that are in folders, and those that will be, to the tables of ``output``; returns the query.
+) -> "Following":
+    """Add the files that are in folders, and those that will be, to the tables of ``output``, from now on.
 
     ``inputs`` are folders, or globs of folders. A file is taken as soon as it is seen, so it must be renamed into its
     folder when it is whole; names that begin with "." or "_" are left alone. The row of a connection comes once it is
@@ -56,10 +60,12 @@ def follow(
         raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
 
     asked = (options or Options())._replace(at_end="nothing")
+    turn = Lock()  # one writes at a time
 
     def take(frame: "DataFrame", _: int) -> None:
         files = sorted({_named(Listed(*row)) for row in frame.collect()})
-        done = add(session, files, output, asked, series, exact)
+        with turn:
+            done = add(session, files, output, asked, series, exact)
         if told is not None:
             told(done)
 
@@ -69,21 +75,41 @@ def follow(
         frames = [_files(session, name, most_files) for name in inputs]
         writer = reduce(lambda one, other: one.unionAll(other), frames).writeStream.foreachBatch(take)
         writer = writer.option("checkpointLocation", _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}"))
-        if once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{_EVERY_SECONDS} seconds").start()
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}
+        return Following(writer.trigger(**trigger).start(), turn, output, asked)
     except PySparkException as error:
         raise SparkError(f"--follow: {first_line(error)}") from error
 
 
-def finish(query: "StreamingQuery") -> None:
-    """Wait until a query has ended; raises SparkError if it failed."""
-    from pyspark.errors import PySparkException
+class Following:
+    """A query that takes files."""
 
-    try:
-        query.awaitTermination()
-    except PySparkException as error:
-        raise SparkError(f"--follow: {_cause(error)}") from error
+    def __init__(self, query: "StreamingQuery", turn: Lock, output: str, options: Options) -> None:
+        """Made by :func:`follow`."""
+        self.query = query
+        self._turn = turn
+        self._output = output
+        self._options = options
+
+    def wait(self) -> None:
+        """Wait until it has ended, and tell of series of which no file comes any more; raises SparkError if it failed."""
+        from pyspark.errors import PySparkException
+
+        try:
+            while not self.query.awaitTermination(max(_QUIET_SECONDS, int(self._options.idle_seconds / 10))):
+                self._tell_quiet()
+        except PySparkException as error:
+            raise SparkError(f"--follow: {_cause(error)}") from error
+        self._tell_quiet()
+
+    def stop(self) -> None:
+        """End it, in mid-batch if it is in one: that is taken again next time."""
+        self.query.stop()
+
+    def _tell_quiet(self) -> None:
+        # Who else writes to the tables may do so; there is a next time.
+        with self._turn, suppress(SparkError):
+            tell_quiet(self._output, self._options)
 
 
 def first_line(error: Exception) -> str:

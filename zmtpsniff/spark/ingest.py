@@ -22,7 +22,7 @@ class Ingested(NamedTuple):
     rows: int
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """A file that the tables have."""
 
     listed: Listed
@@ -60,7 +60,7 @@ def add(
 
     store = Store(output)
     try:
-        known = _known(store)
+        known = known_files(store)
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
@@ -75,12 +75,12 @@ def add(
         store.close()
 
 
-def _known(store: "Store") -> dict[str, list[_Known]]:
+def known_files(store: "Store") -> dict[str, list[Known]]:
     """The files that the tables have, by series."""
     table = store.read("captures", ["series", "file", "size", "modified_ns", "last_ns"])
-    found: dict[str, list[_Known]] = {}
+    found: dict[str, list[Known]] = {}
     for row in [] if table is None else table.to_pylist():
-        file = _Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
+        file = Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
         found.setdefault(row["series"], []).append(file)
     return found
 
@@ -89,7 +89,7 @@ def _add(
     session: "SparkSession",
     store: "Store",
     new: list[Listed],
-    known: dict[str, list[_Known]],
+    known: dict[str, list[Known]],
     options: Options,
     series: str,
     exact: bool,
@@ -100,18 +100,21 @@ def _add(
     Where a file is late and one that came before it is gone, it is dissected by itself.
     """
     from zmtpsniff.spark.job import Job
-    from zmtpsniff.spark.reducing import ANEW, OPEN
+    from zmtpsniff.spark.reducing import ANEW, OPEN, decode_state
 
     alone: set[Listed] = set()
     lost: set[str] = set()  # series that cannot be dissected anew
     written: list[Written] = []
     touched: set[str] = set()
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
-    number = 1 + sum(len(found) for found in known.values())
+    states = store.read(OPEN, ["series", "name", "state"])
+    rows = [] if states is None else states.to_pylist()
+    # Above all that states refer to.
+    number = 1 + max(
+        sum(map(len, known.values())), *(max(decode_state(row["state"]).files, default=0) for row in rows), 0
+    )
     while files:
         job = Job(session, files, options, series, number, store.staging)
-        states = store.read(OPEN, ["series", "name", "state"])
-        rows = [] if states is None else states.to_pylist()
         job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
         written = job.run_exact() if exact else job.run()
         touched = set(job.series)
@@ -142,7 +145,7 @@ def _add(
     return sum(row.rows for row in written if not row.path.startswith("_"))
 
 
-def _late(captures: list[dict[str, Any]], known: dict[str, list[_Known]]) -> dict[str, set[str]]:
+def _late(captures: list[dict[str, Any]], known: dict[str, list[Known]]) -> dict[str, set[str]]:
     """The series of which new files begin before one that is known ends, and these files."""
     late: dict[str, set[str]] = {}
     for row in captures:
