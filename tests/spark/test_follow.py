@@ -31,7 +31,7 @@ from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
-IDLE_SECONDS = 60
+IDLE_SECONDS = 3600
 PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
 
 
@@ -57,7 +57,7 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
     pieces = cut(FIXTURES / "app_malamute.pcap", [20, 45, 60, 90], tmp_path / "one")
     begun = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "two")[0]
     apart_ns = packets(begun)[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
-    other = later(FIXTURES / "m31_ipv6.pcap", apart_ns + 100 * SECOND_NS, tmp_path / "two" / "999.pcapng")
+    other = later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_SECONDS * SECOND_NS, tmp_path / "two" / "999.pcapng")
 
     def take() -> dict[str, list[dict[str, object]]]:
         options = Options(idle_seconds=IDLE_SECONDS)

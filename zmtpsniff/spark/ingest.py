@@ -109,10 +109,8 @@ def _add(
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
     states = store.read(OPEN, ["series", "name", "state"])
     rows = [] if states is None else states.to_pylist()
-    # Above all that states refer to.
-    number = 1 + max(
-        sum(map(len, known.values())), *(max(decode_state(row["state"]).files, default=0) for row in rows), 0
-    )
+    referred = (max(decode_state(row["state"]).files, default=0) for row in rows)
+    number = 1 + max(sum(map(len, known.values())), *referred, 0)
     while files:
         job = Job(session, files, options, series, number, store.staging)
         job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
