@@ -20,7 +20,7 @@ from conftest import FIXTURES, PROJECT
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark_session")]  # skips it without Spark
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from spark_tables import by_series, cut, expected, read_tables  # noqa: E402
+from spark_tables import by_series, cut, expected, read_tables
 
 PATIENCE = 400  # seconds, on a machine that does much else
 SETTINGS = {

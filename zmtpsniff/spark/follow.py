@@ -92,7 +92,7 @@ class Following:
         self._options = options
 
     def wait(self) -> None:
-        """Wait until it has ended, and tell of series of which no file comes any more. Raises SparkError if it fails."""
+        """Wait until it has ended, and tell of series where no file comes any more. Raises SparkError if it fails."""
         from pyspark.errors import PySparkException
 
         try:
