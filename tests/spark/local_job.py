@@ -73,8 +73,8 @@ class Session:
     def schema(self, text: str) -> "Session":
         return self
 
-    def createDataFrame(self, table: pa.Table) -> Frame:  # noqa: N802
-        return Frame(table)
+    def createDataFrame(self, table: Any, schema: str = "") -> Frame:  # noqa: N802
+        return Frame(_empty(schema) if schema else table)
 
     def parquet(self, *names: str) -> Frame:
         return Frame(pa.concat_tables([pq.read_table(name) for name in names]))  # type: ignore[no-untyped-call]

@@ -7,7 +7,10 @@ import click
 from zmtpsniff.cli.options import DecodeAsRule
 
 if TYPE_CHECKING:
-    from zmtpsniff.spark.options import Ports
+    from pyspark.sql import SparkSession
+
+    from zmtpsniff.spark.ingest import Ingested
+    from zmtpsniff.spark.options import Options, Ports
 
 
 class PortRanges(click.ParamType):  # type: ignore[type-arg]
@@ -64,29 +67,71 @@ def spark() -> None:
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
 @click.option("--exact", is_flag=True, help="Shuffle every segment; slower, and simple: the reference.")
+@click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
+@click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(0, min_open=True),
+    default=86_400,
+    show_default=True,
+    metavar="SECONDS",
+    help="A connection is over when nothing of it has come for so long.",
+)
+@click.option("--checkpoint", metavar="DIR", help="With --follow: what was taken already; by default in --output.")
 def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
     INPUT is a file, a glob, a folder with all files in it, or a URL that Spark's file systems know. What is in the
-    tables already is not read again.
+    tables already is not read again. With --follow there are no rows on what is open before it is over; a run without
+    it adds those that there are.
 
     \b
     zmtpsniff spark ingest /captures --output /tables
     zmtpsniff spark ingest 's3a://captures/*/2026-11-21*' --output s3://tables --master spark://host:7077
+    zmtpsniff spark ingest --follow /captures --output /tables --idle 3600
     """
+    if not options["follow"] and (options["once"] or options["checkpoint"]):
+        raise click.UsageError("--once and --checkpoint belong to --follow")
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session
 
-    asked = Options(options["ports"], options["max_bytes"], options["rules"], options["show_secrets"])
+    asked = Options(*(options[name] for name in ("ports", "max_bytes", "rules", "show_secrets", "idle")))
     try:
         session = get_session(options["master"])
+        if options["follow"]:
+            _follow(session, inputs, asked, options)
+            return
         from zmtpsniff.spark.ingest import ingest as run
 
-        done = run(session, inputs, options["output"], asked, options["series"], options["exact"])
+        _tell(run(session, inputs, options["output"], asked, options["series"], options["exact"]), options["output"])
     except SparkError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", options: dict[str, Any]) -> None:
+    """Take files until Ctrl-C."""
+    from zmtpsniff.spark.follow import follow
+
+    following = follow(
+        session,
+        inputs,
+        options["output"],
+        asked,
+        options["series"],
+        options["exact"],
+        options["checkpoint"],
+        options["once"],
+        told=lambda done: _tell(done, options["output"]),
+    )
+    try:
+        following.wait()
+    except KeyboardInterrupt:
+        following.stop()
+
+
+def _tell(done: "Ingested", output: str) -> None:
     known = f", {done.known:,} known" if done.known else ""
-    click.echo(f"{done.files:,} files{known}: {done.rows:,} rows into {options['output']}", err=True)
+    click.echo(f"{done.files:,} files{known}: {done.rows:,} rows into {output}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]

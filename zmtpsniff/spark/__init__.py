@@ -26,6 +26,10 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `job` ** | `Job`: the stages of a run on Spark |
 | `ingest` ** | `ingest`: inputs to tables in a folder |
+| `follow` ** | `follow`: folders that fill, to tables in a folder, with Structured Streaming |
+| `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
+| `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
+| `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
 
 Nothing of pyspark, pyarrow or pandas is imported before it is used.
 
@@ -97,9 +101,9 @@ from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError, get_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "SparkError", "Tables", "dissect", "get_session"]
+__all__ = ["Options", "SparkError", "Tables", "dissect", "get_session", "register"]
 
 
 class Tables(NamedTuple):
@@ -138,3 +142,14 @@ def dissect(paths: "DataFrame", options: Options | None = None, series: str = "f
 
         rows = rows.persist(StorageLevel.DISK_ONLY)
     return Tables(**{table: rows.where(rows[table].isNotNull()).select(f"{table}.*") for table in TABLES}, rows=rows)
+
+
+def register(session: "SparkSession") -> None:
+    """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures.
+
+    Predicates are pushed down to Python data sources in this session from then on.
+    """
+    from zmtpsniff.spark.datasource import ZmtpSource
+
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    session.dataSource.register(ZmtpSource)

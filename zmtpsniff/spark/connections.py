@@ -73,6 +73,10 @@ class Connections:
         events, self._events[:] = self._events[:], []
         return events
 
+    def is_over(self, now_ns: int) -> bool:
+        """Whether nothing that comes at ``now_ns`` is of a connection that is known."""
+        return self._datagrams is None and not self.join.lasts(now_ns)
+
     def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
         """The series ends at ``now_ns``: what more files of it begin with, and the last events.
 

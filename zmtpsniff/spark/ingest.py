@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zmtpsniff.spark.inputs import is_there
 from zmtpsniff.spark.listing import Listed, list_files
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zmtpsniff.spark.job import Written
     from zmtpsniff.spark.store import Store
 
 
@@ -20,7 +22,7 @@ class Ingested(NamedTuple):
     rows: int
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """A file that the tables have."""
 
     listed: Listed
@@ -42,12 +44,23 @@ def ingest(
     if it is older than what is known of its series, or a file has changed, all of the series is dissected anew. Raises
     SparkError.
     """
+    return add(session, list_files(list(inputs), session), output, options, series, exact)
+
+
+def add(
+    session: "SparkSession",
+    listed: Sequence[Listed],
+    output: str,
+    options: Options | None = None,
+    series: str = "folder",
+    exact: bool = False,
+) -> Ingested:
+    """Do the same with files that have been listed."""
     from zmtpsniff.spark.store import Store
 
-    listed = list_files(list(inputs), session)
     store = Store(output)
     try:
-        known = _known(store)
+        known = known_files(store)
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
@@ -62,12 +75,12 @@ def ingest(
         store.close()
 
 
-def _known(store: "Store") -> dict[str, list[_Known]]:
+def known_files(store: "Store") -> dict[str, list[Known]]:
     """The files that the tables have, by series."""
     table = store.read("captures", ["series", "file", "size", "modified_ns", "last_ns"])
-    found: dict[str, list[_Known]] = {}
+    found: dict[str, list[Known]] = {}
     for row in [] if table is None else table.to_pylist():
-        file = _Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
+        file = Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
         found.setdefault(row["series"], []).append(file)
     return found
 
@@ -76,47 +89,67 @@ def _add(
     session: "SparkSession",
     store: "Store",
     new: list[Listed],
-    known: dict[str, list[_Known]],
+    known: dict[str, list[Known]],
     options: Options,
     series: str,
     exact: bool,
     anew: set[str],
 ) -> int:
-    """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows."""
-    from zmtpsniff.spark.job import Job
-    from zmtpsniff.spark.reducing import ANEW, OPEN
+    """Dissect files, those of the series ``anew`` all, and commit what they lead to; returns the number of rows.
 
+    Where a file is late and one that came before it is gone, it is dissected by itself.
+    """
+    from zmtpsniff.spark.job import Job
+    from zmtpsniff.spark.reducing import ANEW, OPEN, decode_state
+
+    alone: set[Listed] = set()
+    lost: set[str] = set()  # series that cannot be dissected anew
+    written: list[Written] = []
+    touched: set[str] = set()
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
-    while True:
-        number = 1 + sum(len(found) for found in known.values())
+    states = store.read(OPEN, ["series", "name", "state"])
+    rows = [] if states is None else states.to_pylist()
+    referred = (max(decode_state(row["state"]).files, default=0) for row in rows)
+    number = 1 + max(sum(map(len, known.values())), *referred, 0)
+    while files:
         job = Job(session, files, options, series, number, store.staging)
-        states = store.read(OPEN, ["series", "name", "state"])
-        rows = [] if states is None else states.to_pylist()
         job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
         written = job.run_exact() if exact else job.run()
+        touched = set(job.series)
         captures = [row.path for row in written if row.path.startswith("captures/")]
-        late = _late(store.staged(captures, ["series", "first_ns"]).to_pylist(), known)
+        late = _late(store.staged(captures, ["series", "file", "first_ns"]).to_pylist(), known)
+        wanted = set(late)
         unsure = [row.path for row in written if row.path.startswith(ANEW)]
         if unsure:
-            late |= set(store.staged(unsure, ["series"]).column("series").to_pylist()) & known.keys()
-        if late <= anew:
+            wanted |= set(store.staged(unsure, ["series"]).column("series").to_pylist()) & known.keys()
+        wanted -= anew | lost
+        gone = {name for name in wanted if not all(is_there(file.listed.path) for file in known[name])}
+        lost |= gone
+        paths = {path for name in gone for path in late.get(name, ())}
+        alone |= {file for file in files if file.path in paths}
+        if wanted <= gone and not paths:
             break
-        files = sorted({*files, *(file.listed for name in late - anew for file in known[name])})
-        anew |= late
+        anew |= wanted - gone
+        more = (file.listed for name in wanted - gone for file in known[name])
+        files = sorted({*files, *more} - alone)
         store.restart()
+        written, touched = [], set()
+    if alone:
+        job = Job(session, sorted(alone), options._replace(at_end="final"), series, number + len(files), store.staging)
+        written += job.run_exact() if exact else job.run()
     written = [row for row in written if not row.path.startswith(ANEW)]
-    removed, added = _replaced(store, set(job.series), anew)
+    removed, added = _replaced(store, touched, anew)
     store.commit([*(row.path for row in written), *added], removed)
     return sum(row.rows for row in written if not row.path.startswith("_"))
 
 
-def _late(captures: list[dict[str, Any]], known: dict[str, list[_Known]]) -> set[str]:
-    """The series of which a new file begins before one that is known ends."""
-    late = set()
+def _late(captures: list[dict[str, Any]], known: dict[str, list[Known]]) -> dict[str, set[str]]:
+    """The series of which new files begin before one that is known ends, and these files."""
+    late: dict[str, set[str]] = {}
     for row in captures:
         last_ns = max((file.last_ns for file in known.get(row["series"], ())), default=None)
         if last_ns is not None and row["first_ns"] is not None and row["first_ns"] < last_ns:
-            late.add(row["series"])
+            late.setdefault(row["series"], set()).add(row["file"])
     return late
 
 

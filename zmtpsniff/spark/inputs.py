@@ -78,6 +78,19 @@ def is_readable_in_python(path: str) -> bool:
     return True
 
 
+def is_there(path: str) -> bool:
+    """Whether a file is still there, as far as this can tell: of one that only Spark can open it is believed."""
+    local = local_path(path)
+    if local is not None:
+        return os.path.exists(local)
+    if not is_readable_in_python(path):
+        return True
+    from pyarrow.fs import FileSystem, FileType
+
+    system, name = FileSystem.from_uri(path)
+    return bool(system.get_file_info(name).type != FileType.NotFound)
+
+
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
     while True:
         try:

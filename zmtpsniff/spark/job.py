@@ -185,10 +185,12 @@ class Job:
             {"part": part_of(group, parts), "group": group, "first_ns": -1, "file_no": 0, "path": "", "piece": state}
             for group, state in self._states
         ]
-        frame = self._session.createDataFrame(pa.Table.from_pylist(rows, schema=PIECE_SCHEMA))
+        frame = self._session.createDataFrame([], _ddl(PIECE_SCHEMA))  # Spark Connect makes none of an empty table
+        if rows:
+            frame = self._session.createDataFrame(pa.Table.from_pylist(rows, schema=PIECE_SCHEMA))
         if pieces:
             read = self._session.read.schema(_ddl(PIECE_SCHEMA)).parquet(*(f"{folder}/{name}" for name in pieces))
-            frame = frame.unionAll(read)
+            frame = frame.unionAll(read) if rows else read
         sorted_frame = frame.repartitionById(parts, "part").sortWithinPartitions("group", "first_ns", "file_no")
         return sorted_frame.mapInArrow(join, JOIN).persist(StorageLevel.DISK_ONLY)
 

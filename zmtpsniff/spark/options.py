@@ -1,7 +1,7 @@
 """What a run is asked for, as executors get it."""
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from zmtpsniff.decode_as import DecodeAs
 
@@ -9,6 +9,10 @@ Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+AtEnd = Literal["provisional", "nothing", "final"]
+"""What is told of what is open when the files of a run end: rows that the next run replaces, nothing, rows to stay."""
 
 
 class Options(NamedTuple):
@@ -19,6 +23,7 @@ class Options(NamedTuple):
     rules: tuple[DecodeAs, ...] = ()
     show_secrets: bool = False
     idle_seconds: float = 86_400.0
+    at_end: AtEnd = "provisional"
 
 
 def parse_ports(text: str) -> Ports:

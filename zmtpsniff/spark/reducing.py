@@ -108,9 +108,15 @@ class Groups:
         if self.leaves_open:
             state, final, provisional = connections.finish(self.ends_ns.get(series_no, 0))
             self._events += final
-            self._provisional += provisional
-            if self.group.startswith(DATAGRAMS, 4):
+            at_end = self._options.at_end
+            if at_end == "final":
+                self._events += provisional
+                state = None
+            elif self.group.startswith(DATAGRAMS, 4):  # which have no end
+                self._provisional += provisional
                 state = NO_STATE
+            elif at_end == "provisional":
+                self._provisional += provisional
             if state is not None:
                 kept = encode_state(self.state_of(state))
                 self._states.append((self.series[series_no], self.group[4:], kept))

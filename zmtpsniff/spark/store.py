@@ -94,6 +94,16 @@ class Store:
                 added.append(target)
         return removed, added
 
+    def series_in(self, names: Iterable[str]) -> set[str]:
+        """The series that files of the tables have rows of."""
+        import pyarrow.dataset as ds
+
+        files = [f"{self._root}/{name}" for name in names]
+        if not files:
+            return set()
+        found = ds.dataset(files, format="parquet", filesystem=self._system).to_table(["series"])
+        return set(found.column("series").unique().to_pylist())
+
     def restart(self) -> None:
         """Throw away what was staged."""
         self._delete(_STAGING)

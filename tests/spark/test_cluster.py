@@ -1,0 +1,163 @@
+"""A real cluster, started and ended here: a master with two workers, and a server of Spark Connect.
+
+Its Python does not find our packages: executors have the code that is shipped to them, or none.
+"""
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import FIXTURES, PROJECT
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark_session")]  # skips it without Spark
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+
+from spark_tables import by_series, cut, expected, read_tables
+
+PATIENCE = 400  # seconds, on a machine that does much else
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket() as probe:
+            if not probe.connect_ex(("127.0.0.1", port)):
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"nobody listens on port {port}")
+
+
+@contextmanager
+def _running(folder: Path, *command: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program of Spark's; what it starts is of its process group and ends with it."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    home = Path(spec.submodule_search_locations[0])
+    with open(folder / f"{command[-1].rpartition('/')[2]}-{len(list(folder.iterdir()))}.log", "wb") as log:
+        process = subprocess.Popen(
+            [str(home / "bin" / command[0]), *command[1:]],
+            env=_environment(folder) | {"SPARK_HOME": str(home)},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Small programs, whose Python has what we need but not us."""
+    path = folder / "path"
+    if not path.exists():
+        path.mkdir()
+        (path / "sitecustomize.py").write_text(
+            f"import sys\nsys.path[:] = [name for name in sys.path if name != {str(PROJECT)!r}]\n"
+        )
+        python = folder / "python"
+        python.write_text(f'#!/bin/sh\nPYTHONPATH="{path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SETTINGS.items()))
+    return {
+        **os.environ,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_DAEMON_MEMORY": "600m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": str(folder / "python"),
+    }
+
+
+def _ingest(folder: Path, master: str) -> None:
+    """Ingest a capture in pieces, by the command, and look at the tables."""
+    pieces = cut(FIXTURES / "app_malamute.pcap", [40, 80], folder / "in")
+    command = [
+        sys.executable,
+        "-m",
+        "zmtpsniff",
+        "spark",
+        "ingest",
+        str(folder / "in"),
+        "--output",
+        str(folder / "out"),
+    ]
+    done = subprocess.run(
+        [*command, "--master", master],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=PROJECT,
+        env=_environment(folder),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert by_series(read_tables(folder / "out"))[str(folder / "in")] == expected(pieces)
+
+
+def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
+    _environment(tmp_path)
+    done = subprocess.run(
+        [str(tmp_path / "python"), "-c", "import pyarrow, msgspec, zmtpsniff"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "No module named 'zmtpsniff'" in done.stderr
+
+
+def test_standalone_cluster(tmp_path: Path) -> None:
+    port = _port()
+    address = f"spark://127.0.0.1:{port}"
+    package = "org.apache.spark.deploy"
+    master = (
+        "spark-class",
+        f"{package}.master.Master",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--webui-port",
+        "0",
+    )
+    worker = ("spark-class", f"{package}.worker.Worker", "--cores", "1", "--memory", "600m", "--host", "127.0.0.1")
+    works = [tmp_path / "work1", tmp_path / "work2"]
+    with _running(tmp_path, *master) as process:
+        _wait_for_port(port, process)
+        first, second = ((*worker, "--webui-port", "0", "--work-dir", str(work), address) for work in works)
+        with _running(tmp_path, *first), _running(tmp_path, *second):
+            _ingest(tmp_path, address)
+    assert all(any(work.glob("app-*/*/stderr")) for work in works)  # each had an executor
+
+
+def test_spark_connect(tmp_path: Path) -> None:
+    port = _port()
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    settings = ("--conf", f"spark.connect.grpc.binding.port={port}", "--master", "local[2]")
+    with _running(tmp_path, "spark-submit", "--class", server, *settings, "spark-internal") as process:
+        _wait_for_port(port, process)
+        _ingest(tmp_path, f"sc://127.0.0.1:{port}")

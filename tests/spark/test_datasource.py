@@ -1,0 +1,254 @@
+"""The format `zmtp`: what it reads is what `read` says, of a folder as it is and of one that fills."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import CAPTURES, FIXTURES
+
+from zmtpsniff.decode_as import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    InputPartition,
+    LessThanOrEqual,
+    Not,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from spark_tables import by_series, cut, expected, packets
+
+from zmtpsniff.spark import register
+from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.tables import arrow_schema
+
+SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
+RULES = ("udp.port==5556,zmtp", "udp.port==5557,zmtp")
+PIECES = (1, 5)
+
+
+def captures() -> list[Path]:
+    folders = [FIXTURES, *([CAPTURES] if CAPTURES.is_dir() else [])]
+    return [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES)]
+
+
+def in_pieces(path: Path, number: int, folder: Path) -> list[Path]:
+    """A capture, or the files that it is cut into at random places."""
+    count = len(packets(path))
+    if number == 1 or count < 2:
+        return [path]
+    return cut(path, random.Random(number).sample(range(1, count), min(number, count) - 1), folder)
+
+
+def rows(batches: Any) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def schema(table: str) -> StructType:
+    return from_arrow_schema(arrow_schema(table))
+
+
+def source(path: Path, table: str, **options: str) -> ZmtpSource:
+    return ZmtpSource({"path": str(path), "table": table, "series": "(.)", "decodeAs": ";".join(RULES), **options})
+
+
+@pytest.mark.parametrize("number", PIECES)
+def test_tables_equal_read(tmp_path: Path, number: int) -> None:
+    """The whole of the work of a task, without Spark."""
+    wrong = []
+    for path in captures():
+        folder = tmp_path / path.parent.name / path.name
+        files = in_pieces(path, number, folder)
+        found: dict[str, Any] = {"captures": [{"series": "/"}]}
+        for table in TABLES:
+            reader = source(path if files == [path] else folder, table).reader(schema(table))
+            (part,) = reader.partitions()
+            found[table] = rows(reader.read(part))
+        if by_series(found)["/"] != expected(files, decode_as=tuple(map(parse, RULES))):
+            wrong.append(path.name)
+    assert not wrong
+
+
+def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
+    """Every file a micro-batch of its own, without Spark."""
+    wrong = []
+    names = ("app_malamute.pcap", "m31_heartbeat.pcap", "ws_pub_sub.pcap", "rec_frozen_peer.pcap")
+    for path in (FIXTURES / name for name in names):
+        files = in_pieces(path, 7, tmp_path / path.name)
+        found: dict[str, Any] = {"captures": [{"series": "/"}]}
+        for table in TABLES:
+            folder = tmp_path / "in" / table / path.name
+            folder.mkdir(parents=True)
+            options = {"state": str(tmp_path / "state" / table / path.name)}
+            offset = source(folder, table, **options).streamReader(schema(table)).initialOffset()
+            found[table] = []
+            for file in files:
+                (folder / file.name).write_bytes(file.read_bytes())
+                reader = source(folder, table, **options).streamReader(schema(table))
+                end = reader.latestOffset(offset, None)
+                assert reader.latestOffset(offset, None) == end  # asked again after a crash
+                parts = reader.partitions(offset, end)
+                for part in parts:
+                    once = rows(reader.read(part))
+                    assert rows(reader.read(part)) == once  # a task that is run again
+                    found[table] += once
+                reader.commit(end)
+                offset = end
+            assert reader.latestOffset(offset, None) == offset
+            assert reader.partitions(offset, offset) == []
+        if by_series(found)["/"] != expected(files):
+            wrong.append(path.name)
+    assert not wrong
+
+
+def test_late_file_of_a_stream(tmp_path: Path) -> None:
+    """Its rows come, too; what its connections are called is not known any more."""
+    files = in_pieces(FIXTURES / "m31_push_pull.pcap", 3, tmp_path / "cut")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    found = []
+    offset = {"list": 0}
+    for file in (files[0], files[2], files[1]):
+        (folder / file.name).write_bytes(file.read_bytes())
+        reader = source(folder, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
+        end = reader.latestOffset(offset, None)
+        for part in reader.partitions(offset, end):
+            found += rows(reader.read(part))
+        offset = end
+    assert {row["file"] for row in found} == {str(folder / file.name) for file in files}
+    sizes = Counter(row["size"] for row in found)
+    reader = source(FIXTURES / "m31_push_pull.pcap", "messages").reader(schema("messages"))
+    assert sizes <= Counter(row["size"] for part in reader.partitions() for row in rows(reader.read(part)))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"table": "packets"}, "connections"),
+        ({"ports": "x"}, "port"),
+        ({"decodeAs": "tcp"}, "tcp.port==5555,zmtp"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, options: dict[str, str], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ZmtpSource({"path": str(tmp_path), **options}).schema()
+
+
+def test_stream_wants_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="state"):
+        source(tmp_path, "messages").streamReader(schema("messages"))
+    reader = source(tmp_path, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
+    with pytest.raises(SparkError, match="begin with new folders"):
+        list(reader.read(Part("/", {2: "x"}, 1, 2, goes_on=True)))
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    reader = source(tmp_path, "messages").reader(schema("messages"))
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two series, one of them in three files."""
+    folder = tmp_path_factory.mktemp("captures")
+    cut(FIXTURES / "app_malamute.pcap", [40, 80], folder / "one")
+    cut(FIXTURES / "m31_pub_sub.pcap", [], folder / "two")
+    return folder
+
+
+def scanned(frame: "DataFrame") -> int:
+    """How many rows the format itself gave to Spark, the last time that this was collected."""
+    plan = frame._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+    while not plan.nodeName().startswith("BatchScan"):
+        plan = plan.children().head()
+    return int(plan.metrics().apply("numOutputRows").value())
+
+
+def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
+    register(spark_session)
+    reader = spark_session.read.format("zmtp").option("TABLE", "messages").option("MaxBytes", "4")
+    messages = reader.load(str(folder))
+    assert messages.schema == schema("messages")
+    everything = messages.collect()
+    wanted = [record for part in ("one", "two") for record in expected(sorted((folder / part).iterdir())).elements()]
+    assert len(everything) == sum('"type": "message"' in record for record in wanted)
+    assert max(len(frame.data) for row in everything for frame in row.frames) == 4
+    assert {row.series for row in everything} == {str(folder / "one"), str(folder / "two")}
+
+    # What is pushed down leaves what Spark would have left.
+    times = sorted(row.time for row in everything)
+    middle, port = times[len(times) // 2], everything[0].dst_port
+    for where, held in (
+        (f"time >= timestamp'{middle.isoformat()}'", [row for row in everything if row.time >= middle]),
+        (f"dst_port = {port}", [row for row in everything if row.dst_port == port]),
+        (f"dst_port IN ({port}, 1) AND time_ns < 1", []),
+    ):
+        found = messages.where(where)
+        assert sorted(found.collect(), key=str) == sorted(held, key=str), where
+        assert scanned(found) == len(held), where
+    pruned = reader.schema("size BIGINT, conn_id STRING").load(str(folder))
+    assert pruned.columns == ["size", "conn_id"]
+    assert sorted(pruned.collect()) == sorted((row.size, row.conn_id) for row in everything)
+
+
+def test_stream_on_spark(spark_session: "SparkSession", folder: Path, tmp_path: Path) -> None:
+    register(spark_session)
+    source = tmp_path / "in"
+    source.mkdir()
+    files = sorted((folder / "one").iterdir())
+    stream = spark_session.readStream.format("zmtp").option("state", str(tmp_path / "state"))
+    frame = stream.option("maxFiles", 2).load(str(source)).select("conn_id", "time_ns", "size")
+    for some in (files[:2], files[2:]):
+        for file in some:
+            (source / file.name).write_bytes(file.read_bytes())
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(processingTime="1 second").start(str(tmp_path / "out"))
+        query.processAllAvailable()
+        query.stop()
+    reader = spark_session.read.format("zmtp").load(str(folder / "one")).select("conn_id", "time_ns", "size")
+    assert sorted(spark_session.read.parquet(str(tmp_path / "out")).collect()) == sorted(reader.collect())
+
+
+@pytest.mark.parametrize("table", ["messages", "connections", "commands"])
+def test_predicates_leave_out_rows(table: str) -> None:
+    """Before they reach Spark, which looks at those that do once more."""
+    path = FIXTURES / "app_malamute.pcap"
+
+    def read(*filters: Filter) -> list[dict[str, Any]]:
+        reader = source(path, table).reader(schema(table))
+        assert list(reader.pushFilters([*filters])) == [*filters]
+        (part,) = reader.partitions()
+        return rows(reader.read(part))
+
+    everything = read()
+    port, time, version = {
+        "connections": ("client_port", "start", "client_version"),
+        "messages": ("src_port", "time", None),
+        "commands": ("src_port", "time", "version"),
+    }[table]
+    middle = sorted(row[time] for row in everything)[len(everything) // 2]
+    assert read(GreaterThan((time,), middle)) == [row for row in everything if row[time] > middle] != everything
+    naive = middle.replace(tzinfo=None)
+    assert read(LessThanOrEqual((time,), naive)) == [row for row in everything if row[time] <= middle]
+    first = everything[0][port]
+    assert read(EqualTo((port,), first)) == [row for row in everything if row[port] == first] != everything
+    assert read(In((port,), (first, 1))) == read(EqualTo((port,), first))
+    assert read(Not(EqualTo((port,), first))) == everything  # Spark's own
+    if version is not None:
+        first = next(row[version] for row in everything if row[version])
+        assert read(EqualTo((version,), first)) == [row for row in everything if row[version] == first]
+        assert read(EqualTo((version,), "9.9")) == []

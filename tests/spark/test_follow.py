@@ -1,0 +1,223 @@
+"""A folder that fills: nothing lost and nothing twice, whatever comes when, and whoever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import FIXTURES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+
+from local_job import Session
+from spark_tables import by_series, cut, expected, packets, read_tables
+
+from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.flows import Limits
+from zmtpsniff.spark.follow import follow
+from zmtpsniff.spark.ingest import add
+from zmtpsniff.spark.listing import list_files
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.quiet import tell_quiet
+from zmtpsniff.spark.store import Store
+
+SECOND_NS = 1_000_000_000
+IDLE_SECONDS = 3600
+PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
+
+
+def deliver(file: Path, folder: Path) -> Path:
+    """Put a file into a folder as whoever rotates captures does: renamed once it is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{file.name}"
+    partial.write_bytes(file.read_bytes())
+    return partial.rename(folder / file.name)
+
+
+def later(path: Path, by_ns: int, target: Path) -> Path:
+    """A capture as if it had been made later."""
+    section = Section(Origin("zmtpsniff test"))
+    moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
+    target.write_bytes(section.header([]) + section.packets(moved))  # type: ignore[arg-type]
+    return target
+
+
+def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    first, second = source / "host one%20", source / "two"
+    pieces = cut(FIXTURES / "app_malamute.pcap", [20, 45, 60, 90], tmp_path / "one")
+    begun = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "two")[0]
+    apart_ns = packets(begun)[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    other = later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_SECONDS * SECOND_NS, tmp_path / "two" / "999.pcapng")
+
+    def take() -> dict[str, list[dict[str, object]]]:
+        options = Options(idle_seconds=IDLE_SECONDS)
+        follow(spark_session, [str(source)], str(output), options, once=True).wait()
+        return read_tables(output)
+
+    for number in (0, 1, 3):
+        deliver(pieces[number], first)
+    deliver(begun, second)
+    found = take()
+    assert len(found["captures"]) == 4
+    assert found["messages"]
+    assert not [row for rows in found.values() for row in rows if row.get("provisional")]
+    assert not [row for row in found["connections"] if row["series"] == str(second)]  # it goes on
+
+    for number in (2, 4, 1):  # late, new, again
+        deliver(pieces[number], first)
+    deliver(other, second)
+    found = take()
+    assert len(found["captures"]) == 7
+    tables = by_series(found)
+    assert tables[str(first)] == expected(sorted(first.iterdir()))
+    assert tables[str(second)] == expected([begun, other], flow_limits=Limits(idle_seconds=IDLE_SECONDS))
+    ends = [row["end"] for row in found["connections"] if row["series"] == str(second)]
+    assert sorted(map(str, ends)) == ["fin", "timeout"]
+
+
+def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "zmtpsniff", "spark", "ingest", str(source), "--output", str(output)]
+    return subprocess.Popen(
+        [*command, "--master", "local[1]", "--follow", *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # so that the driver and its JVM can be killed at once
+    )
+
+
+def _kill_when(process: "subprocess.Popen[bytes]", is_time: Callable[[], bool]) -> bool:
+    """Kill a run and its JVM as soon as something is so; False if it never was."""
+    deadline = time.monotonic() + PATIENCE
+    seen = False
+    try:
+        while not seen and time.monotonic() < deadline and process.poll() is None:
+            seen = is_time()
+            time.sleep(0.001)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+    return seen
+
+
+@pytest.mark.usefixtures("spark_session")  # skips it where there is no Spark
+def test_killed_in_mid_batch(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    pieces = cut(FIXTURES / "app_malamute.pcap", [30, 60, 90], tmp_path / "one")
+    for file in pieces[:2]:
+        deliver(file, source)
+    assert _kill_when(_run(source, output), lambda: any(output.glob("_staging/*/*/**/*.parquet")))
+    assert not any(output.glob("messages/**/*.parquet"))  # nothing of half a micro-batch is seen
+
+    # Killed again once the tables have it, most likely before Spark knows that.
+    deliver(pieces[2], source)
+    assert _kill_when(_run(source, output), lambda: any(output.glob("messages/**/*.parquet")))
+
+    deliver(pieces[3], source)
+    last = _run(source, output, "--once")
+    try:
+        assert last.wait(PATIENCE) == 0
+    finally:
+        if last.poll() is None:
+            os.killpg(last.pid, signal.SIGKILL)
+    found = read_tables(output)
+    assert len(found["captures"]) == len(pieces)
+    assert by_series(found)[str(source)] == expected(pieces)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_late_file_whose_predecessors_are_gone(tmp_path: Path, exact: bool) -> None:
+    """Its rows come, and those that were there stay; without Spark."""
+    files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], tmp_path / "in")
+    other = cut(FIXTURES / "m31_ipv6.pcap", [], tmp_path / "two")
+    output = str(tmp_path / "out")
+
+    def take(*some: Path) -> None:
+        options = Options(at_end="nothing")
+        add(Session(), list_files(list(map(str, some))), output, options, exact=exact)  # type: ignore[arg-type]
+
+    take(files[0], files[2])
+    before = by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")]
+    files[0].unlink()
+    take(files[1], *other)
+    found = read_tables(tmp_path / "out")
+    assert len(found["captures"]) == 4
+    tables = by_series(found)
+    assert before <= tables[str(tmp_path / "in")]
+    late = [row for row in found["messages"] if row["file"] == str(files[1])]
+    alone = [row for row in by_series({**found, "messages": late})[str(tmp_path / "in")] if '"message"' in row]
+    assert alone
+    assert tables[str(tmp_path / "two")] == expected(other)
+
+
+def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
+    """It is told, provisionally, until one comes after all; without Spark."""
+    files = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "in")
+    options = Options(at_end="nothing", idle_seconds=IDLE_SECONDS)
+    output = str(tmp_path / "out")
+
+    def connections() -> list[tuple[str, bool]]:
+        return [(row["end"], row["provisional"]) for row in read_tables(tmp_path / "out")["connections"]]
+
+    add(Session(), list_files([str(files[0])]), output, options)  # type: ignore[arg-type]
+    assert tell_quiet(output, options) == 0  # it has just been written
+    assert connections() == []
+    late_ns = files[0].stat().st_mtime_ns + (IDLE_SECONDS + 1) * SECOND_NS
+    assert tell_quiet(output, options, late_ns) == 1
+    assert connections() == [("open", True)]
+    assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected([files[0]])
+    assert tell_quiet(output, options, late_ns) == 0
+    add(Session(), list_files([str(files[1])]), output, options)  # type: ignore[arg-type]
+    assert connections() == [("fin", False)]
+    assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected(files)
+
+
+def test_datagrams_have_rows_before_they_end(tmp_path: Path) -> None:
+    """Which nobody sees; without Spark."""
+    files = cut(FIXTURES / "epgm_pub_sub.pcap", [30], tmp_path / "in")
+    for file in files:
+        found = list_files([str(file)])
+        add(Session(), found, str(tmp_path / "out"), Options(at_end="nothing"))  # type: ignore[arg-type]
+    assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected(files)
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_commit_is_finished_by_the_next_run(tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever of a journal was done when the run died."""
+    old = tmp_path / "messages/date=2026-01-01/old.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"old")
+    store = Store(str(tmp_path))
+    added = [f"messages/date=2026-01-0{day}/new.parquet" for day in (1, 2)]
+    for name in added:
+        path = Path(store.staging) / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"new")
+
+    def apply(journal: dict[str, list[str]]) -> None:
+        steps = [*((Path(store.staging) / name, tmp_path / name) for name in added), (old, None)]
+        for source, target in steps[:done]:
+            if target is None:
+                source.unlink()
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source.rename(target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "_apply", apply)
+    with pytest.raises(KeyboardInterrupt):
+        store.commit(added, [str(old.relative_to(tmp_path))])
+    store.close()
+    after = Store(str(tmp_path))
+    assert sorted(after.files("messages")) == added
+    after.close()
+    assert not any((tmp_path / "_journal").iterdir())

@@ -1,0 +1,150 @@
+"""A folder that fills with captures, followed: each micro-batch of Structured Streaming is a run of the job.
+
+Spark's file source notices files and remembers, in the checkpoint, which of them it has given out. What is open when a
+micro-batch ends, the rows that it has made and the names of its files go into the tables' folder as one commit
+(:mod:`zmtpsniff.spark.store`). A micro-batch that Spark repeats after a crash finds its files there, if it was
+committed, and does nothing; if it was not, there is nothing of it. So every row is there once, whenever who dies.
+"""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import reduce
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from zmtpsniff.spark.ingest import Ingested, add
+from zmtpsniff.spark.inputs import local_path
+from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.quiet import tell_quiet
+from zmtpsniff.spark.session import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "_checkpoint"
+"""Where in the tables' folder Spark remembers which files it has given out, unless something else is asked for."""
+
+_MOST_FILES = 1000  # of a micro-batch
+_EVERY_SECONDS = 10
+_QUIET_SECONDS = 60  # at least, between two looks at what is quiet
+# A late file may be as old as it likes: Spark ignores what is older than this, compared with the latest file.
+_ANY_AGE = "36500d"
+_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_LOCAL = re.compile(r"file:(?://)?(?=/)")
+
+
+def follow(
+    session: "SparkSession",
+    inputs: Sequence[str],
+    output: str,
+    options: Options | None = None,
+    series: str = "folder",
+    exact: bool = False,
+    checkpoint: str | None = None,
+    once: bool = False,
+    most_files: int = _MOST_FILES,
+    told: Callable[[Ingested], None] | None = None,
+) -> "Following":
+    """Add the files that are in folders, and those that will be, to the tables of ``output``, from now on.
+
+    ``inputs`` are folders, or globs of folders. A file is taken as soon as it is seen, so it must be renamed into its
+    folder when it is whole; names that begin with "." or "_" are left alone. The row of a connection comes once it is
+    over, or idle for ``options.idle_seconds``. ``told`` is called after each micro-batch, of at most ``most_files``
+    files. With ``once`` the query ends when it has taken what is there. Raises SparkError.
+    """
+    if not hasattr(session, "_jsc"):
+        raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
+
+    asked = (options or Options())._replace(at_end="nothing")
+    turn = Lock()  # one writes at a time
+
+    def take(frame: "DataFrame", _: int) -> None:
+        files = sorted({_named(Listed(*row)) for row in frame.collect()})
+        with turn:
+            done = add(session, files, output, asked, series, exact)
+        if told is not None:
+            told(done)
+
+    from pyspark.errors import PySparkException
+
+    try:
+        frames = [_files(session, name, most_files) for name in inputs]
+        writer = reduce(lambda one, other: one.unionAll(other), frames).writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}"))
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}
+        return Following(writer.trigger(**trigger).start(), turn, output, asked)
+    except PySparkException as error:
+        raise SparkError(f"--follow: {first_line(error)}") from error
+
+
+class Following:
+    """A query that takes files."""
+
+    def __init__(self, query: "StreamingQuery", turn: Lock, output: str, options: Options) -> None:
+        """Made by :func:`follow`."""
+        self.query = query
+        self._turn = turn
+        self._output = output
+        self._options = options
+
+    def wait(self) -> None:
+        """Wait until it has ended, and tell of series where no file comes any more. Raises SparkError if it fails."""
+        from pyspark.errors import PySparkException
+
+        try:
+            while not self.query.awaitTermination(max(_QUIET_SECONDS, int(self._options.idle_seconds / 10))):
+                self._tell_quiet()
+        except PySparkException as error:
+            raise SparkError(f"--follow: {_cause(error)}") from error
+        self._tell_quiet()
+
+    def stop(self) -> None:
+        """End it, in mid-batch if it is in one: that is taken again next time."""
+        self.query.stop()
+
+    def _tell_quiet(self) -> None:
+        # Who else writes to the tables may do so; there is a next time.
+        with self._turn, suppress(SparkError):
+            tell_quiet(self._output, self._options)
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _cause(error: Exception) -> str:
+    """Our own word on it, where a micro-batch failed with one."""
+    found = re.search(r"SparkError: (.*)", str(error))
+    return found[1] if found else first_line(error)
+
+
+def _files(session: "SparkSession", name: str, most_files: int) -> "DataFrame":
+    """The files of a folder, as they come; what is in them is not read."""
+    source = session.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
+    source = source.option("maxFilesPerTrigger", most_files).option("maxFileAge", _ANY_AGE)
+    # One that is gone again by the time it is its turn is no reason to stop.
+    source = source.option("ignoreMissingFiles", "true")
+    return source.load(_url(name)).selectExpr("path", "length", "unix_micros(modificationTime) * 1000")
+
+
+def _url(name: str) -> str:
+    local = local_path(name)
+    return name if local is None else os.path.abspath(local)
+
+
+def _named(file: Listed) -> Listed:
+    """A local file by its path, and with its time in nanoseconds, as a run that lists it itself has it."""
+    local = _LOCAL.match(file.path)
+    if local is None:
+        return file
+    path = file.path[local.end() :]
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return file._replace(path=path)
+    return Listed(path, stat.st_size, stat.st_mtime_ns)
