@@ -116,7 +116,7 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
 
 def test_late_file_of_a_stream(tmp_path: Path) -> None:
     """Its rows come, too; what its connections are called is not known any more."""
-    files = in_pieces(FIXTURES / "m31_push_pull.pcap", 3, tmp_path / "cut")
+    files = cut(FIXTURES / "app_malamute.pcap", [45, 90], tmp_path / "cut")
     folder = tmp_path / "in"
     folder.mkdir()
     found = []
@@ -130,7 +130,7 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
         offset = end
     assert {row["file"] for row in found} == {str(folder / file.name) for file in files}
     sizes = Counter(row["size"] for row in found)
-    reader = source(FIXTURES / "m31_push_pull.pcap", "messages").reader(schema("messages"))
+    reader = source(FIXTURES / "app_malamute.pcap", "messages").reader(schema("messages"))
     assert sizes <= Counter(row["size"] for part in reader.partitions() for row in rows(reader.read(part)))
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.events import AnyEvent, Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.listing import series_of
 from zmtpsniff.spark.options import Options, parse_ports
@@ -33,7 +33,7 @@ from zmtpsniff.spark.whole import Series, Told, first_time
 
 TABLES: dict[str, tuple[type, ...]] = {
     "messages": (Message,),
-    "commands": (Greeting, Command),
+    "commands": (Greeting, Command, Beacon),
     "subscriptions": (Subscription,),
     "problems": (Problem,),
     "connections": (Connection,),
