@@ -63,6 +63,15 @@ def spark() -> None:
 )
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
+@click.option(
+    "--format",
+    "format_name",
+    default="parquet",
+    show_default=True,
+    metavar="NAME",
+    help="How the tables are written: parquet, or a format that Spark writes, such as orc or json. Parquet tables are "
+    "then kept in DIR/_parquet, too.",
+)
 @click.option("--exact", is_flag=True, help="Shuffle every segment; slower, and simple: the reference.")
 def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
@@ -82,7 +91,9 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
         session = get_session(options["master"])
         from zmtpsniff.spark.ingest import ingest as run
 
-        done = run(session, inputs, options["output"], asked, options["series"], options["exact"])
+        done = run(
+            session, inputs, options["output"], asked, options["series"], options["exact"], options["format_name"]
+        )
     except SparkError as error:
         raise click.ClickException(str(error)) from error
     known = f", {done.known:,} known" if done.known else ""
