@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.options import DecodeAsRule
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class PortRanges(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
-@click.group(short_help="Dissect many captures on Spark, into tables.")
+@click.group(cls=Group, short_help="Dissect many captures on Spark, into tables.")
 def spark() -> None:
     """Dissect the captures of many machines on Spark, into tables that can be queried.
 
@@ -81,7 +82,7 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
 
     \b
     zmtpsniff spark ingest /captures --output /tables
-    zmtpsniff spark ingest 's3a://captures/*/2026-11-21*' --output s3://tables --master spark://host:7077
+    zmtpsniff spark ingest s3a://pcap --output s3://tables --master spark://h:7077
     """
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session
