@@ -36,6 +36,12 @@ def spark_session() -> Iterator["SparkSession"]:
         pytest.skip("there is no Java: apt install default-jre-headless, or pip install 'zmtpsniff[spark-java]'")
     from zmtpsniff.spark.session import get_session
 
-    session = get_session("local[2]", {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g"})
+    options = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.memory": "1g",
+        # Tests run too short for the second compiler of Java to pay.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    session = get_session("local[2]", options)
     yield session
     session.stop()

@@ -83,7 +83,7 @@ def _stands_for_something(command: str) -> bool:
     if _WORDS.search(command):
         return True
     words = _arguments(command)[0]
-    needs = {"read": 2, "stats": 2, "check": 2, "live": 2}
+    needs = {"read": 2, "stats": 2, "check": 2, "live": 2, "spark": 3}
     return not words or words[0].startswith("-") or len(words) < needs.get(words[0], 0)
 
 

@@ -68,6 +68,7 @@ def test_without_java(tmp_path: Path) -> None:
 def test_java_from_pypi(tmp_path: Path) -> None:
     done = ingest(tmp_path)
     assert done.returncode == 0, done.stderr
+    assert len(done.stderr.splitlines()) == 1, "Spark is to say nothing"
     assert list((tmp_path / "out" / "messages").glob("date=*/*.parquet"))
 
 

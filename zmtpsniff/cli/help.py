@@ -12,6 +12,8 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "Tables": ("--output", "--format", "--series", "--ports"),
+    "Spark": ("--master", "--exact"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
         "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
@@ -27,7 +29,7 @@ RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--color", "--help", "--help-all",
+        "--idle-timeout", "--utc", "--color", "--exact", "--help", "--help-all",
     }
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.options import DecodeAsRule
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class PortRanges(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
-@click.group(short_help="Dissect many captures on Spark, into tables.")
+@click.group(cls=Group, short_help="Dissect many captures on Spark, into tables.")
 def spark() -> None:
     """Dissect the captures of many machines on Spark, into tables that can be queried.
 
@@ -66,6 +67,15 @@ def spark() -> None:
 )
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
+@click.option(
+    "--format",
+    "format_name",
+    default="parquet",
+    show_default=True,
+    metavar="NAME",
+    help="How the tables are written: parquet, or a format that Spark writes, such as orc or json. Parquet tables are "
+    "then kept in DIR/_parquet, too.",
+)
 @click.option("--exact", is_flag=True, help="Shuffle every segment; slower, and simple: the reference.")
 @click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
@@ -87,11 +97,13 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
 
     \b
     zmtpsniff spark ingest /captures --output /tables
-    zmtpsniff spark ingest 's3a://captures/*/2026-11-21*' --output s3://tables --master spark://host:7077
     zmtpsniff spark ingest --follow /captures --output /tables --idle 3600
+    zmtpsniff spark ingest s3a://pcap --output s3://tables --master spark://h:7077
     """
     if not options["follow"] and (options["once"] or options["checkpoint"]):
         raise click.UsageError("--once and --checkpoint belong to --follow")
+    if options["follow"] and options["format_name"] != "parquet":
+        raise click.UsageError("--format: not with --follow, which writes Parquet")
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session
 
@@ -103,7 +115,10 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
             return
         from zmtpsniff.spark.ingest import ingest as run
 
-        _tell(run(session, inputs, options["output"], asked, options["series"], options["exact"]), options["output"])
+        done = run(
+            session, inputs, options["output"], asked, options["series"], options["exact"], options["format_name"]
+        )
+        _tell(done, options["output"])
     except SparkError as error:
         raise click.ClickException(str(error)) from error
 

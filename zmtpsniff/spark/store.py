@@ -38,9 +38,7 @@ class Store:
         self.location = location.rstrip("/") or "/"
         try:
             local = local_path(self.location)
-            self._system, self._root = (
-                FileSystem.from_uri(self.location) if local is None else FileSystem.from_uri(absolute(local))
-            )
+            self._system, self._root = _file_system(self.location)
             self._system.create_dir(self._root)
             self._lock = None if local is None else _lock(local)
         except (OSError, ValueError) as error:
@@ -53,10 +51,24 @@ class Store:
         self._system.create_dir(f"{self._root}/{_STAGING}/{self.run}")
 
     @property
-    def staging(self) -> str:
-        """Where tasks write: a path or URL that they know, too."""
+    def root(self) -> str:
+        """The folder, a path or URL that tasks know, too."""
         local = local_path(self.location)
-        return f"{self.location if local is None else absolute(local)}/{_STAGING}/{self.run}"
+        return self.location if local is None else absolute(local)
+
+    @property
+    def staging(self) -> str:
+        """Where tasks write: a path or URL."""
+        return f"{self.root}/{_STAGING}/{self.run}"
+
+    def read_note(self, name: str) -> Any:
+        """What :meth:`write_note` wrote, None if it never did."""
+        path = f"{self._root}/{name}"
+        return json.loads(self._system.open_input_stream(path).read()) if self._exists(path) else None
+
+    def write_note(self, name: str, value: Any) -> None:
+        """Keep a value in a file, in place of what it held."""
+        self._replace(f"{self._root}/{name}", value)
 
     def files(self, table: str) -> list[str]:
         """The Parquet files of a table, below the folder."""
@@ -129,9 +141,7 @@ class Store:
         journal = {"run": self.run, "added": sorted(added), "removed": sorted(removed)}
         path = f"{self._root}/{_JOURNAL}/{self.run}.json"
         self._system.create_dir(f"{self._root}/{_JOURNAL}")
-        with self._system.open_output_stream(f"{path}.partial") as file:
-            file.write(json.dumps(journal).encode())
-        self._system.move(f"{path}.partial", path)
+        self._replace(path, journal)
         self._apply(journal)
         self._system.delete_file(path)
         self._delete(_STAGING)
@@ -154,6 +164,11 @@ class Store:
             if self._exists(f"{self._root}/{name}"):
                 self._system.delete_file(f"{self._root}/{name}")
 
+    def _replace(self, path: str, value: Any) -> None:
+        with self._system.open_output_stream(f"{path}.partial") as file:
+            file.write(json.dumps(value).encode())
+        self._system.move(f"{path}.partial", path)
+
     def _exists(self, path: str) -> bool:
         return bool(self._system.get_file_info(path).type != FileType.NotFound)
 
@@ -165,6 +180,27 @@ class Store:
     def _delete(self, folder: str) -> None:
         if self._exists(f"{self._root}/{folder}"):
             self._system.delete_dir(f"{self._root}/{folder}")
+
+
+def is_there(location: str) -> bool:
+    """Whether there is a file or folder at a path or URL; raises SparkError if that cannot be told."""
+    try:
+        system, path = _file_system(location)
+        return bool(system.get_file_info(path).type != FileType.NotFound)
+    except (OSError, ValueError) as error:
+        raise SparkError(f"{location}: {' '.join(str(error).split())}") from error
+
+
+def delete_folder(location: str) -> None:
+    """Delete the folder at a path or URL if it is there."""
+    if is_there(location):
+        system, path = _file_system(location)
+        system.delete_dir(path)
+
+
+def _file_system(location: str) -> tuple[FileSystem, str]:
+    local = local_path(location)
+    return FileSystem.from_uri(location if local is None else absolute(local))  # type: ignore[no-any-return]
 
 
 def absolute(path: str) -> str:

@@ -1,0 +1,94 @@
+"""The tables in another format than Parquet, which Spark writes: made anew for the days that have changed.
+
+    DIR/_parquet/                   the tables as a run writes them (see :mod:`zmtpsniff.spark.store`)
+    DIR/_parquet/_exported.json     the format, and of which of those files each day of a table was made
+    DIR/TABLE/date=DAY/             what Spark made of them
+
+A day is written as a whole, and what it was made of is noted after all days are written: of a run that was killed, the
+next one writes the days again.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from zmtpsniff.spark.session import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from zmtpsniff.spark.store import Store
+
+PARQUET = "parquet"
+_FOLDER = "_parquet"
+_NOTE = "_exported.json"
+
+
+def open_store(session: "SparkSession", output: str, name: str) -> "Store":
+    """The store for tables in the format ``name`` in ``output``.
+
+    Raises SparkError if the tables there are in another format, or Spark cannot write them in that one.
+    """
+    from zmtpsniff.spark.store import Store, is_there
+
+    output = output.rstrip("/")
+    folder = f"{output}/{_FOLDER}"
+    is_other = is_there(f"{folder}/{_NOTE}")
+    if name == PARQUET:
+        if is_other:
+            raise SparkError(f"--output {output}: has tables in another format: name that with --format")
+        return Store(output)
+    if not is_other and is_there(f"{output}/captures"):
+        raise SparkError(f"--output {output}: has tables in Parquet: leave out --format {name}, or take another folder")
+    store = Store(folder)
+    try:
+        note = store.read_note(_NOTE)
+        if note is None:
+            _try(session, store, name)
+            store.write_note(_NOTE, {"format": name, "made_of": {}})
+        elif (known := note["format"]) != name:
+            raise SparkError(f"--output {output}: has tables in {known}: say --format {known}, or take another folder")
+    except SparkError:
+        store.close()
+        raise
+    return store
+
+
+def _try(session: "SparkSession", store: "Store", name: str) -> None:
+    """See that Spark can write our columns, before anything is dissected."""
+    from zmtpsniff.spark.tables import TABLES, ddl
+
+    for table in TABLES:
+        frame = session.createDataFrame([], ddl(table))
+        try:
+            frame.write.format(name).save(f"{store.staging}/_try/{table}")
+        except Exception as error:  # a writer may raise what it likes
+            text = " ".join(str(error).strip().split("\n")[0].split())
+            raise SparkError(f"--format {name}: Spark cannot write the tables so: {text}") from error
+
+
+def export(session: "SparkSession", store: "Store", name: str) -> None:
+    """Bring the tables beside ``store`` up to what it has; Spark's errors are raised as they are."""
+    from zmtpsniff.spark.store import delete_folder
+    from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
+
+    beside = store.root.rpartition("/")[0]
+    done = store.read_note(_NOTE)["made_of"]
+    made_of: dict[str, dict[str, list[str]]] = {}
+    for table in TABLES:
+        days: dict[str, list[str]] = defaultdict(list)
+        for path in store.files(table):
+            days[path.split("/")[1]].append(path)
+        made_of[table] = dict(days)
+        before = done.get(table, {})
+        changed = [day for day, files in days.items() if before.get(day) != files]
+        for day in before.keys() - days.keys():
+            delete_folder(f"{beside}/{table}/{day}")
+        if not changed:
+            continue
+        # The folders of days go to the reader, which may be many; their files, which may be far more, do not.
+        frame = session.read.schema(ddl(table)).option("basePath", f"{store.root}/{table}")
+        rows: Any = frame.parquet(*(f"{store.root}/{table}/{day}" for day in changed))
+        writer = rows.write.format(name).mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer.partitionBy(PARTITION).save(f"{beside}/{table}")
+    if made_of != done:
+        store.write_note(_NOTE, {"format": name, "made_of": made_of})
