@@ -1,0 +1,112 @@
+"""A fleet's captures: so many hosts, each with a folder of rotated files, made from recordings of pyzmq's traffic.
+
+Every host has the same traffic from addresses of its own: the recordings run side by side, their packets merged by
+time, and the file is changed whenever it is full, so that most connections which last cross files.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from traffic import Recording
+
+FILE_OCTETS = 16 << 20  # of a rotated file
+BEGIN_NS = 1_790_000_000_000_000_000
+BETWEEN_HOSTS_NS = 3_600_000_000_000  # so that a large fleet has captures of several days
+ETHERNET = 1
+_FILE_HEADER = struct.Struct("<IHHiIII")
+_RECORD_HEADER = struct.Struct("<IIII")
+_RECORDED_HEADER = struct.Struct("<IIII")
+_ADDRESSES = slice(26, 34)  # source and destination in an IPv4 header behind that of Ethernet
+_IPV4 = b"\x08\x00"
+_MAGICS = {b"\xd4\xc3\xb2\xa1": 1000, b"\x4d\x3c\xb2\xa1": 1}  # nanoseconds in a unit of the fraction
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The captures, and what is known to be in them."""
+
+    folder: Path
+    hosts: int
+    files: int
+    octets: int
+    packets: int
+    messages: int
+
+    def host_folders(self) -> list[Path]:
+        """The folder of each host."""
+        return sorted(path for path in self.folder.iterdir() if path.is_dir())
+
+
+def ensure(recordings: Sequence[Recording], hosts: int, folder: Path) -> Fleet:
+    """Return the captures of so many hosts, made now unless an earlier run has left them."""
+    facts = folder / "fleet.json"
+    if facts.exists():
+        known = json.loads(facts.read_text())
+        if known["messages"] == hosts * sum(recording.messages for recording in recordings):
+            return Fleet(**{**known, "folder": folder})
+    shutil.rmtree(folder, ignore_errors=True)
+    packets = list(heapq.merge(*(_packets(place, recording.path) for place, recording in enumerate(recordings))))
+    files = octets = 0
+    for host in range(hosts):
+        written = _write(packets, host, folder / f"host-{host:04}")
+        files += len(written)
+        octets += sum(written)
+    fleet = Fleet(folder, hosts, files, octets, hosts * len(packets), hosts * sum(r.messages for r in recordings))
+    facts.write_text(json.dumps({**asdict(fleet), "folder": folder.name}))
+    return fleet
+
+
+def _packets(place: int, path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """The packets of a recording: nanoseconds since its first one, the recording's place, octets."""
+    data = path.read_bytes()
+    unit = _MAGICS[data[:4]]
+    position = _FILE_HEADER.size
+    begin_ns: int | None = None
+    while position < len(data):
+        seconds, fraction, captured, _ = _RECORDED_HEADER.unpack_from(data, position)
+        position += _RECORDED_HEADER.size
+        time_ns = seconds * 1_000_000_000 + fraction * unit
+        if begin_ns is None:
+            begin_ns = time_ns
+        packet = data[position : position + captured]
+        position += captured
+        if packet[12:14] == _IPV4:
+            yield time_ns - begin_ns, place, packet
+
+
+def _write(packets: Sequence[tuple[int, int, bytes]], host: int, folder: Path) -> list[int]:
+    """Write the rotated files of one host; returns their sizes in octets."""
+    folder.mkdir(parents=True)
+    header = _FILE_HEADER.pack(0xA1B23C4D, 2, 4, 0, 0, 1 << 18, ETHERNET)
+    addresses = [bytes((10, host >> 8, host & 255, place)) * 2 for place in range(256)]
+    begin_ns = BEGIN_NS + host * BETWEEN_HOSTS_NS
+    sizes: list[int] = []
+    parts = [header]
+    size = len(header)
+    for since_ns, place, packet in packets:
+        length = len(packet)
+        if size + length > FILE_OCTETS:
+            _save(folder, parts, sizes, size)
+            parts, size = [header], len(header)
+        seconds, fraction = divmod(begin_ns + since_ns, 1_000_000_000)
+        parts += (
+            _RECORD_HEADER.pack(seconds, fraction, length, length),
+            packet[: _ADDRESSES.start],
+            addresses[place],
+            packet[_ADDRESSES.stop :],
+        )
+        size += _RECORD_HEADER.size + length
+    _save(folder, parts, sizes, size)
+    return sizes
+
+
+def _save(folder: Path, parts: Sequence[bytes], sizes: list[int], size: int) -> None:
+    (folder / f"rotated-{len(sizes) + 1:05}.pcap").write_bytes(b"".join(parts))
+    sizes.append(size)

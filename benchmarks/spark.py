@@ -1,0 +1,344 @@
+"""Measure ``zmtpsniff spark ingest`` on a fleet's captures beside ``read`` in a single process, and write the table.
+
+    python benchmarks/spark.py [--hosts N] [--quick]
+
+What is measured is described in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import fleet
+import measure
+import report
+import tools
+import traffic
+from observe import tree
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parent / "README.md"
+RESULTS = HERE / "SPARK.md"
+WORK = HERE / "work"
+
+PARTS = (("push", 1_000_000), ("round-trip", 100_000), ("large", 50), ("connections", 5_000))
+HOSTS = 8  # 1 GB
+QUICK_PART = 20
+SAMPLE_S = 0.2
+MIB = 1 << 20
+PLAIN = "`zmtpsniff read -T json`, one process"
+SAME_RECORDS = "the same, `--no-patterns --no-payload`"
+ONE, TWO = "`spark ingest --master local[1]`", "`spark ingest --master local[2]`"
+ONE_EXACT, TWO_EXACT = f"{ONE[:-1]} --exact`", f"{TWO[:-1]} --exact`"
+NOKIA = "`pcaptoparquet`"
+
+
+class FailedError(Exception):
+    """A command did not succeed, or found other messages than there are; the message is one line."""
+
+
+@dataclass
+class Run:
+    """What one run of a command cost."""
+
+    seconds: float
+    worker_mib: float = 0.0  # the largest process but the JVM, at its peak
+    jvm_mib: float = 0.0
+    shuffle_octets: int | None = None
+
+
+@dataclass
+class Row:
+    """A command and its runs, or why there are none."""
+
+    name: str
+    runs: list[Run] = field(default_factory=list)
+    failure: str = ""
+
+    @property
+    def best(self) -> Run | None:
+        """The fastest run."""
+        return min(self.runs, key=lambda run: run.seconds, default=None)
+
+
+def main() -> int:
+    """Make the fleet, measure, write; the exit status says whether all could be run."""
+    options = _arguments()
+    part = QUICK_PART if options.quick else 1
+    try:
+        recordings = [traffic.ensure(scenario, max(1, count // part), WORK) for scenario, count in PARTS]
+    except traffic.CannotRecordError as reason:
+        print(f"spark.py: {reason}", file=sys.stderr)
+        return 1
+    folder = WORK / f"fleet-{options.hosts}{'-quick' if options.quick else ''}"
+    made = fleet.ensure(recordings, options.hosts, folder)
+    _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
+    zmtpsniff = shlex.split(options.zmtpsniff)
+    rows = [Row(name) for name in (PLAIN, SAME_RECORDS, ONE, TWO, ONE_EXACT, TWO_EXACT, NOKIA)]
+    commands: dict[str, Callable[[], Run]] = {
+        PLAIN: lambda: _plain(zmtpsniff, made, []),
+        SAME_RECORDS: lambda: _plain(zmtpsniff, made, ["--no-patterns", "--no-payload"]),
+        ONE: lambda: _ingest(zmtpsniff, made, ["--master", "local[1]"]),
+        TWO: lambda: _ingest(zmtpsniff, made, ["--master", "local[2]"]),
+        ONE_EXACT: lambda: _ingest(zmtpsniff, made, ["--master", "local[1]", "--exact"]),
+        TWO_EXACT: lambda: _ingest(zmtpsniff, made, ["--master", "local[2]", "--exact"]),
+        NOKIA: lambda: _nokia(made),
+    }
+    for _ in range(options.repeat):
+        for row in rows:
+            if row.failure:
+                continue
+            _say(f"measuring {row.name}")
+            try:
+                row.runs.append(commands[row.name]())
+            except FailedError as reason:
+                row.failure = str(reason)
+    start = _start_up(zmtpsniff)
+    text = _markdown(made, rows, start, tools.version(zmtpsniff), options.repeat)
+    print(text)
+    _publish(text, made, options.quick or options.hosts != HOSTS)
+    failures = [f"{row.name}: {row.failure}" for row in rows if row.failure and row.name != NOKIA]
+    for failure in failures:
+        print(f"spark.py: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    beside = shlex.quote(str(Path(sys.executable).with_name("zmtpsniff")))
+    parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
+    parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB; 80 are 10 GB")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each command (default: 1)")
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the traffic; nothing is written")
+    return parser.parse_args()
+
+
+# ---------------------------------------------------------------------- the commands
+
+
+def _plain(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str]) -> Run:
+    """One process after the other, each reading the captures of one host as one."""
+    run = Run(0.0)
+    for folder in made.host_folders():
+        one = _measured([*zmtpsniff, "read", "-T", "json", *options, *_captures(folder)])
+        run.seconds += one.seconds
+        run.worker_mib = max(run.worker_mib, one.worker_mib)
+    # Counted apart from the clock, and of one host, which is as all the others.
+    output = measure.count([*zmtpsniff, "read", "-T", "json", *options, *_captures(made.host_folders()[0])])
+    _check(json.loads(output.last_line)["messages"] * made.hosts, made)
+    return run
+
+
+def _captures(folder: Path) -> list[str]:
+    return [str(path) for path in sorted(folder.glob("*.pcap"))]
+
+
+def _ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str]) -> Run:
+    with tempfile.TemporaryDirectory(dir=WORK) as scratch:
+        tables, events, settings = Path(scratch, "tables"), Path(scratch, "events"), Path(scratch, "settings")
+        events.mkdir()
+        settings.mkdir()
+        Path(settings, "spark-defaults.conf").write_text(
+            f"spark.eventLog.enabled true\nspark.eventLog.dir file://{events}\nspark.eventLog.compress false\n"
+        )
+        command = [*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options]
+        run = _measured(command, {**os.environ, "SPARK_CONF_DIR": str(settings)})
+        run.shuffle_octets = sum(_shuffled(path) for path in events.rglob("*") if path.is_file())
+        _check(_rows(tables / "messages"), made)
+    return run
+
+
+def _nokia(made: fleet.Fleet) -> Run:
+    """What makes a table of packets, not of messages, with scapy or dpkt: for scale."""
+    if importlib.util.find_spec("pcaptoparquet") is None:
+        raise FailedError("not installed (pip install pcaptoparquet)")
+    with tempfile.TemporaryDirectory(dir=WORK) as scratch:
+        run = Run(0.0)
+        for path in made.host_folders()[0].glob("*.pcap"):
+            one = _measured([sys.executable, "-m", "pcaptoparquet", "-i", str(path), "-o", scratch, "-f", "parquet"])
+            run.seconds += one.seconds * made.hosts
+            run.worker_mib = max(run.worker_mib, one.worker_mib)
+    return run
+
+
+def _start_up(zmtpsniff: Sequence[str]) -> float:
+    """Seconds of an ingest of a capture of a few messages: what Spark costs before it begins."""
+    small = traffic.ensure("round-trip", 5, WORK)
+    with tempfile.TemporaryDirectory(dir=WORK) as scratch:
+        target = str(Path(scratch, "tables"))
+        command = [*zmtpsniff, "spark", "ingest", str(small.path), "--output", target, "--master", "local[1]"]
+        return _measured(command).seconds
+
+
+# ---------------------------------------------------------------------- what they cost
+
+
+def _measured(command: Sequence[str], environment: dict[str, str] | None = None) -> Run:
+    """Run a command, watching the memory of all processes that it starts."""
+    run = Run(0.0)
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env=environment,
+            )
+        except OSError as reason:
+            raise FailedError(f"{command[0]}: {reason.strerror}") from reason
+        done = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(child.pid, run, done))
+        watcher.start()
+        child.wait()
+        run.seconds = time.perf_counter() - start
+        done.set()
+        watcher.join()
+        said.seek(0)
+        if child.returncode:
+            last = (said.read().decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+            raise FailedError(f"exit status {child.returncode}: {last}")
+    return run
+
+
+def _watch(root: int, run: Run, done: threading.Event) -> None:
+    """Keep the peaks of the processes below ``root`` in ``run``."""
+    while not done.wait(SAMPLE_S):
+        for process in tree(root):
+            try:
+                name = Path(f"/proc/{process}/comm").read_text().strip()
+                status = Path(f"/proc/{process}/status").read_text()
+            except OSError:
+                continue
+            resident = next((line for line in status.splitlines() if line.startswith("RssAnon:")), "RssAnon: 0")
+            mib = int(resident.split()[1]) / 1024
+            if name == "java":
+                run.jvm_mib = max(run.jvm_mib, mib)
+            else:
+                run.worker_mib = max(run.worker_mib, mib)
+
+
+def _shuffled(log: Path) -> int:
+    """Octets of shuffle files written, by Spark's event log."""
+    octets = 0
+    with log.open() as lines:
+        for line in lines:
+            if '"SparkListenerTaskEnd"' in line:
+                metrics = json.loads(line).get("Task Metrics") or {}
+                octets += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+    return octets
+
+
+def _rows(table: Path) -> int:
+    import pyarrow.dataset as ds  # only here: what measures memory stays small
+
+    return int(ds.dataset(table, partitioning="hive").count_rows())
+
+
+def _check(messages: int, made: fleet.Fleet) -> None:
+    if messages != made.messages:
+        raise FailedError(f"{messages:,} messages, but {made.messages:,} were sent")
+
+
+# ---------------------------------------------------------------------- the report
+
+
+def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: float, version: str, repeat: int) -> str:
+    best = {row.name: row.best for row in rows}
+    parts = [
+        f"Measured on {time.strftime('%Y-%m-%d')} with zmtpsniff {version}, Spark {_spark_version()}. "
+        f"{report.machine()}; {repeat} run{'s' if repeat > 1 else ''} of each.\n"
+        f"{made.files:,} rotated files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.packets:,} packets, "
+        f"{made.messages:,} messages. Starting Spark is part of the time: an ingest of ten messages takes "
+        f"{start:.1f} s.",
+        report.targets_table(_targets(best)),
+        report.table(
+            (
+                "Command",
+                "Time",
+                "MB/s",
+                "Messages/s",
+                f"Times {PLAIN.partition(',')[0]}",
+                "Shuffled",
+                "Largest Python",
+                "JVM",
+            ),
+            [_cells(made, row, best[PLAIN]) for row in rows],
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(made: fleet.Fleet, row: Row, plain: Run | None) -> tuple[str, ...]:
+    run = row.best
+    if run is None:
+        return (row.name, row.failure, *("" for _ in range(6)))
+    return (
+        row.name,
+        f"{run.seconds:.1f} s",
+        f"{made.octets / 1e6 / run.seconds:.1f}",
+        "-" if row.name == NOKIA else f"{made.messages / run.seconds:,.0f}",
+        "-" if plain is None else f"{run.seconds / plain.seconds:.2f}",
+        "-" if run.shuffle_octets is None else f"{run.shuffle_octets / MIB:,.1f} MiB",
+        f"{run.worker_mib:,.0f} MiB",
+        f"{run.jvm_mib:,.0f} MiB" if run.jvm_mib else "-",
+    )
+
+
+def _targets(best: dict[str, Run | None]) -> list[report.Target]:
+    one, exact, plain = best[ONE], best[ONE_EXACT], best[PLAIN]
+    found = []
+    ratio = exact.seconds / one.seconds if one and exact else None
+    found.append(_target("map side at least 1.5 times as fast as `--exact`", ratio, lambda r: r >= 1.5, "{:.2f} times"))
+    part = None
+    if one and exact and exact.shuffle_octets and one.shuffle_octets is not None:
+        part = one.shuffle_octets / exact.shuffle_octets
+    found.append(_target("at most a fifth of its shuffled octets", part, lambda r: r <= 0.2, "{:.1%}"))
+    speed = plain.seconds / one.seconds if plain and one else None
+    found.append(_target("`local[1]` at least 0.6 of the plain process's speed", speed, lambda r: r >= 0.6, "{:.2f}"))
+    worker = max((run.worker_mib for name, run in best.items() if run and "spark" in name), default=None)
+    found.append(_target("Python workers under 512 MiB", worker, lambda r: r < 512, "{:,.0f} MiB"))
+    return found
+
+
+def _target(wanted: str, figure: float | None, met: Callable[[float], bool], form: str) -> report.Target:
+    if figure is None:
+        return report.Target(wanted, "-", None)
+    return report.Target(wanted, form.format(figure), met(figure))
+
+
+def _spark_version() -> str:
+    from importlib.metadata import version
+
+    return version("pyspark")
+
+
+def _publish(text: str, made: fleet.Fleet, other: bool) -> None:
+    if other:
+        _say("not the usual size: nothing written")
+        return
+    RESULTS.write_text(f"# Benchmark results: Spark\n\nWritten by `benchmarks/spark.py`.\n\n{text}")
+    _say(f"written: {RESULTS.name}")
+    if report.put_between_markers(README, text, "spark benchmarks"):
+        _say("written: README.md")
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
