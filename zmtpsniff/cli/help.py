@@ -14,6 +14,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
     "Tables": ("--output", "--format", "--series", "--ports"),
     "Spark": ("--master", "--exact"),
+    "Files that come": ("--follow", "--once", "--idle", "--checkpoint"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
         "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
@@ -29,7 +30,7 @@ RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--color", "--exact", "--help", "--help-all",
+        "--idle-timeout", "--utc", "--color", "--exact", "--once", "--idle", "--checkpoint", "--help", "--help-all",
     }
 )  # fmt: skip
 

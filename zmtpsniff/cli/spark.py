@@ -62,7 +62,7 @@ def spark() -> None:
     default="folder",
     show_default=True,
     metavar="RULE",
-    help="Which files are one capture, cut: those of a folder, each file alone (file), or those for whose paths "
+    help="Which files are one capture, cut. Those of a folder, each file alone (file), or those for whose paths "
     "group 1 of a regular expression is the same.",
 )
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
@@ -204,7 +204,7 @@ def report(folder: str, **options: Any) -> None:
     \b
     zmtpsniff spark report /tables
     zmtpsniff spark report --since 2026-11-20 --html report.html /tables
-    zmtpsniff spark report -T json /tables | jq 'select(.type == "report-latency")'
+    zmtpsniff spark report -T json /tables | jq 'select(.type=="report-latency")'
     """
     from zmtpsniff.output import open_output
     from zmtpsniff.spark.session import SparkError, get_session
