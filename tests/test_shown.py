@@ -13,7 +13,7 @@ from shown import PAGES, POLICY, Block, blocks, can_capture, folder, inline_comm
 from zmtpsniff.cli.main import cli
 
 _NEEDS = re.compile(r"\blive\b|tcpdump|tshark|strace|jq\b")
-_WORDS = re.compile(r"\b(COMMAND|CAPTURE|FILE|INTERFACE|PID|PROGRAM|NAME)\b|…|\[")  # that stand for something
+_WORDS = re.compile(r"\b(COMMAND|DIR|INPUT|CAPTURE|FILE|INTERFACE|PID|PROGRAM|NAME)\b|…|\[")  # that stand for something
 
 
 def _shell(page: Path) -> list[Block]:
