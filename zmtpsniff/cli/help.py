@@ -67,8 +67,8 @@ def sections(command: click.Command, context: click.Context) -> list[Section]:
     left = [option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden]
     made = []
     for title, names in SECTIONS.items():
-        found = [option for option in left if not set(names).isdisjoint(option.opts)]
-        found.sort(key=lambda option: min(names.index(name) for name in option.opts if name in names))
+        found = [option for option in left if option.opts[0] in names]
+        found.sort(key=lambda option: names.index(option.opts[0]))
         left = [option for option in left if option not in found]
         made.append(Section(title, found))
     made.append(Section(_LAST if any(section.options for section in made) else "Options", left))
