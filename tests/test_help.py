@@ -51,7 +51,7 @@ def test_it_fits_a_screen(path: tuple[str, ...], command: click.Command) -> None
 )
 def test_all_options_are_told(path: tuple[str, ...], command: click.Command) -> None:
     short, whole = _said(*path, "--help"), _said(*path, "--help-all")
-    context = click.Context(command)
+    context = click.Context(command, **command.context_settings)  # which the command keeps its --help by
     listed = [option for section in sections(command, context) for option in section.options]
     assert {id(option) for option in listed} == {
         id(option) for option in command.get_params(context) if isinstance(option, click.Option)
