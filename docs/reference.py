@@ -105,6 +105,8 @@ def commands_page() -> str:
         lines += [f"{_cell(paragraph)}\n" for paragraph in described.paragraphs]
         lines += ["```text", f"{path} {' '.join(command.collect_usage_pieces(context))}", "```", ""]
         if described.examples:
+            if path.startswith("zmtpsniff spark"):
+                lines += ["<!-- run by tests/spark/test_report.py -->"]
             lines += ["```sh", *(line for example in described.examples for line in _commented(example)), "```", ""]
         if isinstance(command, click.Group):
             listed = [(name, command.commands[name]) for name in command.list_commands(context)]

@@ -17,7 +17,10 @@ from zmtpsniff.capture.engines.scapy import ScapyEngine
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="packet sockets need root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="packet sockets need root"),
+    pytest.mark.xdist_group("any interface"),  # at the same time these would see each other's packets
+]
 
 _TUNSETIFF, _TAP, _TUN, _NO_PACKET_INFO = 0x400454CA, 2, 1, 0x1000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _UP = 0x8913, 0x8914, 1

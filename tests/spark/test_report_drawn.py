@@ -3,10 +3,10 @@
 import importlib.util
 import json
 from io import BytesIO, StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROJECT
 from lxml import html
 from report_records import HOSTILE, records
 
@@ -15,7 +15,7 @@ from zmtpsniff.spark.report.asking import suiting
 from zmtpsniff.spark.report.draw import draw
 from zmtpsniff.spark.report.views import parse_time
 
-GOLDEN = PROJECT / "tests" / "golden" / "spark_report.txt"
+GOLDEN = Path(__file__).with_name("report.txt")
 NS = 1_000_000_000
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'zmtpsniff[spark]'"
