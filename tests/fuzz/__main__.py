@@ -59,6 +59,8 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600, help="for all targets together, on one processor")
+    parser.add_argument("--runs", type=int, default=-1, help="of each target, if it has not had its time before")
+    parser.add_argument("--seed", type=int, default=0, help="of what is random, to have the same inputs again")
     parser.add_argument("--only", choices=NAMES, action="append", help="a target; repeatable")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
     parser.add_argument("--work", type=Path, help="folder for what is learned, to go on from; else it is forgotten")
@@ -91,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
         work = options.work or Path(scratch)
         FAILURES.mkdir(exist_ok=True)
         with ThreadPoolExecutor(options.jobs) as pool:
-            rows = list(pool.map(lambda name: _target(name, seconds, work), names))
+            rows = list(pool.map(lambda name: _target(name, seconds, options.runs, options.seed, work), names))
         _print(rows)
         if options.lines:
             _print_lines(names, work, options.jobs)
@@ -105,13 +107,13 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "tests.fuzz", *arguments]
 
 
-def _target(name: str, seconds: float, work: Path) -> dict[str, Any]:
+def _target(name: str, seconds: float, runs: int, seed: int, work: Path) -> dict[str, Any]:
     """Fuzz one target for so long; what came of it."""
     learned = work / name
     learned.mkdir(parents=True, exist_ok=True)
     flags = [
         f"-max_total_time={max(round(seconds), 1)}", f"-max_len={LONGEST}", f"-timeout={HANGS}", "-print_final_stats=1",
-        f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={FAILURES}/{name}-", f"-dict={WORDS}", str(learned),
+        f"-runs={runs}", f"-seed={seed}", f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={FAILURES}/{name}-", f"-dict={WORDS}", str(learned),
         str(CORPUS / name),
     ]  # fmt: skip
     done = subprocess.run(

@@ -160,7 +160,7 @@ def _recognise(title: str, chunks: Iterator[bytes], source: SourceState) -> Iter
         return pcapng.read_pcapng(stream, data, source)
     if data[:1] in _TEXT_STARTS:
         data = stream.extend(data, _LINE_SIZE)
-        if strace.looks_like_log(data):
+        if strace.looks_like_log(data[:_LINE_SIZE]):
             return strace.read_log(stream, data, source)
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
