@@ -113,7 +113,8 @@ def _target(name: str, seconds: float, runs: int, seed: int, work: Path) -> dict
     learned.mkdir(parents=True, exist_ok=True)
     flags = [
         f"-max_total_time={max(round(seconds), 1)}", f"-max_len={LONGEST}", f"-timeout={HANGS}", "-print_final_stats=1",
-        f"-runs={runs}", f"-seed={seed}", f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={FAILURES}/{name}-", f"-dict={WORDS}", str(learned),
+        f"-runs={runs}", f"-seed={seed}", f"-rss_limit_mb={MEMORY}",
+        f"-artifact_prefix={FAILURES}/{name}-", f"-dict={WORDS}", str(learned),
         str(CORPUS / name),
     ]  # fmt: skip
     done = subprocess.run(
