@@ -118,7 +118,8 @@ def _parse(arguments: list[str], text: str) -> None:
         assert words[0] in command.commands, text
         command = command.commands[words.pop(0)]
     # Of a part of a command line, such as a subcommand alone, the argument may be missing.
-    with contextlib.suppress(click.exceptions.Exit, click.MissingParameter):
+    no_arguments = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)  # since click 8.2
+    with contextlib.suppress(click.exceptions.Exit, click.MissingParameter, no_arguments):
         command.make_context(command.name, words)
 
 

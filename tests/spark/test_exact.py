@@ -68,7 +68,7 @@ def assert_tables_equal_read(session: Any, folder: Path, exact: bool, pieces: Se
     assert len(wanted) > 50
 
 
-@pytest.mark.parametrize(("exact", "pieces"), [(False, (1, 2)), (False, (5, 20)), (True, (2, 5))])
+@pytest.mark.parametrize(("exact", "pieces"), [(False, (1, 2)), (False, (20,)), (True, (2,))])  # 5: below
 def test_stages_equal_read(tmp_path: Path, exact: bool, pieces: Sequence[int]) -> None:
     assert_tables_equal_read(Session(), tmp_path, exact, pieces)
 
