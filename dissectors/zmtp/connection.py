@@ -225,7 +225,9 @@ class ZmtpConnection:
     def greeted_zws(self) -> None:
         """A half has upgraded to ZWS; the server's protocol is the one that counts (45/ZWS, "Handshake")."""
         one, other = self.halves
-        if self._compared or not (one.greeted and other.greeted) or one.upgrade is None or other.upgrade is None:
+        if self._compared or not (one.greeted and one.upgraded and other.greeted and other.upgraded):
+            return  # one alone is not enough, nor is one that greets as over TCP
+        if one.upgrade is None or other.upgrade is None:
             return
         self._compared = True
         self.protocol = other.upgrade.protocols[0]
