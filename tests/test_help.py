@@ -44,6 +44,12 @@ def test_it_fits_a_screen(path: tuple[str, ...], command: click.Command) -> None
     assert all(example in "\n".join(lines) for example in described.examples)
 
 
+@pytest.mark.parametrize("command", [command for _, command in COMMANDS], ids=IDS)
+def test_help_has_both_names_with_and_without_a_parent(command: click.Command) -> None:
+    alone = click.Context(command, **command.context_settings)
+    assert set(command.get_help_option_names(alone)) == {"-h", "--help"}
+
+
 @pytest.mark.parametrize(
     ("path", "command"),
     [each for each in COMMANDS if not isinstance(each[1], click.Group)],

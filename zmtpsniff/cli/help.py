@@ -187,6 +187,12 @@ class Group(click.Group):
 
     command_class = Command
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Make a group as click does."""
+        super().__init__(*arguments, **options)
+        # Of each group itself: click keeps the option that it makes when first asked, with or without a parent.
+        self.context_settings.setdefault("help_option_names", HELP_NAMES)
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the text, the commands and the options."""
         self.format_usage(ctx, formatter)

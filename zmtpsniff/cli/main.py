@@ -10,7 +10,7 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.fields import fields
-from zmtpsniff.cli.help import HELP_NAMES, Group
+from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.read import read
@@ -23,9 +23,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
 
 
-@click.group(
-    cls=Group, no_args_is_help=False, context_settings={"help_option_names": HELP_NAMES, "max_content_width": 100}
-)
+@click.group(cls=Group, no_args_is_help=False, context_settings={"max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def cli() -> None:
     """See what ZeroMQ programs say to each other.
