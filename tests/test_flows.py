@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zmtpsniff.flows import Address, FlowTable, Limits, addresses
+from zmtpsniff.addresses import Address, addresses
+from zmtpsniff.flows import FlowTable, Limits
 from zmtpsniff.segment import ACK, FIN, PSH, RST, SYN, Segment
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000

@@ -25,7 +25,7 @@ from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.fragments import Fragments
+from zmtpsniff.fragments import Fragment, Fragments
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.segment import ACK, FIN, PSH, SYN, Segment
 
@@ -254,9 +254,10 @@ def test_fragments_of_two_datagrams_do_not_mix() -> None:
 
 def test_overlapping_fragments_first_wins() -> None:
     fragments = Fragments()
-    assert fragments.add("k", 0, 6, 8, b"B" * 8, 8, True) is None
-    assert fragments.add("k", 0, 6, 24, b"D" * 8, 8, False) is None
-    assert fragments.add("k", 0, 6, 0, b"a" * 32, 32, False) == (6, b"a" * 8 + b"B" * 8 + b"a" * 8 + b"D" * 8, 32)
+    assert fragments.add(Fragment("k", 0, 6, 8, b"B" * 8, 8, True)) is None
+    assert fragments.add(Fragment("k", 0, 6, 24, b"D" * 8, 8, False)) is None
+    whole = fragments.add(Fragment("k", 0, 6, 0, b"a" * 32, 32, False))
+    assert whole == (6, b"a" * 8 + b"B" * 8 + b"a" * 8 + b"D" * 8, 32)
 
 
 @given(
@@ -273,7 +274,7 @@ def test_pieces_cover_what_they_cover(length: int, cuts: list[tuple[int, int]]) 
             continue
         for index in range(start, stop):
             model[index] = mark if model[index] is None else model[index]
-        got = fragments.add("k", 0, 6, start, bytes([mark]) * (stop - start), stop - start, stop < length)
+        got = fragments.add(Fragment("k", 0, 6, start, bytes([mark]) * (stop - start), stop - start, stop < length))
         if got is not None:
             assert None not in model
             assert got == (got[0], bytes(mark for mark in model if mark is not None), length)
@@ -285,25 +286,25 @@ def test_pieces_cover_what_they_cover(length: int, cuts: list[tuple[int, int]]) 
 def test_fragments_are_bounded() -> None:
     fragments = Fragments(most_datagrams=10, most_octets=10_000)
     for number in range(1000):
-        fragments.add(number, number, 6, 0, bytes(800), 800, True)
+        fragments.add(Fragment(number, number, 6, 0, bytes(800), 800, True))
         assert len(fragments._pending) <= 10
         assert fragments._held <= 10_000
     assert fragments.dropped == 990
-    assert fragments.add(999, 1000, 6, 800, b"end", 3, False) == (6, bytes(800) + b"end", 803)
+    assert fragments.add(Fragment(999, 1000, 6, 800, b"end", 3, False)) == (6, bytes(800) + b"end", 803)
 
 
 def test_old_fragments_are_forgotten() -> None:
     fragments = Fragments()
-    fragments.add("k", 0, 6, 0, b"old fragm", 8, True)
-    assert fragments.add("k", 31_000_000_000, 6, 8, b"new", 3, False) is None
+    fragments.add(Fragment("k", 0, 6, 0, b"old fragm", 8, True))
+    assert fragments.add(Fragment("k", 31_000_000_000, 6, 8, b"new", 3, False)) is None
     assert fragments.dropped == 1
 
 
 def test_fragments_beyond_the_end_give_the_datagram_up() -> None:
     fragments = Fragments()
-    fragments.add("k", 0, 6, 8, b"end", 3, False)
-    assert fragments.add("k", 0, 6, 16, bytes(8), 8, True) is None
-    assert fragments.add("j", 0, 6, 65_528, bytes(16), 16, False) is None
+    fragments.add(Fragment("k", 0, 6, 8, b"end", 3, False))
+    assert fragments.add(Fragment("k", 0, 6, 16, bytes(8), 8, True)) is None
+    assert fragments.add(Fragment("j", 0, 6, 65_528, bytes(16), 16, False)) is None
     assert fragments.dropped == 2
     assert fragments._held == 0
 

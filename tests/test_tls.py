@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zmtpsniff.addresses import Address
 from zmtpsniff.capture.decrypted import Decrypted
-from zmtpsniff.flows import Address
 from zmtpsniff.tls import Tls
 
 HELLO = b"\x16\x03\x01\x00\x04hell"

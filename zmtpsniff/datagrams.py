@@ -7,7 +7,8 @@ looked at.
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from zmtpsniff.flows import Address, End, Limits, addresses
+from zmtpsniff.addresses import Address, addresses
+from zmtpsniff.flows import End, Limits
 from zmtpsniff.pgm import Order, parse_pgm
 from zmtpsniff.segment import UDP, Datagram
 

@@ -3,10 +3,10 @@
 Octets go to whoever is given by ``connect``; a flow that nobody wants costs a look-up a packet.
 """
 
-import socket
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
+from zmtpsniff.addresses import Address, addresses
 from zmtpsniff.reassembly import Direction, Receiver, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
@@ -52,14 +52,6 @@ class Limits(NamedTuple):
     idle_seconds: float = 86_400.0
     idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
     linger_seconds: float = 5.0  # how long late segments of a closed flow are expected
-
-
-class Address(NamedTuple):
-    """One end of a flow."""
-
-    text: str  # "10.0.0.1:5555", "[::1]:5555"; of Unix domain sockets "pid-4711:9" and "peer-of-pid-4711:9"
-    port: int  # -1 if it is none
-    transport: Literal["tcp", "ipc"] = "tcp"
 
 
 Connect = Callable[[int, Address, Address, bool], Dissection | None]
@@ -478,25 +470,3 @@ def begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> b
 def _is_guessed(direction: Direction) -> bool:
     """Whether all that is known of a direction's numbers is what the other side once acknowledged."""
     return direction.next is not None and not (direction.seen or direction.offset)
-
-
-def addresses(key: bytes) -> tuple[Address, Address]:
-    """The two ends of a direction's key: source and destination."""
-    size = (len(key) - 4) // 2
-    if size == 8:
-        return _process(key[:8]), _process(key[8:16])
-    family = socket.AF_INET if size == 4 else socket.AF_INET6
-    ends = []
-    for host, port_octets in ((key[:size], key[-4:-2]), (key[size : 2 * size], key[-2:])):
-        port = int.from_bytes(port_octets, "big")
-        name = socket.inet_ntop(family, host)
-        ends.append(Address(f"{name}:{port}" if size == 4 else f"[{name}]:{port}", port))
-    return ends[0], ends[1]
-
-
-def _process(name: bytes) -> Address:
-    """An end of a Unix domain socket: its process's number alone, or (from strace) with its thread and descriptor."""
-    number = int.from_bytes(name, "big")
-    thread, descriptor = number >> 32 & 0x3FFF_FFFF, number & 0xFFFF
-    text = f"pid-{thread}:{descriptor}" if thread else f"pid-{number & 0xFFFF_FFFF}:0"
-    return Address(f"peer-of-{text}" if number >> 63 else text, -1, "ipc")

@@ -2,10 +2,23 @@
 
 from bisect import bisect_right
 from collections.abc import Hashable
+from typing import NamedTuple
 
 LARGEST = 65_535  # octets of a datagram's payload
 LIFETIME_NS = 30_000_000_000  # as in Linux (net.ipv4.ipfrag_time); identifications come again
 PIECE_COST = 120  # octets that holding a piece costs beside its own
+
+
+class Fragment(NamedTuple):
+    """A fragment of a datagram."""
+
+    key: Hashable  # tells datagrams apart
+    time_ns: int
+    protocol: int
+    start: int  # its offset in octets
+    octets: bytes  # what was captured of it
+    length: int  # how long it was on the wire
+    more: bool
 
 
 class _Datagram:
@@ -65,14 +78,12 @@ class Fragments:
         self._pending: dict[Hashable, _Datagram] = {}
         self._held = 0
 
-    def add(
-        self, key: Hashable, time_ns: int, protocol: int, start: int, octets: bytes, length: int, more: bool
-    ) -> tuple[int, bytes, int] | None:
+    def add(self, fragment: Fragment) -> tuple[int, bytes, int] | None:
         """Add a fragment; return protocol, captured payload and its length on the wire if it completes the datagram.
 
-        ``key`` tells datagrams apart, ``start`` is the fragment's offset in octets, ``octets`` what was captured of it,
-        ``length`` how long it was on the wire. The payload ends at the first octet that was not captured.
+        The payload ends at the first octet that was not captured.
         """
+        key, time_ns, protocol, start, octets, length, more = fragment
         datagram = self._pending.get(key)
         if datagram is not None and not 0 <= time_ns - datagram.time_ns <= LIFETIME_NS:
             self._drop(key)

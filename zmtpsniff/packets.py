@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.fragments import Fragments
+from zmtpsniff.fragments import Fragment, Fragments
 from zmtpsniff.segment import FIN, PGM, PSH, UDP, Datagram, Segment
 
 # Link types: https://www.tcpdump.org/linktypes.html
@@ -224,10 +224,9 @@ class HeaderDecoder:
         addresses = data[ip + 12 : ip + 20]
         if not fragment & 0x3FFF:
             return self._transport(time, number, protocol, addresses, data, start, min(stop, size), stop)
-        key = (addresses, protocol, identification)
-        return self._fragment(
-            time, number, key, protocol, addresses, data, start, stop, (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
-        )
+        key, offset, more = (addresses, protocol, identification), (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
+        part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
+        return self._fragment(number, addresses, part)
 
     def _ipv6(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
         size = len(data)
@@ -258,34 +257,22 @@ class HeaderDecoder:
                 protocol, field, identification = struct.unpack_from("!BxHI", data, start)
                 start += 8
                 if field & 0xFFF9:  # else it is whole all the same (RFC 6946)
-                    key = (addresses, identification)
-                    return self._fragment(
-                        time, number, key, protocol, addresses, data, start, stop, field & 0xFFF8, bool(field & 1)
-                    )
+                    key, offset, more = (addresses, identification), field & 0xFFF8, bool(field & 1)
+                    part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
+                    return self._fragment(number, addresses, part)
             else:
                 return None
         return self._transport(time, number, protocol, addresses, data, start, have, stop)
 
-    def _fragment(
-        self,
-        time: int,
-        number: int,
-        key: tuple[object, ...],
-        protocol: int,
-        addresses: bytes,
-        data: bytes,
-        start: int,
-        stop: int,
-        offset: int,
-        more: bool,
-    ) -> Segment | None:
-        """Keep the fragment ``data[start:stop]``; go on with the datagram if it is whole now."""
-        if stop <= start or (more and (stop - start) % 8):
+    def _fragment(self, number: int, addresses: bytes, part: Fragment) -> Segment | None:
+        """Keep a fragment; go on with the datagram if it is whole now."""
+        if part.length <= 0 or (part.more and part.length % 8):
             return self._short(True)
-        whole = self._fragments.add(key, time, protocol, offset, data[start:stop], stop - start, more)
+        whole = self._fragments.add(part)
         if whole is None:
             return None
         protocol, payload, length = whole
+        time = part.time_ns
         if len(addresses) == 32:
             return self._extensions(time, number, protocol, addresses, payload, 0, len(payload), length)
         return self._transport(time, number, protocol, addresses, payload, 0, len(payload), length)

@@ -11,6 +11,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
+from zmtpsniff.addresses import Address
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.datagrams import DatagramTable, Kind
 from zmtpsniff.decode_as import DecodeAs
@@ -163,7 +164,7 @@ class Sniffer:
         self._flows.take(segments)
 
     def _connect(
-        self, number: int, client: flows.Address, server: flows.Address, from_start: bool
+        self, number: int, client: Address, server: Address, from_start: bool
     ) -> ZmtpConnection | TlsConnection:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
@@ -176,7 +177,7 @@ class Sniffer:
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
 
-    def _listen(self, number: int, kind: Kind, src: flows.Address, dst: flows.Address) -> Radio | Multicast | Beacons:
+    def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         if kind == "beacon":
             return Beacons(self._events, number, src.text, dst.text)
         if kind == "udp":

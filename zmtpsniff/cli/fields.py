@@ -1,6 +1,5 @@
 """``zmtpsniff fields``."""
 
-import os
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -9,6 +8,8 @@ from zmtpsniff.cli.help import Command
 from zmtpsniff.cli.options import listing
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from zmtpsniff.filters.fields import FieldInfo
     from zmtpsniff.render import Color
 
@@ -55,31 +56,23 @@ def _json_lines(listed: "list[FieldInfo]") -> str:
 
 def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
     """A table as wide as the terminal at most, or as it wants to be where there is none."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from zmtpsniff.filters.fields import PART_MEANINGS
-    from zmtpsniff.render.text import encodable
+    from zmtpsniff.render.console import drawn
 
-    plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
-    console = Console(
-        file=stream,
-        force_terminal=True if color == "always" else None,
-        color_system=None if plain else "standard" if color == "always" else "auto",
-        width=None if stream.isatty() else _WIDE,
-    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("Field", "Type", "Records", "Meaning"):
         table.add_column(title, overflow="fold", no_wrap=title == "Field")
     for each in listed:
         cells = (Text(each.name, "bold"), Text(each.kind), Text(", ".join(each.records)), Text(each.meaning))
         table.add_row(*cells)
-    with console.capture() as drawn:
+
+    def draw(console: "Console") -> None:
         console.print(table)
-    text = "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
-    if any("octets" in each.kind for each in listed):
-        parts = "; ".join(f".{part}: {meaning}" for part, meaning in PART_MEANINGS.items())
-        text += f"\nOctets have parts: {parts}.\n"
-    change = encodable(getattr(stream, "encoding", None))
-    return change(text) if change else text
+        if any("octets" in each.kind for each in listed):
+            parts = "; ".join(f".{part}: {meaning}" for part, meaning in PART_MEANINGS.items())
+            console.print(f"\nOctets have parts: {parts}.", soft_wrap=True)
+
+    return drawn(stream, color, None if stream.isatty() else _WIDE, draw)

@@ -1,6 +1,5 @@
 """``zmtpsniff interfaces``."""
 
-import os
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -9,6 +8,7 @@ from zmtpsniff.cli.help import Command
 from zmtpsniff.cli.options import listing
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from zmtpsniff.capture.interfaces import Interface
@@ -62,18 +62,10 @@ def _table(
     found: "list[Interface]", engines: tuple[str, ...], stream: IO[Any], color: "Color", with_engines: bool
 ) -> str:
     """A table as wide as the terminal at most, or as it wants to be where there is none."""
-    from rich.console import Console
     from rich.table import Table
 
-    from zmtpsniff.render.text import encodable
+    from zmtpsniff.render.console import drawn
 
-    plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
-    console = Console(
-        file=stream,
-        force_terminal=True if color == "always" else None,
-        color_system=None if plain else "standard" if color == "always" else "auto",
-        width=None if stream.isatty() else _WIDE,
-    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     titles = ["Interface", "State", "Addresses", "Kind", "MTU"]
     titles += ["Description"] if any(each.description for each in found) else []
@@ -85,13 +77,13 @@ def _table(
     for each in found:
         cells = _cells(each)
         table.add_row(*(cells[title] for title in titles), style=None if each.up is not False else "dim")
-    with console.capture() as drawn:
+
+    def draw(console: "Console") -> None:
         console.print(table)
-    text = "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
-    if engines:
-        text += f"\nYou may capture with: {', '.join(engines)}\n"
-    change = encodable(getattr(stream, "encoding", None))
-    return change(text) if change else text
+        if engines:
+            console.print(f"\nYou may capture with: {', '.join(engines)}", soft_wrap=True)
+
+    return drawn(stream, color, None if stream.isatty() else _WIDE, draw)
 
 
 def _cells(each: "Interface") -> "dict[str, Text]":

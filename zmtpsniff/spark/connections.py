@@ -6,8 +6,9 @@ from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
+from zmtpsniff.addresses import Address
 from zmtpsniff.datagrams import DatagramTable, Kind
-from zmtpsniff.flows import Address, Limits
+from zmtpsniff.flows import Limits
 from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.options import Options

@@ -24,7 +24,7 @@ from zmtpsniff.spark import reducing
 from zmtpsniff.spark.connections import spare_collector
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, part_of
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.loose import Fragment, LooseDecoder, joined
+from zmtpsniff.spark.loose import LooseDecoder, LooseFragment, joined
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import placed
 from zmtpsniff.spark.rows import Batch, Capture, Rows
@@ -77,7 +77,7 @@ class Note(msgspec.Struct):
     series: str
     series_no: int
     capture: Capture
-    fragments: list[Fragment]  # of datagrams that are not whole in it
+    fragments: list[LooseFragment]  # of datagrams that are not whole in it
     is_told: bool  # whether rows are to be made of what it says of the file
 
 
@@ -227,7 +227,7 @@ class _Part:
         self.groups = reducing.Groups(options)
         self._state: bytes | None = None  # of the group that comes
         self._sent: dict[bytes, int] = {}  # of each direction of Unix domain sockets
-        self._fragments: dict[int, list[Fragment]] = {}
+        self._fragments: dict[int, list[LooseFragment]] = {}
         # What loose fragments make, by group: each with its place, in order.
         self._joined: dict[bytes, list[tuple[Place, Segment | Datagram]]] = {}
 

@@ -11,8 +11,9 @@ from itertools import pairwise
 from dissectors.events import AnyEvent, WireEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.stream import Limits as DissectorLimits
+from zmtpsniff.addresses import Address, addresses
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.flows import Address, End, Flow, FlowTable, Limits, addresses
+from zmtpsniff.flows import End, Flow, FlowTable, Limits
 from zmtpsniff.segment import Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.pieces import Identity, Outcome, Piece, Verdict, connection_id, placed

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from zmtpsniff.flows import addresses
+from zmtpsniff.addresses import addresses
 from zmtpsniff.spark import reducing
 from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.mapping import key_of

@@ -4,25 +4,26 @@ from typing import Any
 
 import msgspec
 
+from zmtpsniff.fragments import Fragment
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.segment import Datagram, Segment
 
 _MOST_KEYS = 2048
 
 
-class Fragment(msgspec.Struct, array_like=True):
-    """What a header decoder is told of a fragment, with its place among all packets of the series."""
+class LooseFragment(msgspec.Struct, array_like=True):
+    """A fragment with its place among all packets of the series."""
 
     order_ns: int
     file_no: int
     packet: int
-    time_ns: int
-    name: list[Any]  # tells datagrams apart
-    protocol: int
     addresses: bytes
+    key: list[Any]  # tells datagrams apart
+    time_ns: int
+    protocol: int
+    start: int
     octets: bytes
     length: int
-    offset: int
     more: bool
 
 
@@ -32,8 +33,8 @@ class LooseDecoder(HeaderDecoder):
     def __init__(self) -> None:
         """Start without fragments."""
         super().__init__()
-        self._loose: dict[tuple[object, ...], list[Fragment]] = {}
-        self._new: list[Fragment] = []
+        self._loose: dict[tuple[object, ...], list[LooseFragment]] = {}
+        self._new: list[LooseFragment] = []
 
     def place(self, latest: list[int], first_number: int, file_no: int) -> None:
         """Give those of the packets taken last their places: the latest time up to each packet, and the file."""
@@ -42,29 +43,17 @@ class LooseDecoder(HeaderDecoder):
             fragment.file_no = file_no
         self._new.clear()
 
-    def loose(self) -> list[Fragment]:
+    def loose(self) -> list[LooseFragment]:
         """The fragments of all datagrams that are not whole at the end of the file."""
         return [fragment for key, found in self._loose.items() if self._fragments.holds(key) for fragment in found]
 
-    def _fragment(
-        self,
-        time: int,
-        number: int,
-        key: tuple[object, ...],
-        protocol: int,
-        addresses: bytes,
-        data: bytes,
-        start: int,
-        stop: int,
-        offset: int,
-        more: bool,
-    ) -> Segment | None:
-        segment = super()._fragment(time, number, key, protocol, addresses, data, start, stop, offset, more)
+    def _fragment(self, number: int, addresses: bytes, part: Fragment) -> Segment | None:
+        segment = super()._fragment(number, addresses, part)
+        key: tuple[object, ...] = part.key  # type: ignore[assignment]  # as header decoders make them
         if not self._fragments.holds(key):
             self._loose.pop(key, None)
             return segment
-        octets = data[start:stop]
-        fragment = Fragment(time, 0, number, time, list(key), protocol, addresses, octets, stop - start, offset, more)
+        fragment = LooseFragment(part.time_ns, 0, number, addresses, list(key), *part[1:])
         self._loose.setdefault(key, []).append(fragment)
         self._new.append(fragment)
         if len(self._loose) > _MOST_KEYS:
@@ -73,16 +62,12 @@ class LooseDecoder(HeaderDecoder):
 
 
 class _Joiner(HeaderDecoder):
-    def take(self, fragment: Fragment) -> Segment | None:
-        octets, length = fragment.octets, fragment.length
-        name = tuple(fragment.name)
-        return self._fragment(
-            fragment.time_ns, fragment.packet, name, fragment.protocol, fragment.addresses, octets, 0, length,
-            fragment.offset, fragment.more,
-        )  # fmt: skip
+    def take(self, fragment: LooseFragment) -> Segment | None:
+        _, _, packet, addresses, key, *rest = msgspec.structs.astuple(fragment)
+        return self._fragment(packet, addresses, Fragment(tuple(key), *rest))
 
 
-def joined(fragments: list[Fragment]) -> list[tuple[tuple[int, int, int], Segment | Datagram]]:
+def joined(fragments: list[LooseFragment]) -> list[tuple[tuple[int, int, int], Segment | Datagram]]:
     """What the loose fragments of all files of a series make together, each with its place, in order."""
     joiner = _Joiner()
     out: list[tuple[tuple[int, int, int], Segment | Datagram]] = []
@@ -96,6 +81,6 @@ def joined(fragments: list[Fragment]) -> list[tuple[tuple[int, int, int], Segmen
     return out
 
 
-def place_of(fragment: Fragment) -> tuple[int, int, int]:
+def place_of(fragment: LooseFragment) -> tuple[int, int, int]:
     """Where a fragment comes among all packets of its series."""
     return fragment.order_ns, fragment.file_no, fragment.packet

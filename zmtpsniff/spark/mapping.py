@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dissectors.events import AnyEvent, Problem
 from dissectors.problems import PROBLEMS
-from zmtpsniff.flows import Address
+from zmtpsniff.addresses import Address
 from zmtpsniff.segment import Datagram
 from zmtpsniff.spark.connections import dissector_limits, flow_limits, spare_collector
 from zmtpsniff.spark.groups import Groups

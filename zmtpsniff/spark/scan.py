@@ -9,9 +9,10 @@ from dissectors.events import AnyEvent, Comment, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.stream import Limits as DissectorLimits
+from zmtpsniff.addresses import Address
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.flows import Address, Limits
+from zmtpsniff.flows import Limits
 from zmtpsniff.packets import TCP, HeaderDecoder
 from zmtpsniff.segment import Datagram
 from zmtpsniff.spark import states

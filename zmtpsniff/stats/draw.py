@@ -1,14 +1,14 @@
 """Tables and charts of statistics, for people."""
 
-import os
 from collections.abc import Sequence
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.console import columns, drawn
 from zmtpsniff.render.palette import Signs, make_signs
-from zmtpsniff.render.text import encodable, escape, quote
+from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import ENDS, number, protocol
 from zmtpsniff.stats import chart
 from zmtpsniff.stats.chart import Blocks, make_blocks
@@ -56,24 +56,12 @@ def draw(
     width: int | None = None,
 ) -> None:
     """Write all records as tables and charts to a stream, as wide as its terminal or ``width`` columns."""
-    from rich.console import Console
-
     encoding = getattr(stream, "encoding", None)
-    plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
-    console = Console(
-        file=stream,
-        force_terminal=True if color == "always" else None,
-        color_system=None if plain else "standard" if color == "always" else "auto",
-        width=width or (None if stream.isatty() or os.environ.get("COLUMNS") else _NO_TERMINAL),
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    with console.capture() as drawn:
+
+    def all_of_them(console: "Console") -> None:
         _Drawing(console, utc, make_signs(encoding), make_blocks(encoding)).all(records)
-    text = "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
-    change = encodable(encoding)
-    stream.write(change(text) if change else text)
+
+    stream.write(drawn(stream, color, width or columns(stream, _NO_TERMINAL), all_of_them))
 
 
 class _Drawing:

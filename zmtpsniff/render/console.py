@@ -1,0 +1,37 @@
+"""Tables and charts for people: drawn by rich, as text that their stream can take."""
+
+import os
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any
+
+from zmtpsniff.render import Color
+from zmtpsniff.render.text import encodable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Console], None]") -> str:
+    """The lines that ``draw`` prints on a console of ``width`` columns, for ``stream``; None for its terminal's."""
+    from rich.console import Console
+
+    plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
+    console = Console(
+        file=stream,
+        force_terminal=True if color == "always" else None,
+        color_system=None if plain else "standard" if color == "always" else "auto",
+        width=width,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    with console.capture() as captured:
+        draw(console)
+    text = "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    change = encodable(getattr(stream, "encoding", None))
+    return change(text) if change else text
+
+
+def columns(stream: IO[Any], otherwise: int) -> int | None:
+    """``otherwise`` where neither a terminal nor COLUMNS says how many columns there are."""
+    return None if stream.isatty() or os.environ.get("COLUMNS") else otherwise
