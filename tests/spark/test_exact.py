@@ -15,7 +15,6 @@ from zmtpsniff.spark.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from local_job import Session
@@ -68,7 +67,7 @@ def assert_tables_equal_read(session: Any, folder: Path, exact: bool, pieces: Se
     assert len(wanted) > 50
 
 
-@pytest.mark.parametrize(("exact", "pieces"), [(False, (1, 2)), (False, (20,)), (True, (2,))])  # 5: below
+@pytest.mark.parametrize(("exact", "pieces"), [(False, (1, 2)), (False, (5, 20)), (True, (2, 5))])
 def test_stages_equal_read(tmp_path: Path, exact: bool, pieces: Sequence[int]) -> None:
     assert_tables_equal_read(Session(), tmp_path, exact, pieces)
 

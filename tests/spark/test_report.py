@@ -29,7 +29,6 @@ from zmtpsniff.stats.report import report as report_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 NAMES = (
     "draft_radio_dish_tcp.pcap",
