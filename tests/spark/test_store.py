@@ -14,6 +14,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from local_job import Session
 from spark_tables import by_series, cut, expected, packets, read_tables
 
+from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
@@ -77,6 +78,32 @@ def test_a_late_file_has_its_series_dissected_anew(tmp_path: Path) -> None:
     for place in (1, 2, 0):
         run([files[place] for files in wanted.values()], tmp_path / "out")
     assert_equal(tmp_path / "out", wanted)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tmp_path: Path, exact: bool) -> None:
+    """As several queues of a network card write them; the files before are not read, since they are gone."""
+    given = packets(FIXTURES / "m31_push_pull.pcap")
+    whole = comparable_messages(expected([FIXTURES / "m31_push_pull.pcap"]))
+    assert len(whole) > 10
+    for place in range(2, len(given) - 1, 5):
+        folder, section = tmp_path / str(place), Section(Origin("zmtpsniff test"))
+        folder.mkdir()
+        halves = [*given[: place - 1], given[place]], [given[place - 1], *given[place + 1 :]]
+        assert halves[1][0][0] < halves[0][-1][0], "the second file begins before the first ends"
+        for number, half in enumerate(halves):
+            file = folder / f"{number}.pcapng"
+            file.write_bytes(section.header([]) + section.packets(half))  # type: ignore[arg-type]
+            run([file], tmp_path / "out", exact=exact)
+            file.unlink()
+    for found in by_series(read_tables(tmp_path / "out")).values():
+        assert comparable_messages(found) == whole
+
+
+def comparable_messages(records: Counter[str]) -> Counter[str]:
+    """What was sent by whom, without the time: which packet completes a message depends on their order."""
+    messages = [json.loads(record) for record in records.elements() if '"type": "message"' in record]
+    return Counter(json.dumps([message["src"], message["frames"]]) for message in messages)
 
 
 def test_a_file_that_has_grown_replaces_what_it_was(tmp_path: Path) -> None:

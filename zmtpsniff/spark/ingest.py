@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zmtpsniff.spark.inputs import is_there
-from zmtpsniff.spark.listing import Listed, list_files
+from zmtpsniff.spark.listing import Listed, list_files, series_of
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from zmtpsniff.spark.job import Written
     from zmtpsniff.spark.store import Store
+
+_OVERLAP_NS = 100_000_000
 
 
 class Ingested(NamedTuple):
@@ -26,6 +28,7 @@ class Known(NamedTuple):
     """A file that the tables have."""
 
     listed: Listed
+    first_ns: int  # when its first packet came, 0 if there is none
     last_ns: int  # when its last packet came
 
 
@@ -83,10 +86,11 @@ def add(
 
 def known_files(store: "Store") -> dict[str, list[Known]]:
     """The files that the tables have, by series."""
-    table = store.read("captures", ["series", "file", "size", "modified_ns", "last_ns"])
+    table = store.read("captures", ["series", "file", "size", "modified_ns", "first_ns", "last_ns"])
     found: dict[str, list[Known]] = {}
     for row in [] if table is None else table.to_pylist():
-        file = Known(Listed(row["file"], row["size"], row["modified_ns"]), row["last_ns"] or 0)
+        listed = Listed(row["file"], row["size"], row["modified_ns"])
+        file = Known(listed, row["first_ns"] or 0, row["last_ns"] or 0)
         found.setdefault(row["series"], []).append(file)
     return found
 
@@ -113,7 +117,7 @@ def _add(
     written: list[Written] = []
     touched: set[str] = set()
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
-    states = store.read(OPEN, ["series", "name", "state"])
+    states = store.read(OPEN, ["series", "name", "state"], {series_of(file.path, series) for file in new})
     rows = [] if states is None else states.to_pylist()
     referred = (max(decode_state(row["state"]).files, default=0) for row in rows)
     number = 1 + max(sum(map(len, known.values())), *referred, 0)
@@ -123,7 +127,7 @@ def _add(
         written = job.run_exact() if exact else job.run()
         touched = set(job.series)
         captures = [row.path for row in written if row.path.startswith("captures/")]
-        late = _late(store.staged(captures, ["series", "file", "first_ns"]).to_pylist(), known)
+        late = _late(store.staged(captures, ["series", "file", "first_ns", "last_ns"]).to_pylist(), known)
         wanted = set(late)
         unsure = [row.path for row in written if row.path.startswith(ANEW)]
         if unsure:
@@ -150,11 +154,19 @@ def _add(
 
 
 def _late(captures: list[dict[str, Any]], known: dict[str, list[Known]]) -> dict[str, set[str]]:
-    """The series of which new files begin before one that is known ends, and these files."""
+    """The series that have new files which are to be read before some that are known, and these files.
+
+    Packets of several queues are written a little out of order: where a file begins and ends after the latest one that
+    is known, an overlap of _OVERLAP_NS does not count.
+    """
     late: dict[str, set[str]] = {}
     for row in captures:
-        last_ns = max((file.last_ns for file in known.get(row["series"], ())), default=None)
-        if last_ns is not None and row["first_ns"] is not None and row["first_ns"] < last_ns:
+        before = known.get(row["series"])
+        if not before or row["first_ns"] is None:
+            continue
+        latest = max(before, key=lambda file: (file.last_ns, file.first_ns))
+        follows = row["first_ns"] >= latest.first_ns and row["last_ns"] >= latest.last_ns
+        if row["first_ns"] < latest.last_ns - (_OVERLAP_NS if follows else 0):
             late.setdefault(row["series"], set()).add(row["file"])
     return late
 

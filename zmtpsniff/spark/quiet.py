@@ -19,9 +19,6 @@ def tell_quiet(output: str, options: Options, now_ns: int | None = None) -> int:
     before_ns = (time.time_ns() if now_ns is None else now_ns) - int(options.idle_seconds * 1e9)
     store = Store(output)
     try:
-        states = store.read(OPEN, ["series", "name", "state"])
-        if states is None:
-            return 0
         quiet = {
             name: max(file.last_ns for file in files)
             for name, files in known_files(store).items()
@@ -30,13 +27,16 @@ def tell_quiet(output: str, options: Options, now_ns: int | None = None) -> int:
         told = (file for file in store.files("connections") if file.rpartition("/")[2].startswith(PROVISIONAL))
         for name in store.series_in(told):
             quiet.pop(name, None)
+        states = store.read(OPEN, ["series", "name", "state"], quiet.keys())
+        if states is None:
+            return 0
         groups = Groups(options._replace(at_end="provisional"))
         for number, (name, end_ns) in enumerate(quiet.items()):
             groups.series[number], groups.ends_ns[number] = name, end_ns
         numbers = {name: number for number, name in groups.series.items()}
         writer = Writer(store.staging)
         for row in states.to_pylist():
-            if row["series"] in numbers and row["state"]:
+            if row["state"]:
                 groups.begin(numbers[row["series"]].to_bytes(4, "big") + row["name"], row["state"])
                 groups.finish()
                 _write(writer, groups)

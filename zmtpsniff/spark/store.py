@@ -129,12 +129,17 @@ class Store:
         files = [f"{self._root}/{_STAGING}/{self.run}/{name}" for name in names]
         return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns)
 
-    def read(self, table: str, columns: list[str]) -> Any:
-        """Columns of a table as an Arrow table, None if there is no row."""
+    def read(self, table: str, columns: list[str], series: Set[str] | None = None) -> Any:
+        """Columns of a table, or of its rows of ``series``, as an Arrow table; None if the table has no file."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
         files = [f"{self._root}/{name}" for name in self.files(table)]
-        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns) if files else None
+        if not files:
+            return None
+        wanted = None if series is None else pc.field("series").isin(pa.array(sorted(series), pa.string()))
+        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns, filter=wanted)
 
     def commit(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
         """Make files of the staging folder part of the tables, and remove others; both are named below the folder."""
