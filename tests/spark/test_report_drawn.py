@@ -2,10 +2,14 @@
 
 import importlib.util
 import json
+import re
+import subprocess
+import sys
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from lxml import html
 from report_records import HOSTILE, records
@@ -39,6 +43,17 @@ def test_lines() -> None:
     assert len(lines) == len(records())
     assert {line["type"] for line in lines} >= {"report-total", "report-pair", "report-topic", "report-cut"}
     assert any(line.get("topic") == {"length": 3, "hex": "00ff80"} for line in lines)
+    shown = subprocess.run(
+        [sys.executable, "-m", "zmtpsniff", "schema", "--report"], capture_output=True, text=True, check=True
+    )
+    schema = json.loads(shown.stdout)
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    for line in lines:
+        validator.validate(line)
+    assert {line["type"] for line in lines} == set(re.findall(r'"const": "(report-[a-z]+)"', shown.stdout))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"type": "report-total", "packets": "many"})
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ from zmtpsniff.cli.help import Command
 
 @click.command(cls=Command, short_help="Print the JSON Schema of the records.")
 @click.option("--stats", is_flag=True, help="Of the records of zmtpsniff stats.")
+@click.option("--report", is_flag=True, help="Of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
-def schema(stats: bool, version: bool) -> None:
+def schema(stats: bool, report: bool, version: bool) -> None:
     """Print the JSON Schema (2020-12) of the records that -T json writes.
 
     Their version is MAJOR.MINOR: records and fields that are new raise MINOR, what programs that read them may trip
@@ -17,6 +18,7 @@ def schema(stats: bool, version: bool) -> None:
     \b
     zmtpsniff schema > record.schema.json
     zmtpsniff schema --stats
+    zmtpsniff schema --report
     zmtpsniff schema --version
     """
     import json
@@ -26,10 +28,16 @@ def schema(stats: bool, version: bool) -> None:
     if version:
         click.echo(VERSION)
         return
+    if stats and report:
+        raise click.UsageError("--stats and --report: give one of them")
     if stats:
         from zmtpsniff.stats.records import AnyRecord
 
         made = json_schema(AnyRecord, "zmtpsniff statistics", "One line of the output of `zmtpsniff stats -T json`.")
+    elif report:
+        from zmtpsniff.spark.report.records import AnyRecord as AnyRow
+
+        made = json_schema(AnyRow, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`.")
     else:
         made = json_schema()
     click.echo(json.dumps(made, indent=2))
