@@ -1,6 +1,6 @@
 """Measure ``zmtpsniff spark ingest`` on a fleet's captures beside ``read`` in a single process, and write the table.
 
-    python benchmarks/spark.py [--hosts N] [--quick]
+    python benchmarks/spark.py [--hosts N] [--growth] [--quick]
 
 What is measured is described in benchmarks/README.md.
 """
@@ -8,10 +8,10 @@ What is measured is described in benchmarks/README.md.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +43,9 @@ SAME_RECORDS = "the same, `--no-patterns --no-payload`"
 ONE, TWO = "`spark ingest --master local[1]`", "`spark ingest --master local[2]`"
 ONE_EXACT, TWO_EXACT = f"{ONE[:-1]} --exact`", f"{TWO[:-1]} --exact`"
 NOKIA = "`pcaptoparquet`"
+GROWTH = 10  # times as many hosts
+GROWN = f"{TWO}, {GROWTH} times as many hosts"
+LINEAR_TOLERANCE = 1.15  # of the time that is more in proportion
 
 
 class FailedError(Exception):
@@ -64,6 +67,7 @@ class Row:
     """A command and its runs, or why there are none."""
 
     name: str
+    made: fleet.Fleet
     runs: list[Run] = field(default_factory=list)
     failure: str = ""
 
@@ -86,7 +90,7 @@ def main() -> int:
     made = fleet.ensure(recordings, options.hosts, folder)
     _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
     zmtpsniff = shlex.split(options.zmtpsniff)
-    rows = [Row(name) for name in (PLAIN, SAME_RECORDS, ONE, TWO, ONE_EXACT, TWO_EXACT, NOKIA)]
+    rows = [Row(name, made) for name in (PLAIN, SAME_RECORDS, ONE, TWO, ONE_EXACT, TWO_EXACT, NOKIA)]
     commands: dict[str, Callable[[], Run]] = {
         PLAIN: lambda: _plain(zmtpsniff, made, []),
         SAME_RECORDS: lambda: _plain(zmtpsniff, made, ["--no-patterns", "--no-payload"]),
@@ -96,6 +100,10 @@ def main() -> int:
         TWO_EXACT: lambda: _ingest(zmtpsniff, made, ["--master", "local[2]", "--exact"]),
         NOKIA: lambda: _nokia(made),
     }
+    if options.growth:
+        larger = fleet.ensure(recordings, GROWTH * options.hosts, folder.with_name(f"{folder.name}-grown"))
+        rows.append(Row(GROWN, larger))
+        commands[GROWN] = lambda: _ingest(zmtpsniff, larger, ["--master", "local[2]"])
     for _ in range(options.repeat):
         for row in rows:
             if row.failure:
@@ -119,8 +127,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     beside = shlex.quote(str(Path(sys.executable).with_name("zmtpsniff")))
     parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
-    parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB; 80 are 10 GB")
+    parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each command (default: 1)")
+    parser.add_argument("--growth", action="store_true", help=f"also local[2] with {GROWTH} times as many hosts")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the traffic; nothing is written")
     return parser.parse_args()
 
@@ -161,13 +170,15 @@ def _ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str])
 
 
 def _nokia(made: fleet.Fleet) -> Run:
-    """What makes a table of packets, not of messages, with scapy or dpkt: for scale."""
-    if importlib.util.find_spec("pcaptoparquet") is None:
+    """What makes a table of packets, not of messages: for scale."""
+    program = shutil.which("pcaptoparquet", path=os.pathsep.join((str(Path(sys.executable).parent), os.defpath)))
+    if program is None:
         raise FailedError("not installed (pip install pcaptoparquet)")
     with tempfile.TemporaryDirectory(dir=WORK) as scratch:
         run = Run(0.0)
         for path in made.host_folders()[0].glob("*.pcap"):
-            one = _measured([sys.executable, "-m", "pcaptoparquet", "-i", str(path), "-o", scratch, "-f", "parquet"])
+            target = f"{scratch}/{path.stem}.parquet"
+            one = _measured([program, "-i", str(path), "-o", target, "-f", "parquet"])
             run.seconds += one.seconds * made.hosts
             run.worker_mib = max(run.worker_mib, one.worker_mib)
     return run
@@ -264,7 +275,7 @@ def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: float, version: str
         f"{made.files:,} rotated files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.packets:,} packets, "
         f"{made.messages:,} messages. Starting Spark is part of the time: an ingest of ten messages takes "
         f"{start:.1f} s.",
-        report.targets_table(_targets(best)),
+        report.targets_table(_targets(best, start)),
         report.table(
             (
                 "Command",
@@ -276,14 +287,14 @@ def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: float, version: str
                 "Largest Python",
                 "JVM",
             ),
-            [_cells(made, row, best[PLAIN]) for row in rows],
+            [_cells(row, best[PLAIN]) for row in rows],
         ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _cells(made: fleet.Fleet, row: Row, plain: Run | None) -> tuple[str, ...]:
-    run = row.best
+def _cells(row: Row, plain: Run | None) -> tuple[str, ...]:
+    run, made = row.best, row.made
     if run is None:
         return (row.name, row.failure, *("" for _ in range(6)))
     return (
@@ -291,14 +302,14 @@ def _cells(made: fleet.Fleet, row: Row, plain: Run | None) -> tuple[str, ...]:
         f"{run.seconds:.1f} s",
         f"{made.octets / 1e6 / run.seconds:.1f}",
         "-" if row.name == NOKIA else f"{made.messages / run.seconds:,.0f}",
-        "-" if plain is None else f"{run.seconds / plain.seconds:.2f}",
+        "-" if plain is None or row.name == GROWN else f"{run.seconds / plain.seconds:.2f}",
         "-" if run.shuffle_octets is None else f"{run.shuffle_octets / MIB:,.1f} MiB",
         f"{run.worker_mib:,.0f} MiB",
         f"{run.jvm_mib:,.0f} MiB" if run.jvm_mib else "-",
     )
 
 
-def _targets(best: dict[str, Run | None]) -> list[report.Target]:
+def _targets(best: dict[str, Run | None], start: float) -> list[report.Target]:
     one, exact, plain = best[ONE], best[ONE_EXACT], best[PLAIN]
     found = []
     ratio = exact.seconds / one.seconds if one and exact else None
@@ -311,6 +322,11 @@ def _targets(best: dict[str, Run | None]) -> list[report.Target]:
     found.append(_target("`local[1]` at least 0.6 of the plain process's speed", speed, lambda r: r >= 0.6, "{:.2f}"))
     worker = max((run.worker_mib for name, run in best.items() if run and "spark" in name), default=None)
     found.append(_target("Python workers under 512 MiB", worker, lambda r: r < 512, "{:,.0f} MiB"))
+    if GROWN in best:
+        two, grown = best[TWO], best[GROWN]
+        growth = (grown.seconds - start) / (two.seconds - start) / GROWTH if two and grown else None
+        wanted = f"{GROWTH} times the captures, {GROWTH} times the time beyond that of starting Spark"
+        found.append(_target(wanted, growth, lambda r: r <= LINEAR_TOLERANCE, f"{{:.2f}} times {GROWTH}"))
     return found
 
 
