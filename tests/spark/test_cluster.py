@@ -4,6 +4,7 @@ Its Python does not find our packages: executors have the code that is shipped t
 """
 
 import importlib.util
+import json
 import os
 import signal
 import socket
@@ -94,18 +95,14 @@ def _environment(folder: Path) -> dict[str, str]:
 def _ingest(folder: Path, master: str) -> None:
     """Ingest a capture in pieces, by the command, and look at the tables."""
     pieces = cut(FIXTURES / "app_malamute.pcap", [40, 80], folder / "in")
-    command = [
-        sys.executable,
-        "-m",
-        "zmtpsniff",
-        "spark",
-        "ingest",
-        str(folder / "in"),
-        "--output",
-        str(folder / "out"),
-    ]
+    _zmtpsniff(folder, "ingest", str(folder / "in"), "--output", str(folder / "out"), "--master", master)
+    assert by_series(read_tables(folder / "out"))[str(folder / "in")] == expected(pieces)
+
+
+def _zmtpsniff(folder: Path, *arguments: str) -> str:
+    """What a command of ``zmtpsniff spark`` writes to its standard output."""
     done = subprocess.run(
-        [*command, "--master", master],
+        [sys.executable, "-m", "zmtpsniff", "spark", *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -114,7 +111,7 @@ def _ingest(folder: Path, master: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert by_series(read_tables(folder / "out"))[str(folder / "in")] == expected(pieces)
+    return done.stdout
 
 
 def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
@@ -161,3 +158,8 @@ def test_spark_connect(tmp_path: Path) -> None:
     with _running(tmp_path, "spark-submit", "--class", server, *settings, "spark-internal") as process:
         _wait_for_port(port, process)
         _ingest(tmp_path, f"sc://127.0.0.1:{port}")
+        told = _zmtpsniff(tmp_path, "report", str(tmp_path / "out"), "-T", "json", "--master", f"sc://127.0.0.1:{port}")
+    rows = [json.loads(line) for line in told.splitlines()]
+    assert {row["type"] for row in rows} >= {"report-total", "report-pair", "report-socket", "report-timeline"}
+    messages = len(read_tables(tmp_path / "out")["messages"])
+    assert [row["messages"] for row in rows if row["type"] == "report-total"] == [messages]
