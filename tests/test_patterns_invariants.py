@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import (
@@ -134,6 +134,11 @@ def findings(patterns: Patterns, events: list[AnyEvent], cuts: list[int]) -> tup
 
 @settings(max_examples=300, deadline=None)
 @given(script=steps, kinds=types, cuts=st.lists(st.integers(0, 100), max_size=20))
+@example(  # late when octets are missing
+    script=[(0, 0, "message", [b"", b""], 0), (0, 0, "message", [b""], 1500), (0, 0, "gap", [b""], 0)],
+    kinds=[("REQ", "REP")] * 4,
+    cuts=[6],
+)
 def test_findings_do_not_depend_on_batches(script: list[Any], kinds: list[tuple[str, str]], cuts: list[int]) -> None:
     whole, in_parts = Patterns(1.2), Patterns(1.2)
     expected = findings(whole, list(played(script, kinds)), [])

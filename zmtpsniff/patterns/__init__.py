@@ -82,7 +82,7 @@ class Patterns:
         on_message = self._on_message
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
-        place = 0
+        place = passed = 0
         for event in events:
             place += 1
             if type(event) is Message:
@@ -93,6 +93,10 @@ class Patterns:
             else:
                 if type(event) is Connection and place > 1:
                     self._pass(events[place - 2])
+                elif type(event) is Problem and event.code in _BLINDING:
+                    for earlier in events[passed : place - 1]:
+                        self._pass(earlier)
+                    passed = place
                 self._take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
@@ -156,6 +160,10 @@ class Patterns:
         elif isinstance(event, Problem) and event.flow is not None and event.code in _BLINDING:
             conversation = self._conversations.get(event.flow)
             if conversation is not None:
+                # What was late before is so wherever batches end.
+                conversation.rules.pass_time(self._now_ns)
+                if conversation.pings is not None:
+                    conversation.pings.pass_time(self._now_ns)
                 conversation.blind = True
                 conversation.rules.lose()
                 if conversation.pings is not None:
