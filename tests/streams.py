@@ -404,19 +404,26 @@ def packets(
 # ---------------------------------------------------------------------- what comes out
 
 
+RECORD = 1000
+"""Octets from one record to the next in the file that is not there, from which Packets come."""
+
+
 class Packets:
-    """A source of packets that are at hand."""
+    """A source of packets that are at hand, as if they were from a file."""
 
     def __init__(self, given: Sequence[Packet], batch: int = 100) -> None:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.offsets: list[int] = []
         self._given = given
         self._batch = batch
 
     def batches(self) -> Iterator[list[Packet]]:
         for at in range(0, len(self._given), self._batch):
-            yield list(self._given[at : at + self._batch])
+            packets = list(self._given[at : at + self._batch])
+            self.offsets = [RECORD * number for number in range(at + 1, at + 1 + len(packets))]
+            yield packets
 
 
 def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:

@@ -1,7 +1,7 @@
 """Link, IP and TCP headers taken off packets: what is left are segments. Of UDP and PGM datagrams are left."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
@@ -95,8 +95,8 @@ class HeaderDecoder:
             GRE: self._gre,
         }
 
-    def segments(self, packets: list[Packet], first_number: int) -> list[Segment]:
-        """Return the TCP segments in ``packets``, whose numbers count up from ``first_number``.
+    def segments(self, packets: list[Packet], numbers: int | Iterable[int]) -> list[Segment]:
+        """Return the TCP segments in ``packets``, whose numbers count up from ``numbers`` or are given, one for each.
 
         Datagrams of UDP and PGM among them are in :attr:`datagrams` afterwards.
         """
@@ -106,7 +106,8 @@ class HeaderDecoder:
         append = out.append
         current = -1
         unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _UNKNOWN
-        for number, (time, link, data, wire, _) in enumerate(packets, first_number):
+        numbered = enumerate(packets, numbers) if isinstance(numbers, int) else zip(numbers, packets, strict=True)
+        for number, (time, link, data, wire, _) in numbered:
             if link != current:
                 current = link
                 unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _SHAPES.get(link, _UNKNOWN)

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
-from streams import Packets
+from streams import RECORD, Packets
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
 from zmtpsniff.capture.source import Packet
@@ -94,12 +94,18 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
             out.sizes.append(len(octets))
             pieces[piece.key].append(Piece.decode(octets))
 
+    def numbered(packet: int, file: int | None = None) -> int:
+        """The number in all files of a packet of one file, or of what holds the file, too."""
+        of, number, offset = place(packet)
+        assert offset == RECORD * number
+        return numbers[of if file is None else file, number]
+
     def add(rows: list[Any], events: Sequence[AnyEvent], identities: dict[int, Identity]) -> None:
         for event in events:
             one = identities[event.flow]
             packet = getattr(event, "packet", None)
             if packet is not None:
-                packet = numbers[place(packet)]
+                packet = numbered(packet)
             rows.append(row(event, _who(one.client, one.server, one.start_ns), packet))
 
     def redo(key: bytes, wanted: Sequence[int], state: bytes | None) -> list[Any] | None:
@@ -177,7 +183,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
                             assert verdict.socket_types is not None
                             event.socket_type = verdict.socket_types[event.src]
                 packet = getattr(event, "packet", None)
-                out.rows.append(row(event, who, None if packet is None else numbers[number, packet]))
+                out.rows.append(row(event, who, None if packet is None else numbered(packet, number)))
     out.rows.sort()
     return out
 

@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import records
 
 from dissectors.events import Cut, Hidden
 from zmtpsniff.capture.files import open_captures
@@ -20,7 +22,8 @@ from zmtpsniff.spark.connections import connection_id
 from zmtpsniff.spark.tables import OCTETS, TABLES
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
-_OURS = ("date", "series", "conn_id", "time", "file", "packet", "src_port", "dst_port", "size", "provisional", "kind")
+_PLACE = ("date", "series", "conn_id", "time", "file", "packet", "offset")
+_OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind")
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped"}  # counted in a sentence, a file each
 _SIDE = ("address", "version", "socket_type", "identity")
 
@@ -90,6 +93,31 @@ def read_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
         ]
         for table in TABLES
     }
+
+
+def assert_places(tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Each row is of the packet that it names: its number, where its record begins, and its time."""
+
+    @cache
+    def known(file: str) -> tuple[list[int] | None, list[Packet]]:
+        path = Path(file.removeprefix("file://"))
+        return records.offsets(records.content(path)), packets(path)
+
+    wrong = []
+    count = 0
+    for table, rows in tables.items():
+        for row in rows:
+            if table in ("connections", "captures") or row["packet"] is None:
+                assert row.get("offset") is None
+                continue
+            count += 1
+            offsets, found = known(row["file"])
+            if row["offset"] != (offsets and offsets[row["packet"] - 1]):
+                wrong.append((table, row["file"], row["packet"], row["offset"]))
+            elif found[row["packet"] - 1][0] != row["time_ns"]:
+                wrong.append((table, row["file"], row["packet"], row["time_ns"]))
+    assert not wrong, f"{len(wrong)} of {count}: {wrong[:5]}"
+    assert count
 
 
 def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]]:

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-from spark_tables import by_series, cut, expected, packets
+from spark_tables import assert_places, by_series, cut, expected, packets
 
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource
@@ -78,6 +78,8 @@ def test_tables_equal_read(tmp_path: Path, number: int) -> None:
             found[table] = rows(reader.read(part))
         if by_series(found)["/"] != expected(files, decode_as=tuple(map(parse, RULES))):
             wrong.append(path.name)
+        if found["messages"]:
+            assert_places(found)
     assert not wrong
 
 
@@ -108,6 +110,7 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
                 offset = end
             assert reader.latestOffset(offset, None) == offset
             assert reader.partitions(offset, offset) == []
+        assert_places(found)
         if by_series(found)["/"] != expected(files):
             wrong.append(path.name)
     assert not wrong

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from local_job import Session
-from spark_tables import by_series, cut, expected, packets, read_tables
+from spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.tables import TABLES, arrow_schema
@@ -55,7 +55,9 @@ def series(folder: Path, pieces: Sequence[int]) -> dict[str, list[Path]]:
 def assert_tables_equal_read(session: Any, folder: Path, exact: bool, pieces: Sequence[int]) -> None:
     wanted = series(folder / "in", pieces)
     ingest(session, [str(folder / "in")], str(folder / "out"), Options(rules=RULES), exact=exact)
-    found = by_series(read_tables(folder / "out"))
+    tables = read_tables(folder / "out")
+    assert_places(tables)
+    found = by_series(tables)
     assert found.keys() == wanted.keys()
     wrong = []
     for name, files in wanted.items():

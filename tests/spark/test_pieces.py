@@ -32,7 +32,7 @@ from zmtpsniff.decode_as import parse
 from zmtpsniff.packets import UNIX
 from zmtpsniff.spark import states
 from zmtpsniff.spark.join import Join
-from zmtpsniff.spark.pieces import Piece, place, placed
+from zmtpsniff.spark.pieces import Piece, file_of, marked, marks, numbers_and_offsets, place, placed
 from zmtpsniff.spark.scan import Scan
 
 _FIRST, _LAST = (int(seed) for seed in os.environ.get("ZMTPSNIFF_SEEDS", "0:48").split(":"))
@@ -161,10 +161,22 @@ def test_a_file_that_comes_late_is_not_joined() -> None:
     assert (late.verdict.fate, late.verdict.anew) == ("redo", True)
 
 
-def test_a_place_holds_the_file_and_the_number() -> None:
-    assert place(placed(1_700_000_000_000_000_000, 77, 123_456)) == (77, 123_456)
-    assert placed(5, 0, 9) < placed(6, 0, 1)
-    assert placed(5, 1, 9) < placed(5, 2, 1)
+def test_a_place_holds_the_file_the_number_and_the_offset() -> None:
+    offset = 200 << 40  # of a capture of 200 TiB
+    mark = marked(123_456, offset)
+    assert place(mark) == (0, 123_456, offset)
+    packet = placed(1_700_000_000_000_000_000, 77, mark)
+    assert place(packet) == (77, 123_456, offset)
+    assert file_of(packet) == 77
+    assert numbers_and_offsets([mark, packet, marked(7, 0)]) == ([123_456, 123_456, 7], [offset, offset, None])
+    assert marks(41, [24, 96, 0]) == [marked(41, 24), marked(42, 96), marked(43, 0)]
+
+
+def test_places_are_in_order() -> None:
+    assert placed(5, 0, marked(9, 900)) < placed(6, 0, marked(1, 100))
+    assert placed(5, 1, marked(9, 900)) < placed(5, 2, marked(1, 100))
+    assert placed(5, 1, marked(9, 0)) < placed(5, 1, marked(10, 0))
+    assert placed(5, 1, marked(9, 900)) < placed(5, 1, marked(10, 1000))
 
 
 class _Evil:

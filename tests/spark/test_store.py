@@ -12,7 +12,7 @@ from conftest import FIXTURES
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from local_job import Session
-from spark_tables import by_series, cut, expected, packets, read_tables
+from spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.spark.ingest import ingest
@@ -39,7 +39,9 @@ def series(folder: Path, count: int) -> dict[str, list[Path]]:
 
 
 def assert_equal(output: Path, wanted: dict[str, list[Path]]) -> None:
-    found = by_series(read_tables(output))
+    tables = read_tables(output)
+    assert_places(tables)
+    found = by_series(tables)
     assert found.keys() == wanted.keys()
     for name, files in wanted.items():
         assert found[name] == expected(files), name

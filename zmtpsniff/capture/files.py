@@ -94,12 +94,17 @@ def open_captures(names: Sequence[str]) -> Source:
     return captures
 
 
-def open_stream(title: str, chunks: Iterator[bytes], source: SourceState) -> Iterator[list[Packet]]:
+def open_stream(
+    title: str, chunks: Iterator[bytes], source: SourceState, offsets: list[int] | None = None
+) -> Iterator[list[Packet]]:
     """The packets of a capture that is written while it is read: a list for each chunk that ends where one does.
 
-    Comments, losses and faults go to ``source``. Raises CaptureError if the beginning is of no capture.
+    Comments, losses and faults go to ``source``. ``offsets`` holds, if it is given, for each packet of the list that
+    was yielded last where its record (pcap) or block (pcapng) begins: octets from the beginning of the file, of what
+    it holds if it is compressed. It stays empty with logs of strace, where packets have no record.
+    Raises CaptureError if the beginning is of no capture.
     """
-    return _recognise(title, chunks, source)
+    return _recognise(title, chunks, source, offsets)
 
 
 def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
@@ -138,7 +143,9 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
             heappush(heads, (batch[stop][0], place))
 
 
-def _recognise(title: str, chunks: Iterator[bytes], source: SourceState) -> Iterator[list[Packet]]:
+def _recognise(
+    title: str, chunks: Iterator[bytes], source: SourceState, offsets: list[int] | None = None
+) -> Iterator[list[Packet]]:
     """The packets of a file of whatever format; raises CaptureError if it is of none that is known."""
     stream = OctetStream(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)
@@ -155,9 +162,9 @@ def _recognise(title: str, chunks: Iterator[bytes], source: SourceState) -> Iter
                 _fail_if_damaged(stream)
             break
     if data[:4] in pcap.MAGICS:
-        return pcap.read_pcap(stream, data, source)
+        return pcap.read_pcap(stream, data, source, offsets)
     if data[:4] == pcapng.MAGIC:
-        return pcapng.read_pcapng(stream, data, source)
+        return pcapng.read_pcapng(stream, data, source, offsets)
     if data[:1] in _TEXT_STARTS:
         data = stream.extend(data, _LINE_SIZE)
         if strace.looks_like_log(data[:_LINE_SIZE]):

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from itertools import accumulate
 
 from zmtpsniff.capture.octets import OctetStream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
@@ -23,11 +24,14 @@ MAGICS: dict[bytes, tuple[str, int, int]] = {
 }
 
 
-def read_pcap(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
+def read_pcap(
+    stream: OctetStream, data: bytes, source: SourceState, offsets: list[int] | None = None
+) -> Iterator[list[Packet]]:
     """Check the file header and return the packets that follow it, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. What is wrong after the header
-    goes to ``source.faults``; a header that is not whole or of another version raises CaptureError.
+    goes to ``source.faults``; a header that is not whole or of another version raises CaptureError. ``offsets`` is
+    that of open_stream.
     """
     order, unit, header = MAGICS[data[:4]]
     data = stream.extend(data, HEADER_SIZE)
@@ -37,7 +41,7 @@ def read_pcap(stream: OctetStream, data: bytes, source: SourceState) -> Iterator
     if major != 2:
         raise CaptureError(f"{stream.name}: pcap version {major}.{minor}, only version 2 is known")
     # The upper half of the network field tells about the frame check sequence.
-    return _packets(stream, data, source, struct.Struct(order + "4I"), unit, header, snaplen, network & 0xFFFF)
+    return _packets(stream, data, source, struct.Struct(order + "4I"), unit, header, snaplen, network & 0xFFFF, offsets)
 
 
 def _packets(
@@ -49,6 +53,7 @@ def _packets(
     header: int,
     snaplen: int,
     link: int,
+    offsets: list[int] | None,
 ) -> Iterator[list[Packet]]:
     unpack = record.unpack_from
     most = min(max(snaplen, LEAST_SNAPLEN), LARGEST_RECORD)
@@ -58,6 +63,7 @@ def _packets(
     while True:
         batch: list[Packet] = []
         append = batch.append
+        begin = position
         end = len(data)
         last_header = end - header
         need = header
@@ -87,6 +93,11 @@ def _packets(
             append((second_ns + fraction * unit, link, data[start:stop], wire, None))
             position = stop
         if batch:
+            if offsets is not None:
+                # Nothing is between records, so that their sizes tell, and the loop above need not count for those
+                # who do not ask.
+                sizes = [header + len(packet[2]) for packet in batch[:-1]]
+                offsets[:] = accumulate(sizes, initial=stream.offset(data, begin))
             yield batch
         if corrupt:
             stream.corrupt(source, data, position, corrupt)

@@ -17,6 +17,7 @@ OLD_PACKET = 2
 SIMPLE_PACKET = 3
 STATISTICS = 5
 ENHANCED_PACKET = 6
+_PACKETS = frozenset({OLD_PACKET, SIMPLE_PACKET, ENHANCED_PACKET})
 
 END_OF_OPTIONS, COMMENT = 0, 1  # section 3.5
 IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2
@@ -96,12 +97,15 @@ class _Section:
         return self.interfaces[index]
 
 
-def read_pcapng(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
+def read_pcapng(
+    stream: OctetStream, data: bytes, source: SourceState, offsets: list[int] | None = None
+) -> Iterator[list[Packet]]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
     interfaces and their statistics go to ``source.comments``, losses to ``source.dropped``, what is wrong after the
     first section header to ``source.faults``; a section header that is none or not whole raises CaptureError.
+    ``offsets`` is that of open_stream.
     """
     data = stream.extend(data, 28)
     order = BYTE_ORDERS.get(data[8:12])
@@ -116,10 +120,12 @@ def read_pcapng(stream: OctetStream, data: bytes, source: SourceState) -> Iterat
         data = stream.extend(data, length)
     if len(data) < 28 or len(data) < length:
         raise CaptureError(f"{stream.name}: a pcapng file cut short in its section header, so there is no packet in it")
-    return _packets(stream, data, source)
+    return _packets(stream, data, source, offsets)
 
 
-def _packets(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
+def _packets(
+    stream: OctetStream, data: bytes, source: SourceState, offsets: list[int] | None
+) -> Iterator[list[Packet]]:
     section = _Section("<")
     last_time = 0
     position = 0
@@ -133,6 +139,7 @@ def _packets(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[
     while True:
         batch: list[Packet] = []
         append = batch.append
+        begin, order_before = position, section.order
         end = len(data)
         need = 12
         corrupt = ""
@@ -189,6 +196,8 @@ def _packets(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[
                 clocks.append((interface.link, unit, interface.offset))
             position = stop
         if batch:
+            if offsets is not None:
+                offsets[:] = _offsets(data, begin, position, order_before, stream.offset(data, 0))
             yield batch
         if corrupt:
             stream.corrupt(source, data, position, corrupt)
@@ -198,6 +207,22 @@ def _packets(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[
         if len(data) < need:
             stream.ended(source, data, position, "block")
             return
+
+
+def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> Iterator[int]:
+    """Where in the file, whose octets ``data`` begin at ``base``, the blocks with packets from ``position`` on begin.
+
+    A walk of its own over blocks that have been read, so that reading does not count for those who do not ask.
+    """
+    unpack = struct.Struct(order + "2I").unpack_from
+    while position < end:
+        kind, length = unpack(data, position)
+        if kind == SECTION_HEADER:
+            unpack = struct.Struct(BYTE_ORDERS[data[position + 8 : position + 12]] + "2I").unpack_from
+            _, length = unpack(data, position)
+        elif kind in _PACKETS:
+            yield base + position
+        position += length
 
 
 def _block(section: _Section, kind: int, block: bytes, last_time: int, source: SourceState) -> Packet | None:

@@ -50,9 +50,11 @@ Three modules know nothing of Spark and do the dissection, so that all of it can
 
 The file. ``file`` is a number that the caller gives: the place of the file among those of its series, in order of
 name. Where two packets have the same time, that of the file with the lower number comes first. The packet of an
-event made by a scan is the number of the packet in its file, from 1 (Wireshark's frame number); that of an event
-made by a join or by dissect_sorted is a *place*, of which ``place(packet)`` gives ``(file, number)``. This number is
-what the tables call the place of a record: every format has it, compressed or not.
+event made by a scan is a *mark*, that of an event made by a join or by dissect_sorted a *place*; ``place(packet)``
+gives of both ``(file, number, offset)``. The number is that of the packet in its file, from 1 (Wireshark's frame
+number), which every format has, compressed or not. The offset is where its record begins, so that somebody who has the
+row can go there; 0 stands for none. A mark grows with the number, and a place with the order (below): flows, halves and
+states carry them as they carry the numbers of ``read``, and nobody keeps a list of the offsets in a file.
 
 The order. A capture may be a little out of order; ``read`` merges files by the time of the packet at hand, so a packet
 counts as no earlier than those before it in its file. ``order_ns`` is that time: the greatest of the file up to the

@@ -25,9 +25,8 @@ from dissectors.events import AnyEvent, Beacon, Command, Connection, Greeting, M
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.listing import series_of
 from zmtpsniff.spark.options import Options, parse_ports
-from zmtpsniff.spark.pieces import place
 from zmtpsniff.spark.progress import Progress, list_all
-from zmtpsniff.spark.rows import PROVISIONAL, Capture, Origin, Rows
+from zmtpsniff.spark.rows import PROVISIONAL, Capture, Origin, Places, Rows, places_of
 from zmtpsniff.spark.tables import ddl
 from zmtpsniff.spark.whole import Series, Told, first_time
 
@@ -269,9 +268,8 @@ class _Table:
                 yield from self._fitted(rows)
         self._events, self._ids = [], {}
 
-    def _place(self, packets: Sequence[int]) -> tuple[list[str], list[int]]:
-        places = [place(packet) for packet in packets]
-        return [self._series.files.get(file_no, "") for file_no, _ in places], [number for _, number in places]
+    def _place(self, packets: Sequence[int]) -> Places:
+        return places_of(packets, self._series.files)
 
     def _fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows that are wanted, with the columns that are wanted, in their order."""

@@ -24,9 +24,9 @@ from zmtpsniff.spark import reducing
 from zmtpsniff.spark.connections import spare_collector
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, part_of
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.loose import LooseDecoder, LooseFragment, joined
+from zmtpsniff.spark.loose import LooseDecoder, LooseFragment, joined, place_of
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import placed
+from zmtpsniff.spark.pieces import marked, placed
 from zmtpsniff.spark.rows import Batch, Capture, Rows
 
 FILE_SCHEMA = pa.schema(
@@ -49,6 +49,7 @@ SEGMENT_SCHEMA = pa.schema(
         pa.field("order_ns", pa.int64(), False),  # the latest time so far in its file
         pa.field("file_no", pa.int32(), False),
         pa.field("packet", pa.int64(), False),
+        pa.field("offset", pa.int64(), False),  # of the packet's record; 0: it has none
         pa.field("time_ns", pa.int64(), False),
         pa.field("protocol", pa.int32(), False),  # 0: TCP
         pa.field("key", pa.binary(), False),
@@ -59,9 +60,6 @@ SEGMENT_SCHEMA = pa.schema(
         pa.field("missing", pa.int64(), False),
     ]
 )
-Place = tuple[int, int, int]
-"""Where a packet comes: the latest time so far in its file, the number of the file, its own in it."""
-
 ORDER = ("group", "order_ns", "file_no", "packet")
 """The order in which a part is read: as `read` merges files, by time, each file in its own order."""
 
@@ -111,7 +109,8 @@ def _file(row: dict[str, Any], options: Options, parts: int, wanted: Set[bytes] 
         first_ns = min(first_ns, min(times))
         latest = list(accumulate(times, max, initial=last_ns))[1:]
         last_ns = latest[-1]
-        decoder.place(latest, packets + 1, file_no)
+        offsets = file.offsets
+        decoder.place(latest, offsets, packets + 1, file_no)
         if found:
             end_ns = found[-1][0]
         rows = [(*groups.of(segment[2]), latest[segment[1] - packets - 1], 0, segment) for segment in found]
@@ -119,8 +118,8 @@ def _file(row: dict[str, Any], options: Options, parts: int, wanted: Set[bytes] 
             if groups.wants(protocol, key, payload, missing):
                 segment = (time_ns, number, key, 0, 0, 0, payload, missing)
                 rows.append((*groups.of(key, True), latest[number - packets - 1], protocol, segment))
+        yield from _segment_batches([row for row in rows if row[0] >= 0], file_no, offsets, packets + 1)
         packets += len(batch)
-        yield from _segment_batches([row for row in rows if row[0] >= 0], file_no)
     problems = [_problem(code, detail) for code, detail in (*file.faults, *decoder.skipped())]
     if file.unreadable:
         problems.append(_problem("capture-unreadable", file.unreadable))
@@ -144,23 +143,29 @@ def _problem(code: str, detail: str) -> tuple[str, str, str]:
     return PROBLEMS[code].severity, code, detail
 
 
-def _segment_batches(rows: list[tuple[int, bytes, int, int, Segment]], file_no: int) -> Iterator[pa.RecordBatch]:
+def _segment_batches(
+    rows: list[tuple[int, bytes, int, int, Segment]], file_no: int, offsets: list[int], first: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows in batches; ``offsets`` are those of the packets from number ``first`` on."""
     begin = octets = 0
     for index, row in enumerate(rows):
         octets += len(row[4][6])
         if octets >= _MOST_OCTETS or index - begin >= _MOST_ROWS:
-            yield _segment_batch(rows[begin : index + 1], file_no)
+            yield _segment_batch(rows[begin : index + 1], file_no, offsets, first)
             begin, octets = index + 1, 0
     if begin < len(rows):
-        yield _segment_batch(rows[begin:], file_no)
+        yield _segment_batch(rows[begin:], file_no, offsets, first)
 
 
-def _segment_batch(rows: list[tuple[int, bytes, int, int, Segment]], file_no: int) -> pa.RecordBatch:
+def _segment_batch(
+    rows: list[tuple[int, bytes, int, int, Segment]], file_no: int, offsets: list[int], first: int
+) -> pa.RecordBatch:
     parts, groups, orders, protocols, found = zip(*rows, strict=True)
     times, packets, keys, seqs, acks, flags, payloads, missing = zip(*found, strict=True)
+    records = [offsets[packet - first] for packet in packets]
     columns = (
-        parts, groups, orders, [file_no] * len(rows), packets, times, protocols, keys, seqs, acks, flags, payloads,
-        missing,
+        parts, groups, orders, [file_no] * len(rows), packets, records, times, protocols, keys, seqs, acks, flags,
+        payloads, missing,
     )  # fmt: skip
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SEGMENT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SEGMENT_SCHEMA)
@@ -228,8 +233,8 @@ class _Part:
         self._state: bytes | None = None  # of the group that comes
         self._sent: dict[bytes, int] = {}  # of each direction of Unix domain sockets
         self._fragments: dict[int, list[LooseFragment]] = {}
-        # What loose fragments make, by group: each with its place, in order.
-        self._joined: dict[bytes, list[tuple[Place, Segment | Datagram]]] = {}
+        # What loose fragments make, by group: each with the last of its fragments, in order.
+        self._joined: dict[bytes, list[tuple[LooseFragment, Segment | Datagram]]] = {}
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take the next segments."""
@@ -275,34 +280,33 @@ class _Part:
         if (waiting := self._joined.get(self.groups.group)) and rows.num_rows:
             places = list(zip(*(rows.column(name).to_pylist() for name in ORDER[1:]), strict=True))
             begin = 0
-            while waiting and waiting[0][0] < places[-1]:
-                end = bisect(places, waiting[0][0])
+            while waiting and (at := place_of(waiting[0][0])) < places[-1]:
+                end = bisect(places, at)
                 self._take_rows(rows.slice(begin, end - begin))
                 self._take_joined(*waiting.pop(0))
                 begin = end
             rows = rows.slice(begin)
         self._take_rows(rows)
 
-    def _take_joined(self, at: Place, found: Segment | Datagram) -> None:
+    def _take_joined(self, last: LooseFragment, found: Segment | Datagram) -> None:
         connections = self.groups.connections
         assert connections is not None
-        order_ns, file_no, number = at
-        packet = placed(order_ns, file_no, number)
+        packet = placed(last.order_ns, last.file_no, marked(last.packet, last.record))
         if len(found) == _DATAGRAM_FIELDS:
             events = connections.take_datagram((found[0], packet, *found[2:]))
         else:
             events = connections.take([(found[0], packet, *found[2:])])
-        self.groups.take(events, (file_no,))
+        self.groups.take(events, (last.file_no,))
 
     def _join_fragments(self) -> None:
         """Put loose fragments together once all of them are here; those of other parts are left to these."""
         for series_no, fragments in self._fragments.items():
             groups = Groups(series_no, self._options, self._parts, self._only)
-            for at, found in joined(fragments):
+            for last, found in joined(fragments):
                 is_datagram = len(found) == _DATAGRAM_FIELDS
                 part, group = groups.of(found[3] if is_datagram else found[2], is_datagram)  # type: ignore[arg-type]
                 if part == self._part:
-                    self._joined.setdefault(group, []).append((at, found))
+                    self._joined.setdefault(group, []).append((last, found))
         self._fragments = {}
 
     def _take_rows(self, rows: pa.RecordBatch) -> None:
@@ -310,11 +314,11 @@ class _Part:
             return
         connections = self.groups.connections
         assert connections is not None
-        names = ("order_ns", "file_no", "packet", "time_ns", "key", "seq", "ack", "flags", "payload", "missing")
-        orders, file_nos, numbers, times, keys, seqs, acks, flags, payloads, missing = (
-            rows.column(name).to_pylist() for name in names
+        names = ("order_ns", "file_no", "packet", "offset", "time_ns", "key", "seq", "ack", "flags", "payload")
+        orders, file_nos, numbers, offsets, times, keys, seqs, acks, flags, payloads, missing = (
+            rows.column(name).to_pylist() for name in (*names, "missing")
         )
-        packets = list(map(placed, orders, file_nos, numbers))
+        packets = list(map(placed, orders, file_nos, map(marked, numbers, offsets)))
         if self.groups.group.startswith(DATAGRAMS, 4):
             protocols = rows.column("protocol").to_pylist()
             events: list[AnyEvent] = []
@@ -337,8 +341,8 @@ class _Part:
     def finish_group(self) -> None:
         """The group has no more segments."""
         if self.groups.connections is not None:
-            for at, found in self._joined.pop(self.groups.group, ()):
-                self._take_joined(at, found)
+            for last, found in self._joined.pop(self.groups.group, ()):
+                self._take_joined(last, found)
             self.groups.finish()
 
     def finish(self) -> None:

@@ -3,12 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from zmtpsniff.capture.files import CHUNK, open_stream
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+
+
+class PlacedSource(Source, Protocol):
+    """A source that says where in its file the packets are."""
+
+    # Of the packets of the list that was yielded last: offset of the record, octets from the beginning of what the file
+    # holds; 0 where packets have no record, since a capture does not begin with one.
+    offsets: list[int]
 
 
 class File:
@@ -23,6 +31,7 @@ class File:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.offsets: list[int] = []  # of a PlacedSource
         self.unreadable: str | None = None
         self._content = content
 
@@ -35,7 +44,10 @@ class File:
         """Yield the packets, up to where the file can be read."""
         try:
             with closing(self._open()) as file:
-                yield from open_stream(self.path, _chunks(file), self)
+                known: list[int] = []
+                for packets in open_stream(self.path, _chunks(file), self, known):
+                    self.offsets = known or [0] * len(packets)
+                    yield packets
         except CaptureError as error:
             self.unreadable = str(error)
         except OSError as error:

@@ -381,8 +381,7 @@ class Join:
                 far = end.server if side else end.client
                 assert far.next is not None
                 seq = (far.next - far.offset) % MODULO
-            number = placed(piece.first_ns, piece.file, packet)
-            self._table.take([(time_ns, number, direction.key, seq, 0, 0, octets, 0)])
+            self._table.take([(time_ns, piece.placed(packet), direction.key, seq, 0, 0, octets, 0)])
             if direction.flow.ended or flow.unwanted:
                 raise DoubtError("it ends in the head")
             if direction.waiting:

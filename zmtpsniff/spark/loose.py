@@ -17,6 +17,7 @@ class LooseFragment(msgspec.Struct, array_like=True):
     order_ns: int
     file_no: int
     packet: int
+    record: int  # offset of the record that it came in
     addresses: bytes
     key: list[Any]  # tells datagrams apart
     time_ns: int
@@ -36,10 +37,11 @@ class LooseDecoder(HeaderDecoder):
         self._loose: dict[tuple[object, ...], list[LooseFragment]] = {}
         self._new: list[LooseFragment] = []
 
-    def place(self, latest: list[int], first_number: int, file_no: int) -> None:
-        """Give those of the packets taken last their places: the latest time up to each packet, and the file."""
+    def place(self, latest: list[int], offsets: list[int], first_number: int, file_no: int) -> None:
+        """Give those of the packets taken last their places: the latest time up to each, its record, and the file."""
         for fragment in self._new:
-            fragment.order_ns = latest[fragment.packet - first_number]
+            index = fragment.packet - first_number
+            fragment.order_ns, fragment.record = latest[index], offsets[index]
             fragment.file_no = file_no
         self._new.clear()
 
@@ -53,7 +55,7 @@ class LooseDecoder(HeaderDecoder):
         if not self._fragments.holds(key):
             self._loose.pop(key, None)
             return segment
-        fragment = LooseFragment(part.time_ns, 0, number, addresses, list(key), *part[1:])
+        fragment = LooseFragment(part.time_ns, 0, number, 0, addresses, list(key), *part[1:])
         self._loose.setdefault(key, []).append(fragment)
         self._new.append(fragment)
         if len(self._loose) > _MOST_KEYS:
@@ -63,20 +65,19 @@ class LooseDecoder(HeaderDecoder):
 
 class _Joiner(HeaderDecoder):
     def take(self, fragment: LooseFragment) -> Segment | None:
-        _, _, packet, addresses, key, *rest = msgspec.structs.astuple(fragment)
+        _, _, packet, _, addresses, key, *rest = msgspec.structs.astuple(fragment)
         return self._fragment(packet, addresses, Fragment(tuple(key), *rest))
 
 
-def joined(fragments: list[LooseFragment]) -> list[tuple[tuple[int, int, int], Segment | Datagram]]:
-    """What the loose fragments of all files of a series make together, each with its place, in order."""
+def joined(fragments: list[LooseFragment]) -> list[tuple[LooseFragment, Segment | Datagram]]:
+    """What the loose fragments of all files of a series make together, each with the last of its own, in order."""
     joiner = _Joiner()
-    out: list[tuple[tuple[int, int, int], Segment | Datagram]] = []
+    out: list[tuple[LooseFragment, Segment | Datagram]] = []
     for fragment in sorted(fragments, key=place_of):
         segment = joiner.take(fragment)
-        place = place_of(fragment)
         if segment is not None:
-            out.append((place, segment))
-        out += [(place, datagram) for datagram in joiner.datagrams]
+            out.append((fragment, segment))
+        out += [(fragment, datagram) for datagram in joiner.datagrams]
         joiner.datagrams = []
     return out
 

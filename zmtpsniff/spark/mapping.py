@@ -5,7 +5,7 @@ are written apart, with the piece that they belong to, until the join has judged
 files whose names begin with "stretch-" and "alone-".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,8 +19,8 @@ from zmtpsniff.spark.connections import dissector_limits, flow_limits, spare_col
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import Batch
-from zmtpsniff.spark.rows import Capture, Origin, Rows
+from zmtpsniff.spark.pieces import Batch, numbers_and_offsets
+from zmtpsniff.spark.rows import Capture, Origin, Places, Rows
 from zmtpsniff.spark.scan import Scan
 from zmtpsniff.spark.writing import Writer
 
@@ -180,5 +180,5 @@ class _Collected:
                     self._writer.take(table, rows, prefix)
                 events.clear()
 
-    def _place(self, packets: Any) -> tuple[pa.Array, Any]:
-        return pa.repeat(self._row["path"], len(packets)), packets
+    def _place(self, packets: Sequence[int]) -> Places:
+        return pa.repeat(self._row["path"], len(packets)), *numbers_and_offsets(packets)

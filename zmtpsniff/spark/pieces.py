@@ -1,6 +1,8 @@
 """What passes from the scan of one file to the join of a tuple: pieces, verdicts, and the names of connections."""
 
+from collections.abc import Sequence
 from hashlib import sha256
+from operator import add
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -14,6 +16,9 @@ Fate = Literal["alone", "joined", "passed", "told", "redo"]
 
 _FILE_BITS = 24
 _NUMBER_BITS = 40
+_OFFSET_BITS = 48
+_MARK_BITS = _NUMBER_BITS + _OFFSET_BITS
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 
 class Identity(NamedTuple):
@@ -47,7 +52,10 @@ class Synced(msgspec.Struct, array_like=True):
 
 
 class Piece(msgspec.Struct, array_like=True):
-    """What one file has of a tuple, as far as files before or after it need to know."""
+    """What one file has of a tuple, as far as files before or after it need to know.
+
+    The segments and heads in it have the numbers of their packets, since a mark is more than MessagePack has room for.
+    """
 
     file: int
     number: int  # of the piece in its file, from 1
@@ -77,6 +85,16 @@ class Piece(msgspec.Struct, array_like=True):
     last: bytes | None = None  # the state of the flow that is known where the file ends
     lost: bool = False  # the state of what goes on cannot be told
     loose: bool = False  # a fragmented datagram begins or ends in another file
+    offsets: dict[int, int] = {}  # of the records of the packets that it has the numbers of
+
+    def kept(self, mark: int) -> int:
+        """The number of a marked packet, whose offset is kept."""
+        _, number, self.offsets[number] = place(mark)
+        return number
+
+    def placed(self, number: int) -> int:
+        """The packet with a number that was kept, as ``placed`` numbers those of this piece."""
+        return placed(self.first_ns, self.file, marked(number, self.offsets[number]))
 
     def encode(self) -> bytes:
         """As octets."""
@@ -120,14 +138,39 @@ def connection_id(transport: str, client: str, server: str, start_ns: int) -> st
     return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
 
 
-def placed(order_ns: int, file: int, number: int) -> int:
+def marked(number: int, offset: int) -> int:
+    """The mark of a packet, which is its number among those of one file: it grows with the true number, from 1, and
+    holds that and the offset of the packet's record (0: it has none)."""
+    return number << _OFFSET_BITS | offset
+
+
+def marks(first: int, offsets: Sequence[int]) -> list[int]:
+    """The marks of packets whose numbers count up from ``first``."""
+    step = 1 << _OFFSET_BITS
+    return list(map(add, range(first * step, (first + len(offsets)) * step, step), offsets))
+
+
+def placed(order_ns: int, file: int, mark: int) -> int:
     """A packet number that grows in the order in which files are merged, and holds where the packet is."""
-    return order_ns << _FILE_BITS + _NUMBER_BITS | file << _NUMBER_BITS | number
+    return order_ns << _FILE_BITS + _MARK_BITS | file << _MARK_BITS | mark
 
 
-def place(packet: int) -> tuple[int, int]:
-    """The file of :func:`placed`, and the number of the packet in it."""
-    return packet >> _NUMBER_BITS & (1 << _FILE_BITS) - 1, packet & (1 << _NUMBER_BITS) - 1
+def place(packet: int) -> tuple[int, int, int]:
+    """The file of :func:`placed` (0 for a mark), the number of the packet in it, and the offset of its record."""
+    number = packet >> _OFFSET_BITS & (1 << _NUMBER_BITS) - 1
+    return packet >> _MARK_BITS & (1 << _FILE_BITS) - 1, number, packet & _OFFSET_MASK
+
+
+def numbers_and_offsets(packets: Sequence[int]) -> tuple[list[int], list[int | None]]:
+    """What :func:`place` says of many packets or marks, but their files; None for packets without a record."""
+    most = (1 << _NUMBER_BITS) - 1
+    numbers = [packet >> _OFFSET_BITS & most for packet in packets]
+    return numbers, [packet & _OFFSET_MASK or None for packet in packets]
+
+
+def file_of(packet: int) -> int:
+    """The file of :func:`placed`."""
+    return packet >> _MARK_BITS & (1 << _FILE_BITS) - 1
 
 
 def _refuse(value: object) -> object:

@@ -5,19 +5,19 @@ the connections of one tuple.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
 from dissectors.events import AnyEvent
 from dissectors.zmtp.stream import Limits as DissectorLimits
-from zmtpsniff.capture.source import Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.flows import Limits
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.segment import Segment
+from zmtpsniff.spark.inputs import PlacedSource
 from zmtpsniff.spark.join import Join
-from zmtpsniff.spark.pieces import Identity, placed
+from zmtpsniff.spark.pieces import Identity, marks, placed
 from zmtpsniff.spark.watch import reverse
 
 _BATCH = 4096
@@ -41,7 +41,7 @@ class Dissected(NamedTuple):
 
 
 def read_segments(
-    source: Source, file: int, wanted: Container[bytes] | None = None, decoder: HeaderDecoder | None = None
+    source: PlacedSource, file: int, wanted: Container[bytes] | None = None, decoder: HeaderDecoder | None = None
 ) -> Iterator[list[Ordered]]:
     """The segments of a file, in its order; of the tuples ``wanted`` alone if they are given.
 
@@ -53,8 +53,9 @@ def read_segments(
     tuples: dict[bytes, bytes | None] = {}
     for packets in source.batches():
         orders = list(accumulate((packet[0] for packet in packets), max, initial=latest))[1:]
+        numbers = map(placed, orders, repeat(file), marks(number, source.offsets))
         out = []
-        for segment in decoder.segments(packets, number):
+        for segment in decoder.segments(packets, numbers):
             key = segment[2]
             name = tuples.get(key, b"")
             if name == b"":
@@ -63,8 +64,7 @@ def read_segments(
                     name = None
                 tuples[key] = name
             if name is not None:
-                packet = placed(orders[segment[1] - number], file, segment[1])
-                out.append(Ordered(name, (segment[0], packet, *segment[2:])))
+                out.append(Ordered(name, segment))
         yield out
         number += len(packets)
         latest = orders[-1] if orders else latest

@@ -9,8 +9,7 @@ from dissectors.events import AnyEvent
 from zmtpsniff.spark.connections import NO_STATE, Connections
 from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import place
-from zmtpsniff.spark.rows import PROVISIONAL, Batch, Origin, Rows
+from zmtpsniff.spark.rows import PROVISIONAL, Batch, Origin, Places, Rows, places_of
 
 OPEN = "_open"
 OPEN_SCHEMA = pa.schema(
@@ -161,6 +160,5 @@ class Groups:
         out, self._out = self._out, []
         return out
 
-    def _place(self, packets: Sequence[int]) -> tuple[Sequence[str], Sequence[int]]:
-        places = [place(packet) for packet in packets]
-        return [self.files.get(file_no, "") for file_no, _ in places], [number for _, number in places]
+    def _place(self, packets: Sequence[int]) -> Places:
+        return places_of(packets, self.files)

@@ -25,6 +25,7 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from zmtpsniff.spark.pieces import file_of, numbers_and_offsets
 from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
 
 SCHEMAS = {table: arrow_schema(table) for table in TABLES}
@@ -40,6 +41,9 @@ _MOST = (1 << 63) - 1
 _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
 
+Places = tuple[Any, Sequence[int], Sequence[int | None]]
+"""Of packets: the file that each is in, its number there, and the offset of its record, None if it has none."""
+
 Batch = tuple[str, pa.RecordBatch, str]
 """Rows of a table: its name, they, and how the name of a file begins that they are kept in apart from others."""
 
@@ -51,13 +55,13 @@ class Origin(NamedTuple):
     """Where events come from.
 
     ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
-    events in which file each is and its number there. ``keys`` is what rows are marked with while they wait for a
-    verdict, by their flows; None for rows that do not.
+    events where each is. ``keys`` is what rows are marked with while they wait for a verdict, by their flows; None for
+    rows that do not.
     """
 
     series: str
     conn_ids: Mapping[int, str]
-    place: Callable[[Sequence[int]], tuple[Any, Sequence[int]]]
+    place: Callable[[Sequence[int]], Places]
     keys: Mapping[int, int] | None = None
 
 
@@ -200,9 +204,9 @@ class Rows:
         count = len(events)
         times = [event.time_ns for event in events]
         numbered = [event.packet for event in events if event.packet is not None]
-        found, packets = origin.place(numbered)
-        files, numbers = iter(found.to_pylist() if isinstance(found, pa.Array) else found), iter(packets)
-        places = [(None, None) if event.packet is None else (next(files), next(numbers)) for event in events]
+        files, *others = origin.place(numbered)
+        found = zip(files.to_pylist() if isinstance(files, pa.Array) else files, *others, strict=True)
+        places = [(None, None, None) if event.packet is None else next(found) for event in events]
         return {
             "date": _dates(times, count),
             "series": [origin.series] * count,
@@ -212,8 +216,7 @@ class Rows:
             "detail": _texts([event.detail for event in events]),
             "time": _times(times),
             "time_ns": _numbers(times),
-            "file": [file for file, _ in places],
-            "packet": [number for _, number in places],
+            **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
             **_ends("src", [event.src for event in events]),
             **_ends("dst", [event.dst for event in events]),
         }
@@ -293,7 +296,13 @@ class Rows:
 _COMMAND_OCTETS = tuple(
     name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "public_key")
 )
+_PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
+
+
+def places_of(packets: Sequence[int], files: Mapping[int, str]) -> Places:
+    """Where packets are that ``placed`` has numbered, in ``files`` by their numbers."""
+    return [files.get(file_of(packet), "") for packet in packets], *numbers_and_offsets(packets)
 
 
 def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -325,7 +334,7 @@ def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
     times = _numbers([event.time_ns for event in events])
-    files, packets = origin.place([event.packet for event in events])
+    places = origin.place([event.packet for event in events])
     flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
     conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
     return {
@@ -334,8 +343,7 @@ def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
         "conn_id": conn_ids.take(flows.indices),
         "time": _times(times),
         "time_ns": times,
-        "file": files,
-        "packet": packets,
+        **dict(zip(_PLACE, places, strict=True)),
         **_ends("src", [event.src for event in events]),
         **_ends("dst", [event.dst for event in events]),
     }

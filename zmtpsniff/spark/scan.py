@@ -10,13 +10,14 @@ from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.addresses import Address
-from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.flows import Limits
 from zmtpsniff.packets import TCP, HeaderDecoder
-from zmtpsniff.segment import Datagram
+from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark import states
-from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id
+from zmtpsniff.spark.inputs import PlacedSource
+from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id, marks
 from zmtpsniff.spark.watch import UNIX_KEY, Trace, WatchedConnection, WatchedHalf, WatchedTable
 
 # A head is kept if it has at most so many octets, or is at most such a part of what its connection has in the file.
@@ -48,7 +49,7 @@ class Scan:
 
     def __init__(
         self,
-        source: Source,
+        source: PlacedSource,
         file: int,
         dissector_limits: DissectorLimits | None = None,
         flow_limits: Limits | None = None,
@@ -114,17 +115,18 @@ class Scan:
             self._disorder = max(self._disorder, max(map(sub, orders, times)))
         self._first_ns = first if self._first_ns is None else min(self._first_ns, first)
         self._last_ns = max(self._last_ns, max(times))
+        numbers = marks(self._packets + 1, self._source.offsets)
+        self._packets += len(packets)
         begin = 0
         for index, packet in enumerate(packets):
             if packet[4] is not None:
-                self._dissect(packets[begin:index])
+                self._dissect(packets[begin:index], numbers[begin:index])
                 begin = index
-                self._events.append(Comment(packet[4], packet[0], self._packets + 1))
-        self._dissect(packets[begin:] if begin else packets)
+                self._events.append(Comment(packet[4], packet[0], numbers[index]))
+        self._dissect(packets[begin:] if begin else packets, numbers[begin:] if begin else numbers)
 
-    def _dissect(self, packets: list[Packet]) -> None:
-        segments = self._headers.segments(packets, self._packets + 1)
-        self._packets += len(packets)
+    def _dissect(self, packets: list[Packet], numbers: list[int]) -> None:
+        segments = self._headers.segments(packets, numbers)
         if segments:
             self._end_ns = segments[-1][0]
         if self._datagrams is not None:
@@ -190,9 +192,9 @@ class Scan:
             piece.lost = True
         piece.seen_ns = last_ns = max(last_ns, trace.last_ns)
         piece.last_ns = last_ns + self._disorder
-        piece.birth, piece.answered = trace.birth, trace.answered
+        piece.birth, piece.answered = _kept(piece, trace.birth), trace.answered
         piece.opened, piece.others = trace.opened, trace.others
-        piece.start, piece.is_start, piece.bases = trace.start, trace.opening, trace.bases
+        piece.start, piece.is_start, piece.bases = _kept(piece, trace.start), trace.opening, trace.bases
         if trace.first is not None and not trace.birth and not trace.opening:
             self._describe(trace, piece)
         if self._flows.bounded:
@@ -210,7 +212,7 @@ class Scan:
         if trace.state is None and not first.ended:
             self._flows.gather(trace)
         piece.top_acks = trace.top_acks
-        piece.notable = trace.notable
+        piece.notable = _kept(piece, trace.notable)
         piece.end, piece.discarded, piece.first = trace.end, trace.discarded, trace.state
         if trace.connection is None:
             piece.heads = []
@@ -223,8 +225,13 @@ class Scan:
         piece.seen = sorted(trace.seen | {("clear", half.side) for half in trace.halves if half.has_clear})
         client, server = trace.halves
         if trace.heads_kept and trace.head_octets <= max(_HEAD_OCTETS, (client.octets + server.octets) // _HEAD_PART):
-            piece.heads = trace.heads
+            piece.heads = [(piece.kept(packet), *rest) for packet, *rest in trace.heads]  # type: ignore[misc]
         piece.synced = (_synced(client), _synced(server))
+
+
+def _kept(piece: Piece, segments: list[Segment]) -> list[Segment]:
+    """Segments as a piece has them."""
+    return [(time_ns, piece.kept(packet), *rest) for time_ns, packet, *rest in segments]  # type: ignore[misc]
 
 
 def _synced(half: WatchedHalf) -> Synced | None:

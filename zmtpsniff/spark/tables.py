@@ -4,8 +4,9 @@ This is the documentation of what :mod:`zmtpsniff.spark` writes; ``docs/spark.md
 Arrow is imported before a schema is asked for.
 
 Rows are the records of ``read -T json --no-patterns --no-payload``. Where a record has ``flow`` a row has ``conn_id``,
-which is the same in every run, and where it has ``packet``, the number in all files together, a row has ``file`` and
-``packet``, the number of the packet in that file, counted from 1 as Wireshark's ``frame.number``.
+which is the same in every run, and where it has ``packet``, the number in all files together, a row has ``file``,
+``packet``, the number of the packet in that file, counted from 1 as Wireshark's ``frame.number``, and ``offset``, where
+its record begins there.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,6 +43,13 @@ _PLACE = (
     Column("time_ns", "BIGINT", False, "the same in nanoseconds since the Unix epoch"),
     Column("file", "STRING", False, "path or URL of the file with that packet"),
     Column("packet", "BIGINT", False, "number of the packet in the file, from 1"),
+    Column(
+        "offset",
+        "BIGINT",
+        True,
+        "where its record (pcap) or block (pcapng) begins in the file, uncompressed, in octets from 0; "
+        "null for a log of strace, which has no records",
+    ),
 )
 _ENDS = (
     Column("src", "STRING", False, "sender, address:port"),

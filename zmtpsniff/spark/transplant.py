@@ -24,13 +24,13 @@ class DoubtError(Exception):
 
 
 def moved(segment: Segment, piece: Piece) -> Segment:
-    """A segment of a piece, its packet numbered as here."""
+    """A segment that a piece names by its number, its packet numbered as here."""
     time_ns, packet, *rest = segment
-    return (time_ns, placed(piece.first_ns, piece.file, packet), *rest)  # type: ignore[return-value]
+    return (time_ns, piece.placed(packet), *rest)  # type: ignore[return-value]
 
 
 def place_flow(flow: Flow, piece: Piece) -> None:
-    """Number the packets that a flow knows of as those of ``piece``."""
+    """Number the packets that a flow knows of, by their marks, as those of ``piece``."""
     first_ns, file = piece.first_ns, piece.file
     flow.last_packet = placed(first_ns, file, flow.last_packet)
     for direction in (flow.client, flow.server):
@@ -46,7 +46,8 @@ def _place_direction(direction: Direction, piece: Piece) -> None:
         direction.latest = placed(first_ns, file, direction.latest[0]), direction.latest[1]
     direction.waiting = [one._replace(packet=placed(first_ns, file, one.packet)) for one in direction.waiting]
     if direction.pending is not None:
-        direction.pending = moved(direction.pending, piece)
+        time_ns, packet, *rest = direction.pending
+        direction.pending = (time_ns, placed(first_ns, file, packet), *rest)  # type: ignore[assignment]
 
 
 def sync_packets(piece: Piece) -> list[int]:

@@ -5,7 +5,7 @@ goes with the connections that are open at a time, not with the files.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from zmtpsniff.spark.connections import Connections
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import place, placed
+from zmtpsniff.spark.pieces import file_of, marked, marks, placed
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
@@ -60,13 +60,16 @@ class Fault(NamedTuple):
 def first_time(path: str) -> int | None:
     """When the first packet of a file came, nanoseconds since the Unix epoch; None if it has none."""
     first = _first(path)
-    return first[0][0] if first else None
+    return None if first is None else first[0][0]
 
 
-def _first(path: str) -> list[Packet]:
-    batches = File(path).batches()
+def _first(path: str) -> tuple[Packet, int] | None:
+    """The first packet of a file, and the offset of its record."""
+    file = File(path)
+    batches = file.batches()
     try:
-        return next(filter(None, batches), [])[:1]
+        packets = next(filter(None, batches), None)
+        return (packets[0], file.offsets[0]) if packets else None
     finally:
         batches.close()  # type: ignore[attr-defined]  # a generator: its file is closed with it
 
@@ -132,15 +135,15 @@ class Series:
         first = _first(path)
         file = File(path)
         count, latest = 0, 0
-        waiting = bool(first)
-        if waiting:
-            yield [(first[0][0], placed(first[0][0], number, 1), first[0])]
+        waiting = False
+        if first is not None:
+            packet, offset = first
+            waiting = True
+            yield [(packet[0], placed(packet[0], number, marked(1, offset)), packet)]
         for packets in file.batches():
             orders = list(accumulate(map(_time, packets), max, initial=latest))[1:]
-            found = [
-                (packet[0], placed(order_ns, number, at), packet)
-                for at, (order_ns, packet) in enumerate(zip(orders, packets, strict=True), count + 1)
-            ]
+            places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
+            found = list(zip(map(_time, packets), places, packets, strict=True))
             count += len(packets)
             latest = orders[-1] if orders else latest
             if waiting and found:
@@ -152,12 +155,13 @@ class Series:
             self.faults.append(Fault(path, "capture-unreadable", file.unreadable))
 
     def _take(self, packets: Sequence[tuple[int, int, Any]], decoder: HeaderDecoder) -> Iterator[Told]:
-        segments = decoder.segments([packet for _, _, packet in packets], 0)
+        _, places, plain = zip(*packets, strict=True)
+        segments = decoder.segments(plain, places)  # type: ignore[arg-type]  # any sequence does
         found: dict[bytes, list[Any]] = {}
         for segment in segments:
             part, name = self._sorted.of(segment[2])
             if part >= 0:
-                found.setdefault(name, []).append((segment[0], packets[segment[1]][1], *segment[2:]))
+                found.setdefault(name, []).append(segment)
         if segments:
             self._end_ns = max(self._end_ns, segments[-1][0])
         for name, mine in found.items():
@@ -166,13 +170,12 @@ class Series:
             if events:
                 yield Told(events, group.connections.conn_ids())
         for datagram in decoder.datagrams:
-            time_ns, index, protocol, key, payload, missing = datagram
+            _, _, protocol, key, payload, missing = datagram
             part, name = self._sorted.of(key, is_datagram=True)
             if part < 0 or not self._sorted.wants(protocol, key, payload, missing):
                 continue
-            place = packets[index][1]
-            group = self._of(name, [(time_ns, place)])
-            events = group.connections.take_datagram((time_ns, place, protocol, key, payload, missing))
+            group = self._of(name, [datagram])
+            events = group.connections.take_datagram(datagram)
             if events:
                 yield Told(events, group.connections.conn_ids())
         yield from self._sweep()
@@ -187,7 +190,7 @@ class Series:
 
     def _of(self, name: bytes, segments: Sequence[Any]) -> _Group:
         group = self._groups.get(name) or self._begin(name)
-        group.saw({place(segment[1])[0]: None for segment in segments})
+        group.saw({file_of(segment[1]): None for segment in segments})
         return group
 
     def _sweep(self) -> Iterator[Told]:
