@@ -11,6 +11,7 @@ from conftest import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
+import pyarrow.parquet as pq
 from local_job import Session
 from spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 
@@ -200,6 +201,23 @@ def test_ports_and_max_bytes(tmp_path: Path, exact: bool) -> None:
         assert all(len(frame["data"]) == min(frame["length"], 2) for frame in row["frames"])
     run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "none", ports=((1, 1),), exact=exact)
     assert not read_tables(tmp_path / "none")["connections"]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_tables_of_an_earlier_version_are_left_alone(tmp_path: Path, exact: bool) -> None:
+    first, second = cut(FIXTURES / "m31_pub_sub.pcap", [60], tmp_path / "in")
+    run([first], tmp_path / "out", exact=exact)
+    for path in (tmp_path / "out" / "messages").glob("*/*.parquet"):
+        with path.open("rb") as file:
+            rows = pq.ParquetFile(file).read()
+        pq.write_table(rows.drop_columns(["offset"]), path)  # type: ignore[no-untyped-call]
+    before = content(tmp_path / "out")
+    with pytest.raises(SparkError) as raised:
+        run([first, second], tmp_path / "out", exact=exact)
+    text = str(raised.value)
+    assert text.startswith(f"--output {tmp_path}/out: an earlier version made its tables, messages without offset: ")
+    assert "\n" not in text
+    assert content(tmp_path / "out") == before
 
 
 def test_an_input_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def add(
 
     store = open_store(session, output, format)
     try:
+        store.check_columns(output)
         known = known_files(store)
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]

@@ -20,6 +20,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 from zmtpsniff.spark.inputs import local_path
 from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.tables import PARTITION, TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +75,24 @@ class Store:
         """The Parquet files of a table, below the folder."""
         found = self._list(table, recursive=True)
         return [path[len(self._root) + 1 :] for path in found if path.endswith(".parquet")]
+
+    def check_columns(self, output: str) -> None:
+        """Raise SparkError if tables that are there lack columns, as those of an earlier version do.
+
+        ``output`` is what the user calls the folder. Rows of both would not be read as one table, and what that version left open is not laid out as it is now.
+        """
+        import pyarrow.parquet as pq
+
+        for table, columns in TABLES.items():
+            for name in self.files(table)[:1]:
+                with self._system.open_input_file(f"{self._root}/{name}") as file:
+                    known = {PARTITION, *pq.ParquetFile(file).schema_arrow.names}
+                missing = [column.name for column in columns if column.name not in known]
+                if missing:
+                    raise SparkError(
+                        f"--output {output}: an earlier version made its tables, {table} without "
+                        f"{', '.join(missing)}: take another folder, and ingest the captures again"
+                    )
 
     def left(self, names: Iterable[str], series: Set[str]) -> tuple[list[str], list[str]]:
         """Those of some files that have rows of ``series``, and staged ones that have their other rows."""
