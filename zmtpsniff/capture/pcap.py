@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator
 from itertools import accumulate
+from operator import add, itemgetter
 
 from zmtpsniff.capture.octets import OctetStream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
@@ -22,6 +23,8 @@ MAGICS: dict[bytes, tuple[str, int, int]] = {
     b"\xa1\xb2\xcd\x34": (">", 1000, 24),
     b"\x34\xcd\xb2\xa1": ("<", 1000, 24),
 }
+
+_octets = itemgetter(2)  # of a packet
 
 
 def read_pcap(
@@ -94,10 +97,10 @@ def _packets(
             position = stop
         if batch:
             if offsets is not None:
-                # Nothing is between records, so that their sizes tell, and the loop above need not count for those
+                # Nothing is between records, so that their lengths tell, and the loop above need not count for those
                 # who do not ask.
-                sizes = [header + len(packet[2]) for packet in batch[:-1]]
-                offsets[:] = accumulate(sizes, initial=stream.offset(data, begin))
+                ends = accumulate(map(len, map(_octets, batch)), initial=stream.offset(data, begin))
+                offsets[:] = map(add, ends, range(0, header * len(batch), header))
             yield batch
         if corrupt:
             stream.corrupt(source, data, position, corrupt)

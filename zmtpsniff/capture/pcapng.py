@@ -209,20 +209,23 @@ def _packets(
             return
 
 
-def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> Iterator[int]:
+def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> list[int]:
     """Where in the file, whose octets ``data`` begin at ``base``, the blocks with packets from ``position`` on begin.
 
     A walk of its own over blocks that have been read, so that reading does not count for those who do not ask.
     """
+    found: list[int] = []
+    append = found.append
     unpack = struct.Struct(order + "2I").unpack_from
     while position < end:
         kind, length = unpack(data, position)
-        if kind == SECTION_HEADER:
+        if kind in _PACKETS:
+            append(base + position)
+        elif kind == SECTION_HEADER:
             unpack = struct.Struct(BYTE_ORDERS[data[position + 8 : position + 12]] + "2I").unpack_from
             _, length = unpack(data, position)
-        elif kind in _PACKETS:
-            yield base + position
         position += length
+    return found
 
 
 def _block(section: _Section, kind: int, block: bytes, last_time: int, source: SourceState) -> Packet | None:

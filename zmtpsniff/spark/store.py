@@ -79,7 +79,8 @@ class Store:
     def check_columns(self, output: str) -> None:
         """Raise SparkError if tables that are there lack columns, as those of an earlier version do.
 
-        ``output`` is what the user calls the folder. Rows of both would not be read as one table, and what that version left open is not laid out as it is now.
+        ``output`` is what the user calls the folder. Rows of both would not be read as one table, and what that
+        version left open is not laid out as it is now.
         """
         import pyarrow.parquet as pq
 
