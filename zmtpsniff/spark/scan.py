@@ -1,8 +1,6 @@
 """One file dissected by itself: events at once, and a piece of each tuple for those who join it with other files."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from operator import sub
 from typing import NamedTuple, Protocol
 
 from dissectors.events import AnyEvent, Comment, Problem
@@ -16,8 +14,9 @@ from zmtpsniff.flows import Limits
 from zmtpsniff.packets import TCP, HeaderDecoder
 from zmtpsniff.segment import Datagram, Segment
 from zmtpsniff.spark import states
+from zmtpsniff.spark.disorder import Orders
 from zmtpsniff.spark.inputs import PlacedSource
-from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id, marks
+from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id, marks, place
 from zmtpsniff.spark.watch import UNIX_KEY, Trace, WatchedConnection, WatchedHalf, WatchedTable
 
 # A head is kept if it has at most so many octets, or is at most such a part of what its connection has in the file.
@@ -73,9 +72,8 @@ class Scan:
         self._given = 0  # packets of which the events have been given out
         self._packets = 0
         self._first_ns: int | None = None
-        self._last_ns = 0
+        self._orders = Orders()
         self._end_ns: int | None = None
-        self._disorder = 0  # how much later than its own time a packet may count as
         self._comments = 0
         self.identities: dict[int, Identity] = {}
         self.pieces: list[Piece] = []
@@ -84,7 +82,7 @@ class Scan:
     def summary(self) -> Summary:
         """What is known of the file; complete after the last batch."""
         return Summary(
-            self._packets, self._source.dropped, self._first_ns, self._last_ns, self._end_ns, self._flows.count
+            self._packets, self._source.dropped, self._first_ns, self._orders.latest_ns, self._end_ns, self._flows.count
         )
 
     def batches(self) -> Iterator[Batch]:
@@ -110,11 +108,8 @@ class Scan:
             return
         times = [packet[0] for packet in packets]
         first = min(times)
-        if first < self._last_ns or sorted(times) != times:
-            orders = list(accumulate(times, max, initial=self._last_ns))[1:]
-            self._disorder = max(self._disorder, max(map(sub, orders, times)))
         self._first_ns = first if self._first_ns is None else min(self._first_ns, first)
-        self._last_ns = max(self._last_ns, max(times))
+        self._orders.take(self._packets + 1, times)
         numbers = marks(self._packets + 1, self._source.offsets)
         self._packets += len(packets)
         begin = 0
@@ -170,7 +165,7 @@ class Scan:
     def _finish(self) -> None:
         for code, detail in (*self._source.faults, *self._headers.skipped()):
             self._events.append(Problem(PROBLEMS[code].severity, code, detail))
-        unfinished = self._headers.unfinished(self._first_ns or 0, self._last_ns)
+        unfinished = self._headers.unfinished(self._first_ns or 0, self._orders.latest_ns)
         # Of version 4 the protocol is known, too. What is inside a tunnel may be of any addresses.
         hosts = {key[0] for key in unfinished}
         everywhere = self._headers.tunnels and any(len(key) == 2 or key[1] != TCP for key in unfinished)
@@ -190,8 +185,9 @@ class Scan:
                 piece.last = states.encode(flow)
         except states.StateError:
             piece.lost = True
-        piece.seen_ns = last_ns = max(last_ns, trace.last_ns)
-        piece.last_ns = last_ns + self._disorder
+        piece.seen_ns = max(last_ns, trace.last_ns)
+        last_packet = 0 if flow is None else place(flow.last_packet)[1]
+        piece.last_ns = max(self._orders.order_ns(last_packet, last_ns), trace.last_ns)
         piece.birth, piece.answered = _kept(piece, trace.birth), trace.answered
         piece.opened, piece.others = trace.opened, trace.others
         piece.start, piece.is_start, piece.bases = _kept(piece, trace.start), trace.opening, trace.bases
