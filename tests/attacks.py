@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -201,6 +202,57 @@ def nested_body(percent: int) -> Iterator[bytes]:
     return stream(b"".join(map(frame, bodies * 20)))
 
 
+_INFLATED_LIMIT = 1 << 26  # octets of a message that are looked at
+
+
+def inflating(takeover: bool) -> Callable[[int], Iterator[bytes]]:
+    """Messages of WebSocket that inflate to as much as is looked at, then such that inflate to twice that.
+
+    With ``takeover`` each may refer back to those before, so that one that is given up costs all behind it.
+    """
+
+    def make(percent: int) -> Iterator[bytes]:
+        count = max(8 * percent // 100, 1)
+        yield from _agreed(takeover, b"", _deflated(_INFLATED_LIMIT) * count + _deflated(2 * _INFLATED_LIMIT) * count)
+
+    return make
+
+
+def compressing(percent: int) -> Iterator[bytes]:
+    """Connections that stay, each side of which has said enough for its window of 32 KiB to be full."""
+    octets = _deflated(1 << 16)
+    masked = octets[:1] + bytes([octets[1] | 0x80]) + octets[2:10] + bytes(4) + octets[10:]
+    for number in range(30 * percent):
+        yield from _agreed(True, masked, octets, 1024 + number)
+
+
+def _agreed(takeover: bool, of_client: bytes, of_server: bytes, port: int = 40_000) -> Iterator[bytes]:
+    """A WebSocket connection that agrees on compression, what both sides send after READY."""
+    extension = b"permessage-deflate"
+    extension += b"" if takeover else b"; server_no_context_takeover; client_no_context_takeover"
+    agreed = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: ZWS2.0/NULL\r\n"
+    agreed += b"Sec-WebSocket-Extensions: " + extension + b"\r\n\r\n"
+    ready = b"\2\5READY\x0bSocket-Type\0\0\0\6DEALER"
+    of_client = b"\x82" + bytes([0x80 | len(ready)]) + bytes(4) + ready + of_client
+    of_server = b"\x82" + bytes([len(ready)]) + ready + of_server
+    yield segment(True, 0, b"", SYN, port)
+    yield segment(False, 0, b"", SYN | ACK, port)
+    for client, octets in (
+        (True, b"GET / HTTP/1.1\r\n" + agreed + of_client),
+        (False, b"HTTP/1.1 101 Switching Protocols\r\n" + agreed + of_server),
+    ):
+        for at in range(0, len(octets), 60_000):
+            yield segment(client, 1 + at, octets[at : at + 60_000], port=port)
+
+
+def _deflated(length: int) -> bytes:
+    """A WebSocket message that inflates to so many zeros, the first of which is the flags octet of ZWS."""
+    compressor = zlib.compressobj(wbits=-15)
+    octets = b"".join(compressor.compress(bytes(1 << 16)) for _ in range(length >> 16))
+    octets = (octets + compressor.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\0\0\xff\xff")
+    return struct.pack("!BBQ", 0xC2, 127, len(octets)) + octets
+
+
 def many_as(percent: int) -> Iterator[bytes]:
     return stream(frame(b"a" * 60_000) * (2 * percent))
 
@@ -282,6 +334,9 @@ ATTACKS = {
         Attack("6,500,000 packets of no octets, in 100 KiB of gzip", small_packets_bomb, _JSON, 150, 90),
         Attack("bodies of 1 GiB, in gzip thrice and zstd", capture(nested_body),
                (*_WHOLE, "--decode-bodies"), 700, 120),
+        Attack("messages of 1.5 GiB, in 1.5 MiB of compressed WebSocket", capture(inflating(False)), _WHOLE, 600, 90),
+        Attack("the same, each message referring back to those before", capture(inflating(True)), _JSON, 150, 60),
+        Attack("3,000 WebSocket connections that compress", capture(compressing), _JSON, 450, 60),
         Attack("a regular expression that explodes", capture(many_as),
                ("read", "-T", "json", "-Y", _REGEX, "FILE"), 150, 60),
         Attack("a pcapng file of options, 350 MiB", large_options, _JSON, 600, 120),

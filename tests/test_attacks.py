@@ -2,10 +2,16 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import attacks
 import pytest
+from streams import Packets
+
+from dissectors.events import AnyEvent, Command, Cut, Message, Problem
+from dissectors.zmtp import deflate
+from zmtpsniff.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_ATTACKS") == "all"
 PERCENT = 100 if ALL else 5
@@ -25,17 +31,23 @@ def test_cost_is_bounded(name: str, tmp_path: Path) -> None:
         assert json.loads(cost.output.splitlines()[-1])["type"] == "capture"
 
 
+def sniffed(packets: Iterator[bytes]) -> list[AnyEvent]:
+    numbered = [(number, 1, octets, len(octets), None) for number, octets in enumerate(packets)]
+    return [event for some in Sniffer(Packets(numbered)).events() for event in some]
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+def test_compressed_messages_are_inflated_as_far_as_they_may(takeover: bool) -> None:
+    events = sniffed(attacks.inflating(takeover)(1))
+    (message,) = [event for event in events if isinstance(event, Message)]
+    (body,) = message.frames
+    assert isinstance(body, Cut)
+    assert body.length == deflate.INFLATED_LIMIT - 1  # without the flags octet
+    assert [event.code for event in events if isinstance(event, Problem)] == ["websocket-compression"]
+
+
 def test_attacks_are_what_they_say() -> None:
     """The handshake of those that go on after it is understood, so that what follows is looked at."""
-    from streams import Packets
-
-    from dissectors.events import Command, Message
-    from zmtpsniff.sniffer import Sniffer
-
-    packets = [
-        (number, 1, octets, len(octets), None)
-        for number, octets in enumerate(attacks.stream(attacks.frame(b"a" * 300) + b"\1\0\0\0"))
-    ]
-    events = [event for some in Sniffer(Packets(packets)).events() for event in some]
+    events = sniffed(attacks.stream(attacks.frame(b"a" * 300) + b"\1\0\0\0"))
     assert [event.name for event in events if isinstance(event, Command)] == ["READY", "READY"]
     assert [event.frames for event in events if isinstance(event, Message)] == [[b"a" * 300], [b"", b""]]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import FIXTURES, PROJECT
+from no_java import without_java
 from shown import blocks
 
 from zmtpsniff import __version__
@@ -137,10 +138,7 @@ def test_it_runs_in_a_clean_environment(built: Built, version: str, tmp_path: Pa
         pytest.skip(f"no Python {version} here")
     (install,) = [block for block in blocks(PROJECT / "docs" / "tutorial.md") if "pip install" in block.text]
     script = install.text.replace("python3 ", f"{python} ")
-    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    # The folder of the wheel comes before anything that a registry has.
-    links = f"{built.wheel.parent} {variables.get('PIP_FIND_LINKS', '')}".strip()
-    variables |= {"PIP_FIND_LINKS": links, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "1"}
+    variables = _variables(built)
     installed = _run(["bash", "-ec", script], tmp_path, variables)
     assert installed == f"zmtpsniff {__version__}\n"
     _try(tmp_path / "sniff", tmp_path, variables)
@@ -151,6 +149,34 @@ def test_it_runs_in_a_clean_environment(built: Built, version: str, tmp_path: Pa
         # Who types checks against it, too: the packages say that they are typed.
         found = sorted(path.parent.name for path in (tmp_path / "sniff").rglob("py.typed") if "click" not in str(path))
         assert {"zmtpsniff", "dissectors"} <= set(found)
+    if python == sys.executable:  # a gigabyte, so once
+        _try_spark(tmp_path / "sniff", tmp_path, variables)
+
+
+def _try_spark(environment: Path, folder: Path, variables: dict[str, str]) -> None:
+    """What the README says of Spark with a Java of its own, where there is no other."""
+    (block,) = [block for block in blocks(PROJECT / "README.md") if "pip install 'zmtpsniff[spark" in block.text]
+    install = block.text.splitlines()[0]
+    _run(["bash", "-ec", f"{environment / 'bin' / install}"], folder, variables, 1200)
+    nowhere = without_java(folder / "tools")
+    assert shutil.which("java", path=nowhere["PATH"]) is None
+    ingest = ["spark", "ingest", str(FIXTURES / "m31_req_rep.pcap"), "--output", "tables", "--master", "local[1]"]
+    done = subprocess.run(
+        [str(environment / "bin" / "zmtpsniff"), *ingest],
+        cwd=folder, env=nowhere, capture_output=True, text=True, check=False, timeout=400,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(done.stderr.splitlines()) == 1, "Spark is to say nothing"
+    count = "import sys; from pyarrow.dataset import dataset; print([dataset(t).count_rows() for t in sys.argv[1:]])"
+    tables = [f"tables/{name}" for name in ("connections", "messages", "captures")]
+    assert _run([str(environment / "bin" / "python"), "-c", count, *tables], folder, nowhere) == "[1, 24, 1]\n"
+
+
+def _variables(built: Built) -> dict[str, str]:
+    """The environment of a pip that takes the wheel from where it was built, before anything that a registry has."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    links = f"{built.wheel.parent} {variables.get('PIP_FIND_LINKS', '')}".strip()
+    return variables | {"PIP_FIND_LINKS": links, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "1"}
 
 
 def _try(environment: Path, folder: Path, variables: dict[str, str]) -> None:
@@ -172,8 +198,10 @@ def _try(environment: Path, folder: Path, variables: dict[str, str]) -> None:
         assert "dissect capture files" in page
 
 
-def _run(command: list[str], folder: Path, variables: dict[str, str]) -> str:
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=400)
+def _run(command: list[str], folder: Path, variables: dict[str, str], seconds: float = 400) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=seconds
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

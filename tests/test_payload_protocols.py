@@ -1,5 +1,6 @@
 """The fields of each application protocol: those of real programs, and of octets made after the specification."""
 
+import io
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from test_payloads import PLACE, given, needs_captures, octets, payloads_of, rea
 from dissectors.events import Hidden, Message, Payload
 from dissectors.payloads.registry import built_in
 from zmtpsniff.payloads import Payloads
+from zmtpsniff.render import make_renderer
 
 
 def payload(*frames: bytes) -> Payload | None:
@@ -329,6 +331,15 @@ def test_kv_events() -> None:
     assert payload(b"kv-events", number, b"\x92\xcb") is None
 
 
+def test_kv_events_of_octets_that_nobody_sends() -> None:
+    """A field with the name of ours, and extensions of MessagePack, which only their senders know."""
+    extension = msgspec.msgpack.Ext(5, b"\0\1")
+    batch = msgspec.msgpack.encode([1.5, [{"type": "AllBlocksCleared", "event": [1], "more": extension}]])
+    assert fields(b"", bytes(8), batch)["events"] == [
+        {"event": "AllBlocksCleared", "more": {"ext": 5, "data": b"\0\1"}},
+    ]  # fmt: skip
+
+
 def test_bitcoin() -> None:
     shown = bytes(range(32))
     number = (7).to_bytes(4, "little")
@@ -355,6 +366,13 @@ def test_salt() -> None:
     }  # fmt: skip
     assert payload(msgspec.msgpack.encode({"enc": "none", "load": load})) is None
     assert payload(b"GET /\n\n" + msgspec.msgpack.encode({"id": 1})) is None
+
+
+def test_salt_with_an_extension_of_messagepack() -> None:
+    event = {"id": "minion-1", "_stamp": "2026-11-21T12:00:00.000000", "x": msgspec.msgpack.Ext(-7, b"\0\1")}
+    shown = io.BytesIO()
+    make_renderer("json", shown).write(given(built_in(), [b"salt/job\n\n" + msgspec.msgpack.encode(event)]))
+    assert json.loads(shown.getvalue())["payload"]["data"]["x"] == {"ext": -7, "data": {"length": 2, "hex": "0001"}}
 
 
 def test_salt_of_a_master_and_its_minion() -> None:

@@ -5,15 +5,17 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conversation import FEW, check, closed, converse
-from live_program import PROGRAM, live, needs_privilege, running, wait_for
+from live_program import PROGRAM, LiveProgram, live, needs_privilege, running, wait_for
 from namespaces import Side, joined_namespaces, needs_namespaces
 
 needs_tshark = pytest.mark.skipif(
@@ -80,9 +82,7 @@ def test_none_outlives_us() -> None:
 def test_a_killed_tshark_ends_the_capture_with_its_reason() -> None:
     with live("--engine", "tshark", "-i", "lo", "-f", "tcp") as program:
         wait_for(lambda: len(program.children()) >= 3)
-        listed = subprocess.run(["ps", "-e", "-o", "pid=,comm="], capture_output=True, text=True, check=True)
-        names = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
-        [tshark] = [pid for pid in program.children() if names.get(str(pid)) == "tshark"]
+        [tshark] = [pid for pid, name in names(program.children()).items() if name == "tshark"]
         os.kill(tshark, signal.SIGKILL)
         records = program.read_all()
         assert program.process.wait(20) == 2, program.said()
@@ -101,6 +101,57 @@ def test_an_interface_that_only_tshark_knows() -> None:
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["type"] == "capture"
     assert last["packets"] == 1000  # what randpktdump makes unless told otherwise
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[LiveProgram, list[int]]]:
+    """A capture of what comes by UDP to a port, for which tshark starts udpdump and dumpcap; and all its processes."""
+    known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
+    if not re.search(r"^\d+\. udpdump", known, re.MULTILINE):
+        pytest.skip("tshark has no udpdump interface here")
+    with live("--engine", "tshark", "-i", "udpdump") as program:
+        wait_for(lambda: {"udpdump", "dumpcap"} <= set(names(program.children()).values()))
+        children = program.children()
+        yield program, children
+        # Nothing of a failure goes on.
+        for pid in running(children):
+            os.kill(pid, signal.SIGKILL)
+
+
+def names(pids: list[int]) -> dict[int, str]:
+    """The names of processes by their numbers."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,comm="], capture_output=True, text=True, check=True)
+    found = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
+    return {pid: found[str(pid)] for pid in pids if str(pid) in found}
+
+
+def test_an_extcap_program_ends_with_the_capture(listening: tuple[LiveProgram, list[int]]) -> None:
+    program, children = listening
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        wait_for(lambda: bool(sender.sendto(b"hello", ("127.0.0.1", 5555))))
+        time.sleep(1)
+    records = program.interrupt()
+    assert records[-1]["packets"] == 1
+    assert running(children) == []
+
+
+def test_no_extcap_program_outlives_us(listening: tuple[LiveProgram, list[int]]) -> None:
+    program, children = listening
+    program.process.kill()
+    wait_for(lambda: running(children) == [])
+
+
+def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture(
+    listening: tuple[LiveProgram, list[int]],
+) -> None:
+    """It goes on, since dumpcap does; but nobody would end it if not the group that both belong to."""
+    program, children = listening
+    (udpdump,) = [pid for pid, name in names(children).items() if name == "udpdump"]
+    parent = subprocess.run(["ps", "-o", "ppid=", "-p", str(udpdump)], capture_output=True, text=True, check=True)
+    os.kill(int(parent.stdout), signal.SIGKILL)
+    wait_for(lambda: running([int(parent.stdout)]) == [])
+    program.interrupt()
+    assert running(children) == []
 
 
 @pytest.mark.parametrize(

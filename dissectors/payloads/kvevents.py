@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import msgspec
-
-from dissectors.payloads import Message, Payload, PayloadConnection, text
+from dissectors.payloads import Message, Payload, PayloadConnection, messagepack, text
 
 _SEQUENCE = 8
 _BATCHES = frozenset({0x92, 0x93})  # of MessagePack: an array of 2 or 3
@@ -65,8 +63,8 @@ def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
     ):
         return None
     try:
-        batch = msgspec.msgpack.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        batch = messagepack.value(body)
+    except ValueError:
         return None
     events = batch[1]
     if not isinstance(events, list) or not events or not all(map(_is_event, events)):
@@ -89,7 +87,8 @@ def _is_event(event: Any) -> bool:
 def _named(event: Any) -> dict[str, Any]:
     """An event as a dict; what newer versions have behind the fields that are known is ``more``."""
     if isinstance(event, dict):
-        return {"event": event["type"], **{name: value for name, value in event.items() if name != "type"}}
+        # A field "event", which there is in no version, gives way to the name.
+        return {"event": event["type"], **{name: event[name] for name in event if name not in ("type", "event")}}
     names = _FIELDS[event[0]]
     found: dict[str, Any] = {"event": event[0], **dict(zip(names, event[1:], strict=False))}
     if more := event[1 + len(names) :]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, body_start
+from dissectors.payloads import Message, Octets, Payload, PayloadConnection, body_start, messagepack
 
 _END_OF_TAG = b"\n\n"  # salt/utils/event.py: TAGEND
 _LONGEST_TAG = 256
@@ -84,7 +84,7 @@ def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payl
         return None
     try:
         found = _value(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError):  # TypeError: a map as a key
+    except (ValueError, TypeError, RecursionError):  # TypeError: a map as a key
         return None
     request = connection.state.pop(_ASKED)[1]
     return Payload("salt", "reply", {"kind": "reply", "load": found, "request": request})
@@ -105,7 +105,7 @@ def _tag(body: bytes) -> bytes | None:
 def _decoded(body: bytes) -> dict[str, Any] | None:
     try:
         found = _value(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError):  # TypeError: a map as a key
+    except (ValueError, TypeError, RecursionError):  # TypeError: a map as a key
         return None
     return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else None
 
@@ -113,7 +113,7 @@ def _decoded(body: bytes) -> dict[str, Any] | None:
 def _value(packed: bytes) -> Any:
     """What is packed; Salt writes octets as MessagePack did before it knew them, as strings, which may be no text."""
     try:
-        return msgspec.msgpack.decode(packed)
+        return messagepack.value(packed)
     except UnicodeDecodeError:
         pass
     if packed[0] in _MAPS:

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,8 @@ def _fuzz(name: str, flags: list[str]) -> int:
     atheris.instrument_imports(include=["zmtpsniff", "dissectors"]).__enter__()
     from .targets import TARGETS
 
-    atheris.Setup([sys.argv[0], *flags], TARGETS[name])
+    # To merge libFuzzer starts itself again, through a shell, by this name.
+    atheris.Setup([shlex.join(_command("--target", name, "--")), *flags], TARGETS[name])
     atheris.Fuzz()
     return 0
 
@@ -175,6 +177,7 @@ def _keep(name: str, work: Path) -> None:
         known = {path.read_bytes() for path in (CORPUS / name).iterdir()}
         octets = 0
         smallest = sorted(Path(merged).iterdir(), key=lambda path: path.stat().st_size)
+        assert smallest, "not even the corpus reaches anything: it was not merged"
         for files, path in enumerate(smallest, 1):
             octets += path.stat().st_size
             if octets > KEPT_OCTETS or files > KEPT_FILES:

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.sniffer import Sniffer
 
+from . import layer_seeds
+from .below import LINKS
+from .connections import MECHANISMS
 from .octets import packed
-from .targets import LINKS, MECHANISMS, TARGETS
+from .targets import TARGETS
 
 FIXTURES = ROOT / "fixtures"
 _MOST = 3000  # octets of one seed
@@ -90,12 +94,12 @@ def _files(*names: str) -> list[bytes]:
 def _compressed() -> list[bytes]:
     small = _capture("m31_req_rep.pcap", 900)
     return [
-        gzip.compress(small),
-        gzip.compress(small) + gzip.compress(b"")[:15],
+        gzip.compress(small, mtime=0),
+        gzip.compress(small, mtime=0) + gzip.compress(b"", mtime=0)[:15],
         lzma.compress(small),
         zstandard.ZstdCompressor().compress(small),
         zstandard.ZstdCompressor(write_checksum=True).compress(small) + b"\x50\x2a\x4d\x18\x02\0\0\0ab",
-        gzip.compress(bytes(100_000)),
+        gzip.compress(bytes(100_000), mtime=0),
     ]
 
 
@@ -149,7 +153,10 @@ def _flows() -> list[bytes]:
 
 def _frames() -> list[bytes]:
     found = []
-    for name in ("app_jupyter", "app_majordomo_mdp01", "app_malamute", "zap_over_tcp"):
+    for name in (
+        *("app_jupyter", "app_majordomo_mdp01", "app_malamute", "zap_over_tcp"),
+        *("app_majordomo_mdp02", "app_salt", "app_zgossip", "app_zre"),
+    ):
         source = open_captures([str(FIXTURES / f"{name}.pcap")])
         messages = [event for some in Sniffer(source).events() for event in some if isinstance(event, Message)]
         for start in range(0, min(len(messages), 12), 4):
@@ -163,18 +170,56 @@ def _frames() -> list[bytes]:
 
 
 def _made_frames() -> Iterable[bytes]:
-    """What the fixtures hold none of: Zyre, FileMQ, ZGossip, Bitcoin Core, Salt."""
+    """What the fixtures hold none of: FileMQ, Bitcoin Core, XRAP, Dafka, logs of ZRE, events of key-value caches."""
     version = b"\2"
+    tracker, second = (7).to_bytes(4, "big"), (7).to_bytes(8, "big")
+    stored = ["BlockStored", [b"\1\2", 3], None, [1, 2, 3, 4], 4, None, "GPU", None, [None]]
+    batch = msgspec.msgpack.encode([1.5, [stored, ["BlockRemoved", [3]], ["AllBlocksCleared"]], 0])
+    tagged = msgspec.msgpack.encode([1.5, [{"type": "BlockRemoved", "block_hashes": [3], "medium": "CPU"}], None])
     for frames in (
         [b"\xaa\xa1\1" + version + b"\0\1" + b"\x0dtcp://1.2.3.4" + bytes(4) + b"\1\4name" + bytes(4)],
         [b"\xaa\xa1\4" + version + b"\0\2\5group", b"content"],
         [b"\xaa\xa0\1" + b"\0\1k\0\0\0\1v" + bytes(4)],
-        [b"\xaa\xa3\1\0\2"],
+        [b"\xaa\xa3\1\6FILEMQ\0\2"],
+        [b"\xaa\xa3\5\1/\1\x08RESYNC=1\0"],
+        [b"\xaa\xa3\x08" + second + b"\1\5a.txt" + second + b"\1\0\0\0\0\0\0\0\3abc"],
+        [b"\xaa\xa3\x08" + second + b"\2\5a.txt" + second + b"\0", b"abc"],
+        [b"\xaa\xa3\3\5PLAIN", b"\0alice\0secret"],
         [b"hashblock", bytes(range(32)), b"\1\0\0\0"],
         [b"sequence", bytes(32) + b"C", b"\2\0\0\0"],
         [b"\x82\xa3enc\xa5clear\xa4load\x82\xa3cmd\xa5_auth\xa2id\xa1m"],
+        [b"kv-events", second, batch],
+        [b"", b"kv-events", second, tagged],
+        [b"\xaa\xa5\1" + tracker + b"\2/a\4text" + b"\0\0\0\4body"],
+        [b"\xaa\xa5\3" + tracker + b"\4/a/b" + struct.pack("!I", 1) + b"\1k\0\0\0\1v" + second + b"\0\4text"],
+        [b"\xaa\xa5\4" + tracker + b"\0\xc8\1e" + second + b"\4text\0\0\0\4body" + bytes(4)],
+        [b"\xaa\xa5\5" + tracker + b"\1\x30"],
+        [b"\xaa\xa5\x0a" + tracker + b"\1\x94\4gone"],
+        [b"Mtopic", b"\xaa\xa5M\1\4node\5topic" + second, b"tea"],
+        [b"Ftopic", b"\xaa\xa5F\1\4node\5topic" + second + tracker],
+        [b"Wnode", b"\xaa\xa5W\1\4node" + struct.pack("!II", 1, 5) + b"topic"],
+        [b"\xaa\xa2\1\3\5\0\7\0\x08" + second + b"\4text"],
     ):
         yield packed([(0x80 * (place == len(frames)), frame) for place, frame in enumerate(frames, 1)])
+
+
+def _protobuf() -> list[bytes]:
+    """Messages of the kinds that Google's library ships with."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.struct_pb2 import Struct, Value
+
+    described = FileDescriptorProto(name="market/trade.proto", package="market", dependency=["common/time.proto"])
+    message = described.message_type.add(name="Trade")
+    for number, name in enumerate(("symbol", "price", "size"), 1):
+        message.field.add(name=name, number=number, label=1, type=9, json_name=name)
+    some = Struct(fields={"name": Value(string_value="weather"), "ten": Value(number_value=10.5)})
+    made = [described.SerializeToString(), some.SerializeToString(deterministic=True)]
+    # By hand: varints of all lengths, fixed numbers, octets, a field again and again, a key of two octets.
+    made.append(
+        b"\x08\x96\1\x12\x07weather\x1d\0\0\x80\x3f\x21" + bytes(7) + b"\x40\x2a\3\xff\0\1"
+        b"\x2a\2\xff\xff\x30" + b"\xff" * 9 + b"\1\x82\1\x04more"
+    )
+    return made
 
 
 def _bodies() -> list[bytes]:
@@ -185,11 +230,13 @@ def _bodies() -> list[bytes]:
         msgspec.msgpack.encode(value),
         cbor2.dumps(value),
         b"\xd9\xd9\xf7" + cbor2.dumps(value),
-        gzip.compress(plain),
+        gzip.compress(plain, mtime=0),
         zstandard.ZstdCompressor().compress(plain),
-        gzip.compress(bytes(200_000)),
+        gzip.compress(bytes(200_000), mtime=0),
         cbor2.dumps({"when": 1, "tag": cbor2.CBORTag(4711, b"\1"), "big": 1 << 80, "f": float("inf")}),
         b"[" * 500,
+        *_protobuf(),
+        gzip.compress(_protobuf()[0], mtime=0),
     ]
 
 
@@ -226,9 +273,33 @@ def _websocket() -> list[bytes]:
     return found
 
 
+def _beacons(name: str, port: int | None = None) -> list[tuple[int, bytes]]:
+    """Beacons of a capture as turns of a datagram each; ``port`` is the one that they shall name."""
+    told = [packet[2][42:64] for packet in _packets(name) if packet[2][42:45] == b"ZRE"]
+    named = [octets if port is None else octets[:20] + port.to_bytes(2, "big") for octets in told]
+    return [(4 | place & 1, octets) for place, octets in enumerate(dict.fromkeys(named))]
+
+
+def _tls() -> list[bytes]:
+    return [
+        octets for name in ("rec_tls_1_2", "rec_tls_1_3") for octets in layer_seeds.tls(FIXTURES / f"{name}.pcapng")
+    ]
+
+
+def _upgrades() -> list[bytes]:
+    made = [layer_seeds.compressed_websocket(takeover) for takeover in (True, False)]
+    return [
+        *(_sent(talk, 4) for talk in _talks("ws_plain")),
+        *(packed([(0, sent[0][1][4:]), *sent[1:]]) for sent in made),
+    ]
+
+
 def _everything() -> list[bytes]:
     talks = _talks("m31_req_rep", "m31_pub_sub", "sec_plain_ok_435_435", "zap_over_tcp", "x_2111_xreq_xrep", "ws_plain")
-    return [_sent(talk, 0, 2) for talk in talks]
+    found = [_sent(talk, 0, 2) for talk in talks]
+    compressed = [(side | 2, octets) for side, octets in layer_seeds.compressed_websocket(True)]
+    zre = [packed(_beacons("app_zre.pcap", 5555)) + _sent(talk, 0, 2) for talk in _talks("app_zre")[:2]]
+    return [*found, packed(compressed), packed(_beacons("app_zbeacon.pcap")), *zre]
 
 
 _SEEDS = {
@@ -243,6 +314,7 @@ _SEEDS = {
         packed([(12, b"c" * 24), (4, b"d" * 16), (0x20, b"")]),
     ],
     "flows": _flows,
+    "tls": _tls,
     "greetings": lambda: [_sent(talk, 11) for talk in _talks("m31_req_rep", "sec_mismatch_null_curve")],
     "zmtp1": lambda: [_sent(talk, _GREETINGS[1]) for talk in _talks("x_2111_xreq_xrep")],
     "zmtp2": lambda: [b"\5\6" + _sent(talk, _GREETINGS[2]) for talk in _talks("x_325_to_435")],
@@ -253,11 +325,13 @@ _SEEDS = {
         for choice in (0, 8)
     ],
     "websocket": _websocket,
-    "upgrades": lambda: [_sent(talk, 4) for talk in _talks("ws_plain")],
+    "deflate": lambda: [*layer_seeds.deflate()],
+    "upgrades": _upgrades,
     "radio": _radio,
     "pgm": _multicast,
     "payloads": _frames,
     "bodies": _bodies,
+    "protobuf": _protobuf,
     "filters": lambda: [line.encode() for line in FILTERS.splitlines()],
     "policy": lambda: [text.encode() for text in POLICIES],
     "everything": _everything,

@@ -9,173 +9,42 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from dissectors.beacon import Beacons, is_beacon
-from dissectors.events import AnyEvent, Connection, Message, Problem
+from dissectors.events import AnyEvent, Message, Problem
 from dissectors.payloads.registry import built_in
-from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.datagrams import Multicast, Radio
-from dissectors.zmtp.stream import Limits
+from zmtpsniff import protobuf as proto
 from zmtpsniff.bodies import decode
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.check.policy import PolicyError, parse_policy
-from zmtpsniff.datagrams import DatagramTable
 from zmtpsniff.filters import FilterError, compile_filter
-from zmtpsniff.flows import Limits as FlowLimits
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.payloads import Payloads
-from zmtpsniff.pgm import parse_pgm
-from zmtpsniff.segment import PGM, SYN, UDP
+from zmtpsniff.segment import SYN
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.stats import Statistics
 from zmtpsniff.stats.draw import draw
 from zmtpsniff.stats.report import report
 
-from .below import LINKS, Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
-from .octets import packed, pieces, told, turns
+from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
+from .connections import (
+    CLIENT,
+    SERVER,
+    SIGNATURE,
+    converse,
+    greetings,
+    halves,
+    pgm,
+    radio,
+    upgrades,
+    websocket,
+    zmtp1,
+    zmtp2,
+    zmtp3,
+)
+from .layers import deflate, tls
+from .octets import turns
 from .shown import checked, is_safe, shown
 
 Target = Callable[[bytes], None]
-CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
-SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
-MECHANISMS = (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI")
-
-
-# ------------------------------------------------------------------ connections
-
-
-def _connection(
-    sent: list[tuple[int, bytes]], seed: int, forced: int | None = None, from_start: bool = True, holes: bool = False
-) -> list[AnyEvent]:
-    """The events of what two sides send; bit 0 of a mark is the side, bit 1 says that octets are missing instead."""
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (from_start, from_start), Limits(), forced)
-    given = [0, 0]
-    for number, (mark, octets) in enumerate(sent, 1):
-        side = mark & 1
-        half = connection.halves[side]
-        if not octets:
-            continue
-        for piece in [octets] if not seed else pieces(octets, seed):
-            if connection.rejected:
-                break
-            given[side] += len(piece)
-            if holes and mark & 2:
-                half.gap(len(piece), bool(mark & 4), number, number)
-            else:
-                half.feed(piece, number, number)
-            assert half._held <= 1 << 18
-    connection.finish("fin", 0, len(sent) + 1)
-    connection.release()
-    if out:
-        summary = [event for event in out if isinstance(event, Connection)]
-        assert len(summary) == 1
-        assert (summary[0].octets.client, summary[0].octets.server) == tuple(given)
-        count = [0, 0]
-        for event in out:
-            if isinstance(event, Message):
-                count[event.src == SERVER] += 1
-        assert [summary[0].messages.client, summary[0].messages.server] == count
-    return out
-
-
-def _same_however_cut(opening: list[tuple[int, bytes]], data: bytes, problems: bool = True) -> None:
-    """Any cutting of the octets of both sides gives the same events.
-
-    Without ``problems`` that does not go for what is wrong, nor for anything if one side does not speak ZMTP: whether
-    that is found before or after the other one has said more depends on how much of it is there.
-    """
-    sent = opening + [(mark & 1, octets) for mark, octets in turns(data)]
-    events = _connection(sent, 0)
-    if problems or not any(isinstance(event, Problem) and event.code == "not-zmtp" for event in events):
-        assert told(_connection(sent, 1 + len(data)), problems) == told(events, problems)
-    shown(_connection(sent, 0))
-
-
-def zmtp1(data: bytes) -> None:
-    # Both sides begin with an identity and enough frames to be certain.
-    opening = [(side, b"\1\0" + b"\2\0a" * 6) for side in (0, 1)]
-    _same_however_cut(opening, data)
-
-
-def zmtp2(data: bytes) -> None:
-    kinds = data[:2].ljust(2, b"\0")
-    opening = [(side, SIGNATURE + bytes([1, kinds[side] % 12, 0, 0])) for side in (0, 1)]
-    _same_however_cut(opening, data[2:])
-
-
-def zmtp3(data: bytes) -> None:
-    """All mechanisms, from the handshake on; the first octet says which."""
-    choice = data[0] if data else 0
-    mechanism = MECHANISMS[choice % 4].ljust(20, b"\0")
-    opening = [
-        (side, SIGNATURE + bytes([3, choice >> 2 & 1]) + mechanism + bytes([side]) + bytes(31)) for side in (0, 1)
-    ]
-    _same_however_cut(opening, data[1:])
-
-
-def greetings(data: bytes) -> None:
-    """How a connection begins, from the first octet on, a version of 3.x being named or not."""
-    _same_however_cut([(0, SIGNATURE + b"\3")], data, problems=False)
-
-
-def halves(data: bytes) -> None:
-    """Both sides in turns, with holes, from any state: forced to a version, from the start or the middle."""
-    choice = data[0] if data else 0
-    forced = (None, 0, 1, 2, 3)[choice % 5]
-    sent = list(turns(data[1:]))
-    events = _connection(sent, choice >> 4, forced, bool(choice & 8), holes=True)
-    shown(events)
-
-
-def websocket(data: bytes) -> None:
-    """After the upgrade, whose protocol the first octet says."""
-    protocol = b"ZWS2.0" if data[:1] == b"\0" else b"ZWS2.0/" + MECHANISMS[(data[0] if data else 0) % 4]
-    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: " + protocol + b"\r\n\r\n"
-    opening = [
-        (0, b"GET / HTTP/1.1\r\nHost: a\r\nSec-WebSocket-Key: aZg85FHcsPRKlOgqKR+Oow==\r\n" + upgrade),
-        (1, b"HTTP/1.1 101 Switching Protocols\r\n" + upgrade),
-    ]
-    _same_however_cut(opening, data[1:])
-
-
-def upgrades(data: bytes) -> None:
-    """The head of HTTP itself."""
-    _same_however_cut([(0, b"GET ")], data, problems=False)
-
-
-def radio(data: bytes) -> None:
-    out: list[AnyEvent] = []
-    dissection = Radio(out, 1, CLIENT, SERVER)
-    for number, (mark, octets) in enumerate(turns(data), 1):
-        dissection.datagram(octets, mark & 3, number, number)
-    dissection.finish("open", 0, 1)
-    shown(out)
-
-
-def pgm(data: bytes) -> None:
-    """PGM packets of one sender: each turn is one, whose checksum is made right."""
-    out: list[AnyEvent] = []
-    numbers = iter(range(1, 1 << 30))
-
-    def listen(number: int, transport: Any, src: Any, dst: Any) -> Any:
-        if transport not in ("pgm", "epgm"):
-            return Beacons(out, number, src.text, dst.text)
-        return Multicast(out, number, transport, src.text, dst.text, Limits(), forced=True)
-
-    table = DatagramTable(listen, lambda: next(numbers), lambda *_: False, is_beacon, FlowLimits(4000, 8000, 4))
-    now = 1
-    for packet, (mark, octets) in enumerate(turns(data), 1):
-        now += (mark >> 4) * 1_000_000_000
-        bare = octets[:6] + b"\0\0" + octets[8:]
-        total = int.from_bytes(bare + b"\0" * (len(bare) % 2), "big") % 0xFFFF
-        summed = bare[:6] + (0xFFFF - total).to_bytes(2, "big") + bare[8:]
-        protocol = PGM if mark & 1 else UDP
-        parse_pgm(octets, False)
-        table.take((now, packet, protocol, b"\x0a\0\0\1\xef\0\0\1" + summed[:4].ljust(4, b"\0"), summed, mark >> 2 & 1))
-        assert all(sender.order.waiting_octets <= 4000 for sender in table._senders.values())
-    table.finish()
-    shown(out)
-
 
 # ------------------------------------------------------------------ what is in messages
 
@@ -215,6 +84,28 @@ def bodies(data: bytes) -> None:
     shown([event], ("summary", "tree"))
 
 
+def protobuf(data: bytes) -> None:
+    """What is taken for a message of Protocol Buffers is one, and has the fields that Google's library finds in it."""
+    found = proto.decode(data)
+    if found is None:
+        return
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    expected: dict[str, list[Any]] = {}
+    for field in UnknownFieldSet(Empty.FromString(data)):
+        expected.setdefault(str(field.field_number), []).append(field)
+    assert found.keys() == expected.keys()
+    for name, fields in expected.items():
+        values = found[name] if len(fields) > 1 else [found[name]]
+        assert len(values) == len(fields)
+        for value, field in zip(values, fields, strict=True):
+            if field.wire_type == 0:
+                assert value == field.data
+            elif isinstance(value, str):
+                assert value.encode() == field.data
+
+
 # ------------------------------------------------------------------ what users write
 
 
@@ -229,7 +120,7 @@ def _samples() -> list[AnyEvent]:
         [(side, SIGNATURE + b"\1\5\0\0") for side in (0, 1)],
         [(side, b"\1\0" + b"\2\0a" * 6) for side in (0, 1)],
     ):
-        out += _connection([*opening, (0, b"\0\5hello\1\0\0\1\xff" + identity), (1, b"\4\7\4PING\0\1\4\5\5ERROR")], 0)
+        out += converse([*opening, (0, b"\0\5hello\1\0\0\1\xff" + identity), (1, b"\4\7\4PING\0\1\4\5\5ERROR")], 0)
     return out
 
 
@@ -265,13 +156,17 @@ def policy(data: bytes) -> None:
 def everything(data: bytes) -> None:
     """Packets of Ethernet from first to last, through all that looks at events and all that shows them.
 
-    Each turn is a TCP segment of one connection, so that what is varied is what two peers say.
+    Each turn is a TCP segment of one connection, so that what is varied is what two peers say, or a datagram of UDP,
+    as beacons are.
     """
     packets: list[Packet] = []
     sent = [0, 0]
     for number, (mark, octets) in enumerate([(0x12, b""), (0x13, b""), *turns(data)]):
         side = mark & 1
         hosts = (b"\x0a\0\0\1", b"\x0a\0\0\2")[:: -1 if side else 1]
+        if mark & 4 and number > 1:
+            packets.append((number * 1_000_000, 1, _datagram(hosts[0], octets), 42 + len(octets), None))
+            continue
         ports = (b"\x9c\x40", b"\x15\xb3")[:: -1 if side else 1]
         opens = number < 2
         flags = SYN | side << 4 if opens else 0x18
@@ -294,16 +189,22 @@ def everything(data: bytes) -> None:
     checked(events, _RULES)
 
 
+def _datagram(source: bytes, octets: bytes) -> bytes:
+    """A packet of Ethernet, to everybody and on the port of beacons."""
+    udp = b"\x16\x26\x16\x26" + (8 + len(octets)).to_bytes(2, "big") + b"\0\0"
+    ip = b"\x45\0" + (28 + len(octets)).to_bytes(2, "big") + b"\0\0\x40\0\x40\x11\0\0" + source
+    return bytes(12) + b"\x08\0" + ip + b"\x0a\0\0\xff" + udp + octets
+
+
 _RULES = parse_policy('include = ["protocol", "secure", "complete"]', "policy.toml")
 
 
 TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
-        pcap, pcapng, compressed, strace, headers, headers_general, fragments, flows, greetings, zmtp1, zmtp2, zmtp3,
-        halves, websocket, upgrades, radio, pgm, payloads, bodies, filters, policy, everything,
+        pcap, pcapng, compressed, strace, headers, headers_general, fragments, flows, tls, greetings, zmtp1, zmtp2,
+        zmtp3, halves, websocket, deflate, upgrades, radio, pgm, payloads, bodies, protobuf, filters, policy,
+        everything,
     )
 }  # fmt: skip
 """Every target by its name."""
-
-__all__ = ["CLIENT", "LINKS", "MECHANISMS", "SERVER", "SIGNATURE", "TARGETS", "packed"]

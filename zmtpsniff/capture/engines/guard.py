@@ -2,30 +2,34 @@
 
 import contextlib
 import fcntl
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import IO, Any
 
 # It waits for a word from us, on a pipe that the kernel closes for us should we be killed. It is started with the
-# privileges that the process is started with, so it may send signals to it when we no longer may.
+# privileges that the process is started with, so it may send signals to it when we no longer may. They go to all of its
+# group, since tshark has others capture for it, and may neither end before those do nor take them along.
 _GUARD = """
 while read -r word; do
     case $word in
-        stop) kill -TERM "$1" ;;
-        kill) kill -KILL "$1" ;;
-        report) kill -USR1 "$1" ;;
+        stop) kill -s TERM -- "-$1" ;;
+        kill) kill -s KILL -- "-$1" ;;
+        report) kill -s USR1 "$1" ;;
         done) exit ;;
     esac
 done
-kill -TERM "$1"
+kill -s TERM -- "-$1"
 """
 _STOP_SECONDS = 5.0
+_LOOK_SECONDS = 0.005
 PIPE_OCTETS = 1 << 20  # the most that users are given by default
 
 
 class GuardedProcess:
-    """Runs a program; a guard beside it ends the program when we are gone."""
+    """Runs a program; a guard beside it ends the program, and what that has started, when we are gone."""
 
     def __init__(self, command: Sequence[str], *, stdout: int, stderr: IO[Any] | int) -> None:
         """Start the program, without input; raises OSError if that cannot be done."""
@@ -69,16 +73,28 @@ class GuardedProcess:
     def close(self) -> None:
         """End the program, with force if it does not obey; when this returns nothing of it is left."""
         self.stop()
-        try:
-            # Until it is waited for its number cannot become another process's.
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._tell(b"kill\n")
-            self._process.wait()
+        self._await_end()
+        self._tell(b"kill\n")  # whatever it has started, too
         self._tell(b"done\n")
         if self._guard.stdin is not None:
             self._guard.stdin.close()
         self._guard.wait()
+        self._process.wait()
+
+    def _await_end(self) -> None:
+        """Wait some seconds for the program's end, but leave it to be waited for.
+
+        Until that is done its number, which is also that of its group, cannot become another's.
+        """
+        until = time.monotonic() + _STOP_SECONDS
+        if sys.platform == "linux":
+            ended = os.WEXITED | os.WNOWAIT | os.WNOHANG
+            with contextlib.suppress(ChildProcessError):  # it has been waited for already
+                while os.waitid(os.P_PID, self._process.pid, ended) is None and time.monotonic() < until:
+                    time.sleep(_LOOK_SECONDS)
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_SECONDS)
 
     def _tell(self, word: bytes) -> None:
         if self._guard.stdin is not None and not self._guard.stdin.closed:

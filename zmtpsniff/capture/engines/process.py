@@ -15,6 +15,10 @@ from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
+_CHATTER = re.compile(
+    r"Capturing on|File:|Packets (captured|received)|See the User's Guide|listening on|$"
+    r"|Running as user|\*\* \(tshark:|tshark:$|\d+ packets? captured"
+)
 _LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
 _TIMES_BUFFER = 2
 _QUEUE_MIB = 64
@@ -75,8 +79,7 @@ class ProcessEngine:
         self._said.seek(0)
         said = self._said.read().decode(errors="replace")
         lines = [line.strip().removeprefix(f"{self.name}: ") for line in said.splitlines()]
-        chatter = re.compile(r"Capturing on|File:|Packets (captured|received)|See the User's Guide|listening on|$")
-        return " ".join(line for line in lines if not chatter.match(line))
+        return " ".join(line for line in lines if not _CHATTER.match(line))
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what the program writes, whole records only."""

@@ -1,4 +1,4 @@
-"""tshark, through pyshark, over what dumpcap captures; or capturing itself where dumpcap cannot."""
+"""tshark, through pyshark, over what dumpcap captures; or what another tshark captures where dumpcap cannot."""
 
 import array
 import fcntl
@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from io import FileIO
 
 from zmtpsniff.capture.engines import EngineMissingError, LiveOptions, Piece, piece_of
+from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import CaptureError, Packet
 from zmtpsniff.capture.tshark import Tshark  # now: once privileges are given up it may be out of reach
@@ -21,7 +22,8 @@ _FORGET = 500_000  # packets after which tshark starts anew, since it remembers 
 class TsharkEngine(DumpcapEngine):
     """dumpcap captures, and has the privileges; tshark takes its packets apart, and has those that we have then.
 
-    For interfaces that only tshark knows (extcap programs, remote ones) it captures itself, without our privileges.
+    Interfaces that only tshark knows (extcap programs, remote ones) another tshark captures on, without our
+    privileges.
     """
 
     name = "tshark"
@@ -74,8 +76,20 @@ class TsharkEngine(DumpcapEngine):
         yield from self._run(["-r", "-"], pipe.fileno(), pipe.close)
 
     def _captured(self) -> Generator[list[Packet], None, None]:
+        # A process of its own, whose guard also ends the extcap program and the dumpcap that tshark starts for it: such
+        # a tshark does not end before they do, nor they when it is killed.
+        if self._stopped:
+            return
         command = self._command()
-        yield from self._run(command[command.index("-s") :], subprocess.DEVNULL)
+        self._process = GuardedProcess(
+            ["tshark", "-q", "-w", "-", *command[command.index("-s") :]], stdout=subprocess.PIPE, stderr=self._said
+        )
+        pipe = self._process.stdout
+        assert isinstance(pipe, FileIO)
+        if self._stopped:  # before there was anything to stop
+            self._process.stop()
+        if _has_begun(pipe):
+            yield from self._dissected(pipe)
 
     def _run(
         self, arguments: list[str], stdin: int, started: Callable[[], None] = lambda: None
@@ -96,12 +110,6 @@ class TsharkEngine(DumpcapEngine):
         self._said.seek(0)
         counts = re.findall(rb"received/dropped on interface .*: \d+/(\d+)", self._said.read())
         self.dropped = sum(map(int, counts))
-
-    def stop(self) -> None:
-        """Ask for the end: tshark ends when dumpcap does and all is read, or when it captures itself, at once."""
-        super().stop()
-        if self._process is None and self._tshark is not None:
-            self._tshark.stop()
 
     def close(self) -> None:
         """End both; nothing is left of them once pieces() has ended."""
