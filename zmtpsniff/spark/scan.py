@@ -17,7 +17,8 @@ from zmtpsniff.spark import states
 from zmtpsniff.spark.disorder import Orders
 from zmtpsniff.spark.inputs import PlacedSource
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Synced, connection_id, marks, place
-from zmtpsniff.spark.watch import UNIX_KEY, Trace, WatchedConnection, WatchedHalf, WatchedTable
+from zmtpsniff.spark.watch import UNIX_KEY, Trace, WatchedTable
+from zmtpsniff.spark.watched_half import WatchedConnection, WatchedHalf
 
 # A head is kept if it has at most so many octets, or is at most such a part of what its connection has in the file.
 _HEAD_OCTETS = 64 << 10

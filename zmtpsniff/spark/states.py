@@ -132,7 +132,8 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, MethodType):
             owner, name = value.__self__, value.__name__
             plain = next((kept for one, kept in _PLAIN.items() if isinstance(owner, one)), None)
-            if plain is None or getattr(plain, name, None) is not value.__func__:
+            kept = getattr(plain, name, None)
+            if kept is None or value.__func__ not in (kept, getattr(type(owner), name)):
                 raise StateError(f"the state {value.__qualname__} cannot be kept")
             return _bound, (owner, name)
         if value is reassembly._nobody:
