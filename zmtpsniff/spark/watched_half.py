@@ -16,8 +16,10 @@ _MOST_TOPICS = 4096  # changes of subscriptions in a piece
 _MOST_FRAMES = 64  # of a message that is looked at together with others
 # One that only sends commands is synchronised before its first message once it has sent so much.
 _COMMANDS_OCTETS = 1024
-# What a topic, or its end, or an encrypted message begins with.
-_MARKS = frozenset({b"\0", b"\1", wire.CURVE_MESSAGE[:1]})
+# Fewer octets than this are not worth finding out whether all messages in them are alike.
+_ENOUGH_ALIKE = 64
+# The octet that a topic, or its end, or an encrypted message begins with.
+_MARKS = frozenset({0, 1, wire.CURVE_MESSAGE[0]})
 _HARMLESS = frozenset({"PING", "PONG", "JOIN", "LEAVE", "MESSAGE"})
 
 
@@ -103,6 +105,15 @@ class WatchedHalf(Half):
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         socket_type = self.socket_type
         reached, count = position, 0
+        if end - position >= _ENOUGH_ALIKE and not data[position] and data[position + 1]:
+            alike = wire.messages_alike(data, position)
+            step = 2 + data[position + 1]
+            stop = position + len(alike) * step
+            if _MARKS.isdisjoint(data[position + 2 : stop : step]):
+                for one in alike:
+                    append(Message(time_ns, packet, flow, src, dst, [one], socket_type))
+                count = len(alike)
+                reached = position = stop
         frames: list[Octets] = []
         while end - position >= 2 and data[position] <= 1:
             start = position + 2
@@ -116,7 +127,7 @@ class WatchedHalf(Half):
                 frames.append(body)
                 position = stop
                 continue
-            if not frames and body[:1] in _MARKS:
+            if not frames and body and body[0] in _MARKS:
                 break
             frames.append(body)
             append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
@@ -131,7 +142,11 @@ class WatchedHalf(Half):
     def _last_frame(self, body: Octets) -> None:
         # Of most messages it is plain that they are nothing else, whatever came before.
         frames = self._parts
-        if self.sync is None or self._damaged or not (frames or (type(body) is bytes and body[:1] not in _MARKS)):
+        if (
+            self.sync is None
+            or self._damaged
+            or not (frames or (type(body) is bytes and (not body or body[0] not in _MARKS)))
+        ):
             super()._last_frame(body)
             return
         frames.append(body)
