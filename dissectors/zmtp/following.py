@@ -87,22 +87,29 @@ class LongFrames:
 
     def _note(self, data: bytes, size: int, base: int, framing: int) -> None:
         """Remember where the headers of long frames lead that begin here."""
-        leads, pattern = _LEADS[framing]
+        kinds = [kind for kind in ((framing,) if framing else (1, 2)) if not self._looks_like_headers(kind)]
+        if not kinds:
+            return
+        leads, pattern = _LEADS[kinds[0] if len(kinds) == 1 else 0]
         end = size + len(_ZEROS)
         if data.find(_ZEROS, 1, end) < 0 or all(data.find(lead, 0, size) < 0 for lead in leads):
             return
         noted: list[tuple[int, int]] = []
         for match in pattern.finditer(data, 0, end):
-            if len(noted) > size // _DENSE_OCTETS:
-                return
             at = match.start()
             kind = 1 if data[at] == wire.LENGTH_ESCAPE_V1 else 2
             header = resync.read_header(data, at, kind)
             if header is not None:
+                self.seen[kind] += 1
                 noted.append((base + header[1], kind))
+                if len(noted) > size // _DENSE_OCTETS:
+                    return
         for key in noted:
-            self.seen[key[1]] += 1
             self._add(key, Trail(1, 1, 0.0))
+
+    def _looks_like_headers(self, framing: int) -> bool:
+        """Whether there have been so many headers that to lead from one to another is worth nothing."""
+        return self.seen[framing] ** 2 > self.octets
 
     def _add(self, key: tuple[int, int], trail: Trail) -> None:
         """Remember the place where a trail leads."""
