@@ -5,8 +5,9 @@ case first.
 """
 
 from dissectors.events import AnyEvent, Cut, Message, Octets
-from dissectors.zmtp import resync, wire
-from dissectors.zmtp.stream import Limits, OctetStream
+from dissectors.zmtp import wire
+from dissectors.zmtp.searching import FrameSearch
+from dissectors.zmtp.stream import Limits
 
 # A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
 # next segment, which costs one copy of that segment.
@@ -17,18 +18,13 @@ _ENOUGH_ALIKE = 64
 _MANY_FRAMES = 1024
 _MOST_FRAMES = 1 << 20
 _MESSAGE_OCTETS = 64 << 20
-# How much of a direction is searched for frames before a flow of which nothing is known is given up.
-_SEARCH_LIMIT = 1 << 20
-_WINDOW_LIMIT = 1 << 17
-_MOST_PASSED = 16 << 20
 
 
-class FrameStream(OctetStream):
+class FrameStream(FrameSearch):
     """One direction of a connection as a stream of frames."""
 
     __slots__ = (
         "_body",
-        "_cut",
         "_damaged",
         "_flags",
         "_hole",
@@ -40,10 +36,6 @@ class FrameStream(OctetStream):
         "_parts",
         "_parts_octets",
         "_plain",
-        "_searched",
-        "_try_at",
-        "framing",
-        "known",
         "messages",
         "socket_type",
     )
@@ -53,7 +45,6 @@ class FrameStream(OctetStream):
         super().__init__(out, flow, src, dst, limits)
         self.messages = 0
         self.socket_type: str | None = None
-        self.framing = 0  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later, 0: not known
         self._keep = limits.keep
         self._plain = False  # messages need no look: no handshake, subscription, encryption or damage
         self._parts: list[Octets] = []  # frames of the message that is not finished
@@ -67,11 +58,6 @@ class FrameStream(OctetStream):
         self._body: list[bytes] = []
         self._kept = 0
         self._hole = False
-        # while searching for frames
-        self._cut = 0
-        self._try_at = 0  # the number of octets at which the next attempt is made
-        self._searched = 0
-        self.known = False  # the connection is known to be ZMTP, so that less evidence will do
 
     # ------------------------------------------------------------------ frames
 
@@ -302,9 +288,6 @@ class FrameStream(OctetStream):
     def _frames_found(self, skipped: int) -> None:
         """Frames have been found after ``skipped`` octets in which none were."""
 
-    def _search_failed(self) -> None:
-        """No frames have been found in as much as is searched."""
-
     # ------------------------------------------------------------------ bodies in pieces
 
     def _begin_body(self, flags: int, length: int) -> None:
@@ -340,11 +323,6 @@ class FrameStream(OctetStream):
         """Whether the octets of a long body are being collected."""
         return self._state == self._collect_body
 
-    @property
-    def _searches(self) -> bool:
-        """Whether frames are being looked for."""
-        return self._state in (self._search, self._pass_over)
-
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
         self.time_ns = time_ns
@@ -362,14 +340,8 @@ class FrameStream(OctetStream):
     def _skip(self, length: int, cut: bool) -> None:
         """Go on after a gap of ``length`` octets; a body that covers it loses only its own octets."""
         self.search_now(length if cut else 0)
-        if self._state == self._search:
-            self._searched += self._held + length
-            self._restart_search()
-            if self.known and self._searched > _WINDOW_LIMIT:
-                # Where hole follows hole no window grows, so there is a pause after each of them instead.
-                self._begin_pass(min(self._searched // 4, _MOST_PASSED))
-            return
-        if self._state == self._pass_over:
+        if self._searches:
+            self._search_behind_gap(length)
             return
         if self._state in (self._frames_v1, self._frames_v2) and self._held:
             self._open_body()
@@ -418,78 +390,11 @@ class FrameStream(OctetStream):
             self._damaged = False
             self._message(frames, True)
 
-    # ------------------------------------------------------------------ finding frames again
-
-    def _start_search(self) -> None:
-        self._state = self._search
-        self._searching = True
-        self._searched = 0
-        self._restart_search()
-
-    def _restart_search(self) -> None:
-        self._chunks = []
-        self._held = 0
-        self._starts = [0]
-        self._try_at = 0
-        self._need = 1
-
-    def _search(self, data: bytes, position: int) -> int:
-        """Look for a chain of frames that is certain enough; the first message found may lack its beginning."""
-        window = data[position:]
-        if len(window) < self._try_at:
-            self._need = self._try_at
-            return position
-        found = resync.find_frames(window, self._starts, self.framing, self.known, self._cut)
-        if found is not None:
-            self._searching = False
-            self._damaged = True
-            self._plain = False
-            self._start_frames(found.framing)
-            self._frames_found(self._searched + found.offset)
-            return position + found.offset
-        if len(window) < _WINDOW_LIMIT:
-            self._need = self._try_at = len(window) + max(64, len(window) // 2)
-            return position
-        if self._searched > _SEARCH_LIMIT:
-            if not self.known:
-                self._search_failed()
-                return position
-            # The longer nothing is found, the more is passed over between two attempts.
-            self._begin_pass(min(self._searched // 4, _MOST_PASSED))
-            return position
-        # Keep the later half: a chain may have begun in it.
-        dropped = len(window) // 2
-        self._searched += dropped
-        self._starts = [start - dropped for start in self._starts if start >= dropped]
-        self._try_at = _WINDOW_LIMIT
-        return position + dropped
-
-    def _begin_pass(self, octets: int) -> None:
-        self._searching = False
-        self._left = octets
-        self._searched += octets
-        self._state = self._pass_over
-
-    def _pass_over(self, data: bytes, position: int) -> int:
-        """Octets between two attempts to find frames."""
-        taken = min(self._left, len(data) - position)
-        self._left -= taken
-        if self._left == 0:
-            self._state = self._search
-            self._searching = True
-            self._restart_search()
-        return position + taken
-
-    def search_now(self, cut: int = 0) -> None:
-        """Search in what there is, because no more will come that hangs together with it.
-
-        ``cut`` octets are missing at its end because of the snaplen.
-        """
-        if self._state == self._search and self._held:
-            self._try_at = 0
-            self._cut = cut
-            self.resume()
-            self._cut = 0
+    def _found(self, framing: int, skipped: int) -> None:
+        self._damaged = True
+        self._plain = False
+        self._start_frames(framing)
+        self._frames_found(skipped)
 
     def _die(self) -> None:
         """Nothing after this can be read."""

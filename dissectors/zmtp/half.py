@@ -27,6 +27,7 @@ class Half(Upgraded):
             return
         self.problem(code, f"{detail}, at stream offset {self.octets}")
         if self._searches:
+            self._forget_place()
             self._skip(0, False)
             return
         self.octets += _MORE_THAN_ANY

@@ -443,7 +443,7 @@ class Opening(FrameStream):
             self.other.resume()
 
     def _skip(self, length: int, cut: bool) -> None:
-        if self.greeted or self.stopped or self._state == self._search:
+        if self.greeted or self.stopped or self._searches:
             super()._skip(length, cut)
             return
         # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.

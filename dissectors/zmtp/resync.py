@@ -27,7 +27,7 @@ _DOUBT_BITS = 16.0
 _DENSE = 0.4
 _MOST_DENSE_OCTETS = 1 << 14
 # A message that ends exactly where a segment does: by chance that is as rare as its frame is long.
-_MOST_ALIGNED_BITS = 12.0
+MOST_ALIGNED_BITS = 12.0
 # Contents that only ZMTP has
 _MARK_BITS = 40.0
 # A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like.
@@ -116,7 +116,7 @@ def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[in
         if framing == 1 and window.startswith(_ZEROS, stop - len(_ZEROS)):
             bits = _EMPTY_BITS
         if stop in boundaries and not more:
-            bits += min(math.log2(stop - position), _MOST_ALIGNED_BITS)
+            bits += min(math.log2(stop - position), MOST_ALIGNED_BITS)
         if stop < end:
             link = links.get(stop)
             if link is not None:
@@ -125,6 +125,21 @@ def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[in
                 continue
         links[position] = _Link(bits, stop)
     return links
+
+
+def read_header(octets: bytes, position: int, framing: int) -> tuple[int, int, bool] | None:
+    """Start and end of the body of a frame at ``position`` and its MORE bit; None if none with a whole header is there.
+
+    The end may be behind that of ``octets``.
+    """
+    end = len(octets)
+    if end - position < 2:
+        return None
+    found = (_header_v2 if framing == 2 else _header_v1)(octets, position, end)
+    flags = _FLAGS_V2 if framing == 2 else _FLAGS_V1
+    if found is None or found[0] > end or octets[position if framing == 2 else found[0] - 1] not in flags:
+        return None
+    return found
 
 
 def _candidates_v1(window: bytes, flags_at: list[int]) -> list[int]:

@@ -97,6 +97,16 @@ def test_what_behaves_well_is_joined_and_not_redone(talk: Conversation) -> None:
     assert out.fates["joined"]
 
 
+def test_files_that_begin_inside_long_messages_give_the_same() -> None:
+    """Frames are found late in them, by where long ones lead, or not at all."""
+    random = Random(21)
+    for most, count in ((600_000, 12), (3_000_000, 6)):
+        given = packets(segments(pushes(3, random, count, binary_body, most, batch=60_000)))
+        for number in (2, 5):
+            ends = sorted(random.sample(range(1, len(given)), number - 1))
+            _check([given[begin:end] for begin, end in zip([0, *ends], [*ends, len(given)], strict=True)])
+
+
 def test_a_piece_does_not_grow_with_its_connection() -> None:
     def sizes(count: int) -> list[int]:
         given = packets(segments(request_reply(3, Random(7), count)))

@@ -16,6 +16,7 @@ import msgspec
 import zmtpsniff.reassembly as reassembly
 from dissectors import events
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.following import LongFrames, Trail
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
@@ -71,7 +72,20 @@ class CarriedDirection(Direction):
 _CLASSES: dict[str, Any] = {
     one.__name__: one
     for one in (
-        *(Flow, CarriedDirection, Waiting, ZmtpConnection, Half, Security, Limits, Upgrade, deque, frozenset),
+        *(
+            Flow,
+            CarriedDirection,
+            Waiting,
+            ZmtpConnection,
+            Half,
+            Security,
+            Limits,
+            LongFrames,
+            Trail,
+            Upgrade,
+            deque,
+            frozenset,
+        ),
         *(value for value in vars(events).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)),
     )
 }

@@ -14,8 +14,9 @@ MODULO = 1 << 32  # of sequence numbers
 # What a half knows of the octets that it reads, which goes on from where the piece ends. Not whether its message is
 # damaged: one that is not is all that can be joined, and a piece that was not sure of its first says so.
 _READING = (
-    *("_body", "_chunks", "_cut", "_flags", "_held", "_hole", "_kept", "_left", "_length"),
-    *("_message_octets", "_need", "_parts", "_parts_octets", "_searched", "_searching", "_starts", "_try_at"),
+    *("_between", "_body", "_chunks", "_cut", "_ends", "_flags", "_held", "_hole", "_kept", "_left", "_length"),
+    *("_long_frames", "_message_octets", "_need", "_parts", "_parts_octets"),
+    *("_searched", "_searching", "_starts", "_try_at"),
 )
 
 

@@ -1,0 +1,167 @@
+"""Finding frames that are longer than what a search holds: headers of long frames, followed to where they lead.
+
+A header says where the next one begins, so all that has to be kept of a frame of 40 MiB is that place. When the stream
+gets there, either there is no frame, or the evidence grows. What a header counts for is learnt from the stream: the
+fewer octets of it look like one, the less likely is it that one leads to another by chance.
+"""
+
+import math
+import re
+from typing import NamedTuple
+
+from dissectors.zmtp import resync, wire
+
+# A header needs so many octets, and the name of a command behind it a few more.
+TAIL = 32
+# The four octets of a length that has to be plausible; five octets of a long frame's header.
+_ZEROS = bytes(4)
+_LEADS = {
+    framing: (leads, re.compile(b"[%b]%b" % (leads, _ZEROS)))
+    for framing, leads in ((0, b"\x02\x03\x06\xff"), (1, b"\xff"), (2, b"\x02\x03\x06"))
+}
+# Octets that look like headers more often than this tell nothing by one, and cost time.
+_DENSE_OCTETS = 512
+_MOST_TRAILS = 64
+# What one long header that leads to another is worth at most.
+_MOST_LINK_BITS = 24.0
+# Short frames prove nothing here, as in tables of small numbers one leads to the other for long. So many may lie
+# between two long ones.
+_MOST_SHORT = 32
+# Bits of evidence: to believe a chain on a connection known to be ZMTP, and on one of which nothing is known.
+_KNOWN_BITS = 24.0
+_UNKNOWN_BITS = 32.0
+# A chain that begins with a false frame may come upon a true one. Not so many frames later.
+_LINKS_NOT_TRUSTED = 2
+
+
+class Trail(NamedTuple):
+    """Frames that have led to a place further on."""
+
+    long: int  # headers of long frames among them
+    links: int  # frames of any length
+    bits: float  # of evidence, if one of them has led to where a segment begins
+
+
+class LongFrames:
+    """The headers of long frames seen in a stream that is searched, and where they lead."""
+
+    __slots__ = ("octets", "seen", "trails")
+
+    def __init__(self) -> None:
+        """Begin where the search does."""
+        self.octets = 0  # of the stream so far
+        self.seen = {1: 0, 2: 0}  # headers by framing, true and false
+        self.trails: dict[tuple[int, int], Trail] = {}  # by place and framing
+
+    def skip(self, length: int) -> None:
+        """``length`` octets are missing, and with them the frames that begin there."""
+        self.octets += length
+        self.trails = {key: trail for key, trail in self.trails.items() if key[0] >= self.octets}
+
+    def leads_before(self, place: int) -> bool:
+        """Whether a header has led to a place that has not come yet, in less than ``place`` octets from the start."""
+        return any(octets < place for octets, _ in self.trails)
+
+    def forget(self) -> None:
+        """Octets are missing, nobody knows how many: no place further on is known any more."""
+        self.trails = {}
+
+    def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Found | None:
+        """Follow frames that begin in the next ``size`` octets of the stream; returns where they are if certain.
+
+        ``data`` holds those and as many as there are of the ``TAIL`` octets that come after them, which are looked at
+        to read headers and will come again. ``starts`` are offsets in it at which TCP segments begin; ``framing`` and
+        ``known`` are as in ``find_frames``.
+        """
+        base = self.octets
+        self.octets += size
+        self._note(data, size, base, framing)
+        while self.trails:
+            place, kind = min(self.trails)
+            if place >= self.octets:
+                break
+            found = self._follow(data, place - base, size, kind, starts, known)
+            if found is not None:
+                return found
+        return None
+
+    def _note(self, data: bytes, size: int, base: int, framing: int) -> None:
+        """Remember where the headers of long frames lead that begin here."""
+        kinds = [kind for kind in ((framing,) if framing else (1, 2)) if not self._looks_like_headers(kind)]
+        if not kinds:
+            return
+        leads, pattern = _LEADS[kinds[0] if len(kinds) == 1 else 0]
+        end = size + len(_ZEROS)
+        if data.find(_ZEROS, 1, end) < 0 or all(data.find(lead, 0, size) < 0 for lead in leads):
+            return
+        noted: list[tuple[int, int]] = []
+        for match in pattern.finditer(data, 0, end):
+            at = match.start()
+            kind = 1 if data[at] == wire.LENGTH_ESCAPE_V1 else 2
+            header = resync.read_header(data, at, kind)
+            if header is not None:
+                self.seen[kind] += 1
+                noted.append((base + header[1], kind))
+                if len(noted) > size // _DENSE_OCTETS:
+                    return
+        for key in noted:
+            self._add(key, Trail(1, 1, 0.0))
+
+    def _looks_like_headers(self, framing: int) -> bool:
+        """Whether there have been so many headers that to lead from one to another is worth nothing."""
+        return self.seen[framing] ** 2 > self.octets
+
+    def _add(self, key: tuple[int, int], trail: Trail) -> None:
+        """Remember the place where a trail leads."""
+        if key in self.trails:
+            trail = max(trail, self.trails[key])
+        elif len(self.trails) >= _MOST_TRAILS:
+            # The one that leads farthest is the least likely to be of use.
+            last = max(self.trails)
+            if last < key:
+                return
+            del self.trails[last]
+        self.trails[key] = trail
+
+    def _follow(
+        self, data: bytes, first: int, size: int, framing: int, starts: list[int], known: bool
+    ) -> resync.Found | None:
+        """Go on with the frames that lead to offset ``first`` of ``data``, as long as they begin in ``size`` octets."""
+        base = self.octets - size
+        trail = self.trails.pop((base + first, framing))
+        least = _KNOWN_BITS if known else _UNKNOWN_BITS
+        long, links, bits = trail
+        if first in starts:
+            bits = max(bits, min(math.log2(len(data) / len(starts)), resync.MOST_ALIGNED_BITS))
+        at, short = first, 0
+        begins = None
+        while at < size:
+            header = resync.read_header(data, at, framing)
+            if header is None:
+                return None
+            start, stop, _ = header
+            if start - at > 2:
+                long += 1
+                short = 0
+            else:
+                short += 1
+            evidence = bits + self._bits_of_links(long, framing)
+            if begins is None and (evidence >= least or links >= _LINKS_NOT_TRUSTED):
+                begins = at
+            if begins is not None and evidence >= least:
+                return resync.Found(begins, framing, evidence)
+            if short > _MOST_SHORT:
+                return None
+            links += 1
+            at = stop
+        self._add((base + at, framing), Trail(long, links, bits))
+        return None
+
+    def _bits_of_links(self, long: int, framing: int) -> float:
+        """What it is worth that ``long`` headers of long frames have led to each other, among all that were seen.
+
+        What looks like a header comes in clusters, so that the others count twice: where some are, there are more.
+        """
+        others = math.log2(max(self.seen[framing] - long, 0) + 1)
+        each = max(min(math.log2(self.octets) - 2 * others, _MOST_LINK_BITS), 0.0)
+        return (long - 1) * each - others if long > 1 else -math.inf
