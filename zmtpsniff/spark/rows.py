@@ -16,8 +16,8 @@ from dissectors.events import (
     Beacon,
     Command,
     Connection,
-    Cut,
     Greeting,
+    Hidden,
     Message,
     Octets,
     Peer,
@@ -270,19 +270,23 @@ class Rows:
         """A column of octets."""
         try:
             data = pa.array(values, pa.binary())  # fails unless all of them are bytes
+            lengths = pc.binary_length(data).cast(pa.int64())
+            empty = data.is_null()
         except (TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
-            return pa.array([self._octets_of(value) for value in values], _OCTETS_TYPE)
-        lengths = pc.binary_length(data).cast(pa.int64())
-        if self._max_bytes and (pc.max(lengths).as_py() or 0) > self._max_bytes:
+            found = [value if type(value) is bytes or value is None else _at_hand(value) for value in values]
+            data = pa.array(found, pa.binary())
+            lengths = pa.array([None if value is None else min(_length(value), _MOST) for value in values], pa.int64())
+            empty = lengths.is_null()
+        if self._max_bytes and (pc.max(pc.binary_length(data)).as_py() or 0) > self._max_bytes:
             data = pc.binary_slice(data, 0, self._max_bytes)
-        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=data.is_null())
+        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=empty)
 
     def _octets_of(self, value: Octets | None) -> dict[str, Any] | None:
         if value is None:
             return None
         if isinstance(value, bytes):
             return {"length": len(value), "data": value[: self._max_bytes] if self._max_bytes else value}
-        data = at_hand(value) if isinstance(value, Cut) else None
+        data = _at_hand(value)
         if data is not None and self._max_bytes:
             data = data[: self._max_bytes]
         return {"length": min(value.length, _MOST), "data": data}
@@ -384,6 +388,15 @@ def _dates(times_ns: Any, count: int) -> pa.Array:
     if times_ns is None:
         return pa.nulls(count, pa.date32())
     return pc.divide(_numbers(times_ns), _DAY_NS).cast(pa.int32()).cast(pa.date32())
+
+
+def _at_hand(octets: Octets) -> bytes | None:
+    """What may be shown of octets, None for nothing."""
+    return None if isinstance(octets, Hidden) else at_hand(octets)
+
+
+def _length(octets: Octets) -> int:
+    return len(octets) if isinstance(octets, bytes) else octets.length
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:

@@ -22,7 +22,7 @@ from zmtpsniff.spark.watched_half import WatchedConnection, WatchedHalf
 
 # A head is kept if it has at most so many octets, or is at most such a part of what its connection has in the file.
 _HEAD_OCTETS = 64 << 10
-_HEAD_PART = 16
+_HEAD_PART = 2
 _GIVE_PACKETS = 4096
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
-from zmtpsniff.spark.rows import Batch
+from zmtpsniff.spark.rows import KEY, Batch
 from zmtpsniff.spark.tables import PARTITION
 
 MANIFEST_SCHEMA = pa.schema(
@@ -47,7 +47,10 @@ class _File:
         path = f"{folder}/{name}"
         system.create_dir(path.rpartition("/")[0])
         self._sink = system.open_output_stream(path)
-        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        waits = KEY in schema.names  # to be read again soon, and written as it is to stay
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, compression="lz4" if waits else "zstd", write_statistics=not waits
+        )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_octets = 0
         self.rows = 0
