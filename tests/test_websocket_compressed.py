@@ -1,5 +1,6 @@
 """Compressed WebSocket messages, and connections whose upgrade is not in the capture; wsproto makes the frames."""
 
+import zlib
 from itertools import pairwise
 from random import Random
 
@@ -177,3 +178,24 @@ def test_other_websockets_are_not_told(name: str, side: int) -> None:
     protocol = FrameProtocol(client=side == 0, extensions=[])
     sent = [(side, bytes(protocol.send_data(payload, fin=True))) for payload in OTHERS[name]]
     assert dissect(sent, from_start=False) == []
+
+
+def test_so_many_windows_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deflate, "_MOST_WINDOWS", 3)
+
+    def compressed(*messages: bytes) -> list[bytes]:
+        compressor = zlib.compressobj(wbits=-15)
+        return [(compressor.compress(one) + compressor.flush(zlib.Z_SYNC_FLUSH))[:-4] for one in messages]
+
+    body = Random(5).randbytes(2000)
+    first, second = compressed(body, body)
+    assert len(second) < 100, "it refers back to the first"
+    inflaters = [deflate.Inflater(takeover=True) for _ in range(5)]
+    assert [one.inflate(first, 9999) for one in inflaters] == [(body, 2000)] * 5
+    assert [one.inflate(second, 9999) for one in inflaters] == [None] * 2 + [(body, 2000)] * 3
+    # Who needs none, or is gone, does not count.
+    assert deflate.Inflater(takeover=False).inflate(first, 9999) == (body, 2000)
+    del inflaters[3:]
+    more = [deflate.Inflater(takeover=True) for _ in range(2)]
+    assert [one.inflate(first, 9999) for one in more] == [(body, 2000)] * 2
+    assert inflaters[2].inflate(second, 9999) == (body, 2000)

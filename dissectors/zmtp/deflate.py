@@ -1,7 +1,9 @@
 """Messages of WebSocket that are compressed: the permessage-deflate extension (RFC 7692)."""
 
 import zlib
+from collections import OrderedDict
 from collections.abc import Sequence
+from weakref import ref
 
 EXTENSION = "permessage-deflate"
 # Octets of a message that are looked at, compressed and not: what is longer is lost, and all that builds upon it.
@@ -11,6 +13,8 @@ INFLATED_LIMIT = 1 << 26
 _TAIL = b"\x00\x00\xff\xff"  # that a sender leaves out (section 7.2.1)
 _PIECE = 1 << 16
 _MOST_BITS = -15  # of the window: a larger one than the sender's does no harm
+# So many senders' windows, of some 50 KiB, are held in all: who opens more connections gets no more memory by it.
+_MOST_WINDOWS = 4096
 
 
 def parameters(extensions: Sequence[str]) -> frozenset[str] | None:
@@ -25,7 +29,7 @@ def parameters(extensions: Sequence[str]) -> frozenset[str] | None:
 class Inflater:
     """Undoes the compression of what one side sends, message by message."""
 
-    __slots__ = ("_decoder", "_lost", "_takeover")
+    __slots__ = ("__weakref__", "_decoder", "_lost", "_takeover")
 
     def __init__(self, takeover: bool) -> None:
         """``takeover`` says that each message may refer back to those before."""
@@ -66,4 +70,29 @@ class Inflater:
             self._decoder = zlib.decompressobj(_MOST_BITS)
         elif self._decoder.eof:  # a final block, after which zlib would forget what later messages refer to
             self.lose()
+        else:
+            _windows.use(self)
         return b"".join(kept), length
+
+
+class _Windows:
+    """The inflaters that hold a window; the one whose use was longest ago gives way."""
+
+    def __init__(self) -> None:
+        self._used: OrderedDict[int, ref[Inflater]] = OrderedDict()
+
+    def use(self, inflater: Inflater) -> None:
+        """Note that this one holds a window now."""
+        used, key = self._used, id(inflater)
+        if key in used:
+            used.move_to_end(key)
+            return
+        used[key] = ref(inflater, lambda _: used.pop(key, None))
+        if len(used) > _MOST_WINDOWS:
+            _, oldest = used.popitem(last=False)
+            gone = oldest()
+            if gone is not None:
+                gone.lose()
+
+
+_windows = _Windows()

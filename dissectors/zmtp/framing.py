@@ -339,7 +339,7 @@ class FrameStream(FrameSearch):
 
     def _skip(self, length: int, cut: bool) -> None:
         """Go on after a gap of ``length`` octets; a body that covers it loses only its own octets."""
-        self.search_now(length if cut else 0)
+        self.search_now(length if cut else 0, before_gap=True)
         if self._searches:
             self._search_behind_gap(length)
             return

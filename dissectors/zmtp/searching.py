@@ -31,7 +31,7 @@ class FrameSearch(OctetStream):
         self._try_at = 0  # the number of octets at which the next attempt is made
         self._between = 0  # octets until the next window
         self._long_frames: LongFrames | None = None
-        self._ends = False  # what comes next does not hang together with the octets held
+        self._ends = False  # a gap comes after the octets held
         self._cut = 0
 
     # ------------------------------------------------------------------ for those who read frames
@@ -141,14 +141,15 @@ class FrameSearch(OctetStream):
         self._found(found.framing, self._searched + found.offset)
         return found.offset
 
-    def search_now(self, cut: int = 0) -> None:
+    def search_now(self, cut: int = 0, before_gap: bool = False) -> None:
         """Search in what there is, because no more will come that hangs together with it.
 
-        ``cut`` octets are missing at its end because of the snaplen.
+        ``cut`` octets are missing at its end because of the snaplen. What there is before a gap is searched for the
+        last time; else it stays, since the other side may yet show what it is.
         """
         if self._searches and self._held:
             self._try_at = 0
-            self._cut, self._ends = cut, True
+            self._cut, self._ends = cut, before_gap
             self.resume()
             self._cut, self._ends = 0, False
 
