@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from spark_settings import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,12 +49,6 @@ def spark_session(spark_installed: None) -> Iterator["SparkSession"]:
     """A Spark session on two processors."""
     from zmtpsniff.spark.session import get_session
 
-    options = {
-        "spark.sql.shuffle.partitions": "4",
-        "spark.driver.memory": "1g",
-        # Tests run too short for the second compiler of Java to pay.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    }
-    session = get_session("local[2]", options)
+    session = get_session("local[2]", SETTINGS)
     yield session
     session.stop()

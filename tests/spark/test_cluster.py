@@ -21,16 +21,10 @@ from conftest import FIXTURES, PROJECT
 pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
+from spark_settings import write_settings
 from spark_tables import by_series, cut, expected, read_tables
 
 PATIENCE = 400  # seconds, on a machine that does much else
-SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.ui.enabled": "false",
-}
 
 
 def _port() -> int:
@@ -82,10 +76,11 @@ def _environment(folder: Path) -> dict[str, str]:
         python = folder / "python"
         python.write_text(f'#!/bin/sh\nPYTHONPATH="{path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
         python.chmod(0o755)
-        (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SETTINGS.items()))
     return {
         **os.environ,
-        "SPARK_CONF_DIR": str(folder),
+        **write_settings(
+            folder, spark_driver_host="127.0.0.1", spark_driver_memory="512m", spark_executor_memory="512m"
+        ),
         "SPARK_DAEMON_MEMORY": "600m",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(folder / "python"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from local_job import Session
+from spark_settings import write_settings
 from spark_tables import by_series, cut, expected, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
@@ -91,6 +92,7 @@ def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]"
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # so that the driver and its JVM can be killed at once
+        env=os.environ | write_settings(output.with_name("settings")),
     )
 
 

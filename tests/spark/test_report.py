@@ -1,7 +1,6 @@
 """What a report says of tables is what `stats` says of the captures they were made of."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -87,28 +86,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def session(spark_session: "SparkSession") -> "Iterator[SparkSession]":
-    """The session, without what pays only where there are more rows: plans compiled, and changed while they run.
-
-    A report takes 28 s of the processor with these settings, 48 s without.
-    """
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-    }
-    before = {name: spark_session.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark_session.conf.set(name, value)
-    yield spark_session
-    for name, value in before.items():
-        spark_session.conf.set(name, str(value))
-
-
-@pytest.fixture(scope="module")
-def told(session: "SparkSession", tables: Path) -> Lines:
-    return lines(report(session, str(tables), TOP))
+def told(spark_session: "SparkSession", tables: Path) -> Lines:
+    return lines(report(spark_session, str(tables), TOP))
 
 
 @pytest.fixture(scope="module")
@@ -217,14 +196,26 @@ def test_passwords_are_not_told(told: Lines, tables: Path) -> None:
     assert not [word for word in passwords if word in json.dumps(told)]
 
 
-def test_part_of_the_time_and_of_the_rows(session: "SparkSession", tables: Path, told: Lines, tmp_path: Path) -> None:
+def test_part_of_the_time_and_of_the_rows(
+    spark_session: "SparkSession", tables: Path, told: Lines, tmp_path: Path
+) -> None:
     """The command: the busiest row of each kind, from the middle of the connections on, as lines and as a page."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'zmtpsniff[spark]'")
     (total,) = of(told, "report-total")
     starts = sorted(line["start_ns"] for line in of(told, "report-socket"))
     since = datetime.fromtimestamp(starts[len(starts) // 2] // 1_000_000_000, UTC).isoformat()
     output, page = tmp_path / "report.jsonl", tmp_path / "report.html"
-    arguments = [str(tables), "--master", session.sparkContext.master, "--top", "1", "-T", "json", "-o", str(output)]
+    arguments = [
+        str(tables),
+        "--master",
+        spark_session.sparkContext.master,
+        "--top",
+        "1",
+        "-T",
+        "json",
+        "-o",
+        str(output),
+    ]
     arguments += ["--html", str(page), "--since", since, "--until", "2100-01-01"]
     done = CliRunner().invoke(command, ["report", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -241,6 +232,6 @@ def test_part_of_the_time_and_of_the_rows(session: "SparkSession", tables: Path,
     assert f"{part['messages']:,} messages" in text
 
 
-def test_no_tables(session: "SparkSession", tmp_path: Path) -> None:
+def test_no_tables(spark_session: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(SparkError, match="there are no tables; zmtpsniff spark ingest INPUT"):
-        report(session, str(tmp_path))
+        report(spark_session, str(tmp_path))
