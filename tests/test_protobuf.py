@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from conftest import PROJECT
 from google.protobuf import any_pb2, api_pb2, descriptor_pb2, struct_pb2, timestamp_pb2
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zmtpsniff import protobuf
@@ -102,6 +102,7 @@ JSON = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(JSON)
+@example([-3.221121146402767e16, 3.2211211464024584e16, "", "", "0\x1f¡\U00093100𐀀"])
 def test_other_encodings_are_none(value: Any) -> None:
     for data in (
         json.dumps(value).encode(),

@@ -137,7 +137,9 @@ def _structure(data: bytes) -> tuple[str, Any] | None:
     if candidates:
         return candidates[0] if len(candidates) == 1 else None
     found = protobuf.decode(data)
-    if found is None or _is_text(data) or _is_valid(msgspec.msgpack.decode, data) or _is_valid(_cbor, data):
+    if found is None or _is_text(data) or _is_counted_text(data):
+        return None
+    if _is_valid(msgspec.msgpack.decode, data) or _is_valid(_cbor, data):
         return None
     return "protobuf", _plain(found)
 
@@ -148,6 +150,16 @@ def _is_text(data: bytes) -> bool:
         return not _CONTROLS.search(data.decode())
     except UnicodeDecodeError:
         return False
+
+
+def _is_counted_text(data: bytes) -> bool:
+    """Whether octets are such text behind a number of 1 to 8 octets that says how long it is."""
+    for size in (1, 2, 4, 8):
+        rest = data[size:]
+        if _is_text(rest):
+            lengths = {length & (1 << 8 * size) - 1 for length in (len(rest), len(rest.decode()))}
+            return not lengths.isdisjoint((int.from_bytes(data[:size], "little"), int.from_bytes(data[:size], "big")))
+    return False
 
 
 def _is_valid(read: Callable[[bytes], Any], data: bytes) -> bool:

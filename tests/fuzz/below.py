@@ -8,7 +8,7 @@ from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.flows import FlowTable
 from zmtpsniff.flows import Limits as FlowLimits
-from zmtpsniff.fragments import Fragments
+from zmtpsniff.fragments import Fragment, Fragments
 from zmtpsniff.packets import RAW, HeaderDecoder
 from zmtpsniff.segment import FIN, PGM, SYN, UDP
 
@@ -134,9 +134,8 @@ def fragments(data: bytes) -> None:
         if not octets:
             continue
         start = (mark >> 3 & 0xF) * 8
-        whole = held.add(
-            (mark & 3,), number * (1 + (mark >> 7) * 10**10), 6, start, octets, len(octets), bool(mark & 4)
-        )
+        time_ns = number * (1 + (mark >> 7) * 10**10)
+        whole = held.add(Fragment((mark & 3,), time_ns, 6, start, octets, len(octets), bool(mark & 4)))
         assert held._held <= most
         assert len(held._pending) <= 4
         if whole is not None:
