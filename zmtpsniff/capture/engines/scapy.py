@@ -197,8 +197,9 @@ def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
     conf.ifaces.reload()  # one may have come since
     conf.bufsize = 1 << 16  # what comes before there is a ring is thrown away
     anywhere = interface == ANY
-    name = "lo" if anywhere else interface
-    return L2ListenSocket(iface=name, promisc=promiscuous and not anywhere, nofilter=1)
+    # scapy's socket is one of an interface, and must not be of one that is down.
+    up = next((name for _, name in socket.if_nameindex() if _is_up(name)), "lo")
+    return L2ListenSocket(iface=up if anywhere else interface, promisc=promiscuous and not anywhere, nofilter=1)
 
 
 def _bind_to_all(packet_socket: socket.socket) -> None:
