@@ -96,11 +96,13 @@ def test_an_interface_that_only_tshark_knows() -> None:
     known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
     if not re.search(r"^\d+\. randpkt", known, re.MULTILINE):
         pytest.skip("tshark has no randpkt interface here")
-    command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt", "-a", "duration:10"]
+    # It makes 1,000 packets unless told otherwise, and of a program that ends tshark may lose the last ones.
+    command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt", "-c", "1500", "-a", "duration:40"]
+    command += ["--tshark-option", "extcap.randpkt.count:100000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["type"] == "capture"
-    assert last["packets"] == 1000  # what randpktdump makes unless told otherwise
+    assert last["packets"] == 1500
 
 
 @pytest.fixture

@@ -81,9 +81,9 @@ class TsharkEngine(DumpcapEngine):
         if self._stopped:
             return
         command = self._command()
-        self._process = GuardedProcess(
-            ["tshark", "-q", "-w", "-", *command[command.index("-s") :]], stdout=subprocess.PIPE, stderr=self._said
-        )
+        # Preferences may be those of an extcap program.
+        arguments = [*self._options.tshark_options, "-q", "-w", "-", *command[command.index("-s") :]]
+        self._process = GuardedProcess(["tshark", *arguments], stdout=subprocess.PIPE, stderr=self._said)
         pipe = self._process.stdout
         assert isinstance(pipe, FileIO)
         if self._stopped:  # before there was anything to stop
