@@ -105,6 +105,17 @@ def test_an_interface_that_only_tshark_knows() -> None:
     assert last["packets"] == 1500
 
 
+def test_an_interface_that_ends_by_itself() -> None:
+    known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
+    if not re.search(r"^\d+\. randpkt", known, re.MULTILINE):
+        pytest.skip("tshark has no randpkt interface here")
+    command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt"]  # nothing else ends it
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["type"] == "capture"
+    assert 0 < last["packets"] <= 1000
+
+
 @pytest.fixture
 def listening() -> Iterator[tuple[LiveProgram, list[int]]]:
     """A capture of what comes by UDP to a port, for which tshark starts udpdump and dumpcap; and all its processes."""

@@ -12,8 +12,6 @@ from dissectors.zmtp.stream import Limits
 # A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
 # next segment, which costs one copy of that segment.
 _WAIT_LIMIT = 4096
-# Fewer octets than this are not worth finding out whether all messages in them are alike.
-_ENOUGH_ALIKE = 64
 # From how many frames of a message on their octets are counted, how many frames and octets of one are kept.
 _MANY_FRAMES = 1024
 _MOST_FRAMES = 1 << 20
@@ -75,7 +73,7 @@ class FrameStream(FrameSearch):
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         socket_type = self.socket_type
         body: Octets
-        if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
+        if plain and not parts and end - position >= wire.ENOUGH_ALIKE and not data[position]:
             alike = wire.messages_alike(data, position)
             for body in alike:
                 append(Message(time_ns, packet, flow, src, dst, [body], socket_type))

@@ -42,6 +42,10 @@ CURVE_MESSAGE_LEAST = len(CURVE_MESSAGE) + CURVE_NONCE_SIZE + CURVE_BOX_OVERHEAD
 BROKEN_ERROR = b"^RROR"
 
 
+# Fewer octets than this are not worth finding out whether all messages in them are alike.
+ENOUGH_ALIKE = 64
+
+
 def messages_alike(data: bytes, position: int) -> list[bytes]:
     """The whole messages from ``position`` on if each is one short frame and all are of one length, else none.
 

@@ -16,8 +16,6 @@ _MOST_TOPICS = 4096  # changes of subscriptions in a piece
 _MOST_FRAMES = 64  # of a message that is looked at together with others
 # One that only sends commands is synchronised before its first message once it has sent so much.
 _COMMANDS_OCTETS = 1024
-# Fewer octets than this are not worth finding out whether all messages in them are alike.
-_ENOUGH_ALIKE = 64
 # The octet that a topic, or its end, or an encrypted message begins with.
 _MARKS = frozenset({0, 1, wire.CURVE_MESSAGE[0]})
 _HARMLESS = frozenset({"PING", "PONG", "JOIN", "LEAVE", "MESSAGE"})
@@ -105,7 +103,7 @@ class WatchedHalf(Half):
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         socket_type = self.socket_type
         reached, count = position, 0
-        if end - position >= _ENOUGH_ALIKE and not data[position] and data[position + 1]:
+        if end - position >= wire.ENOUGH_ALIKE and not data[position] and data[position + 1]:
             alike = wire.messages_alike(data, position)
             step = 2 + data[position + 1]
             stop = position + len(alike) * step
