@@ -3,7 +3,7 @@
 Nothing here is done row by row but to pick one value out of each event for each column.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from dissectors.events import (
     at_hand,
 )
 from zmtpsniff.spark.pieces import file_of, numbers_and_offsets
+from zmtpsniff.spark.runs import Run
 from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
 
 SCHEMAS = {table: arrow_schema(table) for table in TABLES}
@@ -91,17 +92,22 @@ class Rows:
         """Keep at most ``max_bytes`` octets of each body (0: all)."""
         self._max_bytes = max_bytes
 
-    def of_events(self, events: Sequence[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
+    def of_events(self, events: Sequence[AnyEvent | Run], origin: Origin, kept_in: str = "") -> list[Batch]:
         """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
         kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
+        if Run in kinds:
+            kinds[Message] = kinds[Run]  # their order is kept
         if len(kinds) == 1:
             kinds = {kind: [*events] for kind in kinds}
         else:
             for event in events:
                 kinds[type(event)].append(event)
+            if Run in kinds:
+                del kinds[Message]
         out: list[Batch] = []
         make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
             (Message, "messages", self._messages),
+            (Run, "messages", self._runs),
             (Subscription, "subscriptions", self._subscriptions),
             (Greeting, "commands", self._greetings),
             (Command, "commands", self._commands),
@@ -111,14 +117,9 @@ class Rows:
         )
         for kind, table, columns in make:
             if kind in kinds:
-                found = kinds[kind]
-                rows = _batch(
-                    table, {**columns(found, origin), "provisional": pa.repeat(kept_in == PROVISIONAL, len(found))}
-                )
-                if origin.keys is not None:
-                    keys = pa.array([origin.keys[event.flow] for event in found], pa.int64())
-                    rows = rows.append_column(KEY, keys)
-                out.append((table, rows, kept_in))
+                made = columns(kinds[kind], origin)
+                made["provisional"] = pa.repeat(kept_in == PROVISIONAL, len(made["series"]))
+                out.append((table, _batch(table, made), kept_in))
         return out
 
     def of_capture(self, capture: Capture, series: str) -> list[Batch]:
@@ -141,7 +142,7 @@ class Rows:
 
     def _messages(self, events: list[Message], origin: Origin) -> dict[str, Any]:
         frames = [event.frames for event in events]
-        lists, sizes = self._octet_lists(frames)
+        lists, sizes = self._octet_lists(_offsets(map(len, frames)), list(chain.from_iterable(frames)))
         return {
             **_wire(events, origin),
             "socket_type": _texts([event.socket_type for event in events]),
@@ -149,6 +150,28 @@ class Rows:
             "size": sizes,
             "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
         }
+
+    def _runs(self, events: list[Message | Run], origin: Origin) -> dict[str, Any]:
+        frames: list[Octets] = []
+        counts: list[int] = []  # frames of each message
+        numbers: list[int] = []  # messages of each event
+        for event in events:
+            frames += event.frames
+            if type(event) is Run:
+                counts += event.counts
+                numbers.append(len(event.counts))
+            else:
+                counts.append(len(event.frames))
+                numbers.append(1)
+        columns = {
+            **_wire(events, origin),
+            "socket_type": _texts([event.socket_type for event in events]),
+            "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
+        }
+        messages = pa.ListArray.from_arrays(_offsets(numbers), pa.nulls(len(counts)))
+        which = pc.list_parent_indices(messages)
+        lists, sizes = self._octet_lists(_offsets(counts), frames)
+        return {**{name: column.take(which) for name, column in columns.items()}, "frames": lists, "size": sizes}
 
     def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
         return {
@@ -219,12 +242,14 @@ class Rows:
             **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
             **_ends("src", [event.src for event in events]),
             **_ends("dst", [event.dst for event in events]),
+            **_keys(events, origin),
         }
 
     def _connections(self, events: list[Connection], origin: Origin) -> dict[str, Any]:
         starts = [event.start_ns for event in events]
         stops = [event.end_ns for event in events]
-        lists, _ = self._octet_lists([event.subscriptions for event in events])
+        topics = [event.subscriptions for event in events]
+        lists, _ = self._octet_lists(_offsets(map(len, topics)), list(chain.from_iterable(topics)))
         return {
             "date": _dates(starts, len(events)),
             "series": [origin.series] * len(events),
@@ -245,6 +270,7 @@ class Rows:
             "stop": _times(stops),
             "end_ns": _numbers(stops),
             "end": [event.end for event in events],
+            **_keys(events, origin),
         }
 
     def _peer(self, side: str, peers: list[Peer]) -> dict[str, Any]:
@@ -257,14 +283,12 @@ class Rows:
 
     # ------------------------------------------------------------------ octets
 
-    def _octet_lists(self, lists: list[list[Octets]]) -> tuple[pa.Array, pa.Array]:
+    def _octet_lists(self, offsets: pa.Array, octets: Sequence[Octets]) -> tuple[pa.Array, pa.Array]:
         """A column of lists of octets, and how many octets there are in each list."""
-        offsets = pa.array([0, *map(len, lists)], pa.int32())
-        ends = pc.cumulative_sum(offsets)
-        values = self._octets(list(chain.from_iterable(lists)))
+        values = self._octets(octets)
         lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), values.field(0)]))
-        sums = lengths.take(ends)
-        return pa.ListArray.from_arrays(ends, values), pc.subtract(sums[1:], sums[:-1])
+        sums = lengths.take(offsets)
+        return pa.ListArray.from_arrays(offsets, values), pc.subtract(sums[1:], sums[:-1])
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
@@ -332,13 +356,27 @@ def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
         elif not isinstance(values, pa.Array):
             values = pa.array(values, field.type)
         arrays.append(values)
+    if KEY in columns:
+        schema = schema.append(pa.field(KEY, pa.int64()))
+        arrays.append(columns[KEY])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _keys(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
+    """What rows are marked with, if they are."""
+    keys = origin.keys
+    return {} if keys is None else {KEY: pa.array([keys[event.flow] for event in events], pa.int64())}
+
+
+def _offsets(lengths: Iterable[int]) -> pa.Array:
+    """Where lists of such lengths begin and end among their values."""
+    return pc.cumulative_sum(pa.array([0, *lengths], pa.int32()))
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
     times = _numbers([event.time_ns for event in events])
-    places = origin.place([event.packet for event in events])
+    files, numbers, offsets = origin.place([event.packet for event in events])
     flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
     conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
     return {
@@ -347,9 +385,12 @@ def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
         "conn_id": conn_ids.take(flows.indices),
         "time": _times(times),
         "time_ns": times,
-        **dict(zip(_PLACE, places, strict=True)),
+        "file": files if isinstance(files, pa.Array) else pa.array(files, pa.string()),
+        "packet": pa.array(numbers, pa.int64()),
+        "offset": pa.array(offsets, pa.int64()),
         **_ends("src", [event.src for event in events]),
         **_ends("dst", [event.dst for event in events]),
+        **_keys(events, origin),
     }
 
 

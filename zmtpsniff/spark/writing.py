@@ -26,6 +26,15 @@ MANIFEST_SCHEMA = pa.schema(
 MANIFEST = "task INT NOT NULL, path STRING NOT NULL, rows BIGINT NOT NULL, octets BIGINT NOT NULL"
 """The same as Spark's SQL writes it."""
 
+WAITING = ".arrow"
+"""How the names of files end whose rows wait for a verdict: to be read once and soon, and written as they are to stay.
+
+Arrow's own format costs a fourth of Parquet's time to write, and a tenth to read."""
+
+# Numbers that grow from row to row, or nearly: their differences are a third of what a dictionary makes of them, in
+# less time.
+_STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
+_READ_ROWS = 32 << 10
 _GROUP_ROWS = 128 << 10
 _GROUP_OCTETS = 16 << 20
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
@@ -39,18 +48,33 @@ def write_rows(batches: Iterable[Batch], folder: str, task: int = 0) -> Iterator
     yield from writer.close(task)
 
 
+def read_rows(system: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that a task has written, a batch after the other."""
+    with system.open_input_file(path) as file:
+        if path.endswith(WAITING):
+            yield from pa.ipc.open_stream(file)
+        else:
+            yield from pq.ParquetFile(file).iter_batches(_READ_ROWS)
+
+
 class _File:
-    """A file that is being written, and the rows of its next row group."""
+    """A file that is being written, and the rows that come into it next, all at once."""
 
     def __init__(self, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
         self.name = name
         path = f"{folder}/{name}"
         system.create_dir(path.rpartition("/")[0])
         self._sink = system.open_output_stream(path)
-        waits = KEY in schema.names  # to be read again soon, and written as it is to stay
-        self._writer = pq.ParquetWriter(
-            self._sink, schema, compression="lz4" if waits else "zstd", write_statistics=not waits
-        )
+        if name.endswith(WAITING):
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self._writer = pa.ipc.new_stream(self._sink, schema, options=options)
+        else:
+            steps = [column for column in _STEPS if column in schema.names]
+            others = [column for column in _leaves(schema) if column not in steps]
+            encodings = dict.fromkeys(steps, "DELTA_BINARY_PACKED")
+            self._writer = pq.ParquetWriter(
+                self._sink, schema, compression="zstd", use_dictionary=others, column_encoding=encodings or None
+            )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_octets = 0
         self.rows = 0
@@ -63,7 +87,7 @@ class _File:
             self._write()
 
     def _write(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=_GROUP_ROWS)
+        self._writer.write_table(pa.Table.from_batches(self._waiting), _GROUP_ROWS)
         self.rows += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_octets = [], 0, 0
 
@@ -74,6 +98,18 @@ class _File:
         octets = self._sink.tell()
         self._sink.close()
         return {"path": self.name, "rows": self.rows, "octets": octets}
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The columns of a Parquet file of a schema, as it names them: those within lists and structs have paths."""
+    names = pq.ParquetFile(_empty(schema)).schema
+    return [names.column(place).path for place in range(len(names))]
+
+
+def _empty(schema: pa.Schema) -> pa.BufferReader:
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    return pa.BufferReader(sink.getvalue())
 
 
 class Writer:
@@ -119,7 +155,7 @@ class Writer:
         if file is None:
             date = _NO_DATE if day is None else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
             folder = table if table.startswith("_") else f"{table}/{PARTITION}={date}"
-            name = f"{folder}/{prefix}{self._name}.parquet"
+            name = f"{folder}/{prefix}{self._name}{WAITING if KEY in schema.names else '.parquet'}"
             file = self._files[table, day, prefix] = _File(self._system, self._folder, name, schema)
         return file
 
