@@ -91,6 +91,8 @@ class WatchedHalf(Half):
     def _frames_v2(self, data: bytes, position: int) -> int:
         if self.sync is not None and not self._damaged and not self._parts:
             position = self._clear_messages(data, position)
+            if position == len(data):
+                return position
         return super()._frames_v2(data, position)
 
     def _clear_messages(self, data: bytes, position: int) -> int:
