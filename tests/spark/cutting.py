@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
+from in_order import dissect_sorted, read_segments
 from streams import RECORD, Packets
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
@@ -16,7 +17,6 @@ from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
-from zmtpsniff.spark.redo import dissect_sorted, read_segments
 from zmtpsniff.spark.runs import unrolled
 from zmtpsniff.spark.scan import Scan
 
