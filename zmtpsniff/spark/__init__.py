@@ -25,9 +25,9 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `watch`, `watched_half`, `disorder` | flows, their halves, the order of packets, watched while one file is dissected |
 | `scan` | `Scan`: one file dissected by itself |
 | `transplant`, `join` | `Join`: the pieces of one tuple put together |
-| `rows` * | `Rows`: events to Arrow record batches; `wrap` for a stream with rows of all tables |
+| `rows`, `rolled` * | `Rows`: events to Arrow record batches, those that wait rolled up; `wrap` for a stream |
 | `writing` * | rows to Parquet files by the task that made them |
-| `mapping`, `joining`, `verdicts` * | what the tasks of the map side do: scan files, join pieces, judge rows that wait |
+| `mapping`, `joining`, `verdicts` * | the tasks of the map side: scan files, join pieces, judge rows that wait |
 | `reducing`, `exact` * | tasks that get whole groups; the reference path: `segments` of files, `dissected` in order |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `export` ** | the tables in another format than Parquet |

@@ -3,7 +3,7 @@
 Nothing here is done row by row but to pick one value out of each event for each column.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from dissectors.events import (
     at_hand,
 )
 from zmtpsniff.spark.pieces import file_of, numbers_and_offsets
+from zmtpsniff.spark.rolled import ROLLED, octet_lists, offsets_of
 from zmtpsniff.spark.runs import Run
 from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
 
@@ -95,19 +96,16 @@ class Rows:
     def of_events(self, events: Sequence[AnyEvent | Run], origin: Origin, kept_in: str = "") -> list[Batch]:
         """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
         kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
-        if Run in kinds:
-            kinds[Message] = kinds[Run]  # their order is kept
         if len(kinds) == 1:
             kinds = {kind: [*events] for kind in kinds}
         else:
+            if Run in kinds and Message in kinds:
+                kinds[Run] = kinds[Message]  # in their order
             for event in events:
                 kinds[type(event)].append(event)
-            if Run in kinds:
-                del kinds[Message]
+        messages = kinds.pop(Message, None) or kinds.pop(Run, None)
         out: list[Batch] = []
         make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
-            (Message, "messages", self._messages),
-            (Run, "messages", self._runs),
             (Subscription, "subscriptions", self._subscriptions),
             (Greeting, "commands", self._greetings),
             (Command, "commands", self._commands),
@@ -115,11 +113,13 @@ class Rows:
             (Problem, "problems", self._problems),
             (Connection, "connections", self._connections),
         )
+        if messages and origin.keys is None:
+            out.append(("messages", _batch(SCHEMAS["messages"], self._messages(messages, origin), kept_in), kept_in))
+        elif messages:
+            out.append(("messages", _batch(ROLLED, self._rolled(messages, origin), kept_in), kept_in))
         for kind, table, columns in make:
             if kind in kinds:
-                made = columns(kinds[kind], origin)
-                made["provisional"] = pa.repeat(kept_in == PROVISIONAL, len(made["series"]))
-                out.append((table, _batch(table, made), kept_in))
+                out.append((table, _batch(SCHEMAS[table], columns(kinds[kind], origin), kept_in), kept_in))
         return out
 
     def of_capture(self, capture: Capture, series: str) -> list[Batch]:
@@ -128,21 +128,21 @@ class Rows:
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
         columns |= {"date": _dates(day, 1), "series": [series], "comments": [list(map(_text, capture.comments))]}
         columns["error"] = [None if capture.error is None else _text(capture.error)]
-        out: list[Batch] = [("captures", _batch("captures", columns), "")]
+        out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), "")]
         if capture.problems:
             count = len(capture.problems)
             severities, codes, details = zip(*capture.problems, strict=True)
             problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(_text, details))}
-            problems |= {"series": [series] * count, "file": [capture.file] * count, "provisional": [False] * count}
+            problems |= {"series": [series] * count, "file": [capture.file] * count}
             problems["date"] = _dates(day and day * count, count)
-            out.append(("problems", _batch("problems", problems), ""))
+            out.append(("problems", _batch(SCHEMAS["problems"], problems), ""))
         return out
 
     # ------------------------------------------------------------------ a table each
 
     def _messages(self, events: list[Message], origin: Origin) -> dict[str, Any]:
         frames = [event.frames for event in events]
-        lists, sizes = self._octet_lists(_offsets(map(len, frames)), list(chain.from_iterable(frames)))
+        lists, sizes = octet_lists(offsets_of(map(len, frames)), self._octets(list(chain.from_iterable(frames))))
         return {
             **_wire(events, origin),
             "socket_type": _texts([event.socket_type for event in events]),
@@ -151,27 +151,21 @@ class Rows:
             "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
         }
 
-    def _runs(self, events: list[Message | Run], origin: Origin) -> dict[str, Any]:
+    def _rolled(self, events: list[Message | Run], origin: Origin) -> dict[str, Any]:
         frames: list[Octets] = []
-        counts: list[int] = []  # frames of each message
-        numbers: list[int] = []  # messages of each event
+        counts = [event.counts if type(event) is Run else [len(event.frames)] for event in events]
         for event in events:
             frames += event.frames
-            if type(event) is Run:
-                counts += event.counts
-                numbers.append(len(event.counts))
-            else:
-                counts.append(len(event.frames))
-                numbers.append(1)
-        columns = {
+        numbers = pa.array(list(chain.from_iterable(counts)), pa.int32())
+        values = self._octets(frames)
+        ends = offsets_of(len(event.frames) for event in events)
+        return {
             **_wire(events, origin),
             "socket_type": _texts([event.socket_type for event in events]),
             "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
+            "counts": pa.ListArray.from_arrays(offsets_of(map(len, counts)), numbers),
+            "octets": pa.ListArray.from_arrays(ends, values),
         }
-        messages = pa.ListArray.from_arrays(_offsets(numbers), pa.nulls(len(counts)))
-        which = pc.list_parent_indices(messages)
-        lists, sizes = self._octet_lists(_offsets(counts), frames)
-        return {**{name: column.take(which) for name, column in columns.items()}, "frames": lists, "size": sizes}
 
     def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
         return {
@@ -249,7 +243,7 @@ class Rows:
         starts = [event.start_ns for event in events]
         stops = [event.end_ns for event in events]
         topics = [event.subscriptions for event in events]
-        lists, _ = self._octet_lists(_offsets(map(len, topics)), list(chain.from_iterable(topics)))
+        lists, _ = octet_lists(offsets_of(map(len, topics)), self._octets(list(chain.from_iterable(topics))))
         return {
             "date": _dates(starts, len(events)),
             "series": [origin.series] * len(events),
@@ -282,13 +276,6 @@ class Rows:
         }
 
     # ------------------------------------------------------------------ octets
-
-    def _octet_lists(self, offsets: pa.Array, octets: Sequence[Octets]) -> tuple[pa.Array, pa.Array]:
-        """A column of lists of octets, and how many octets there are in each list."""
-        values = self._octets(octets)
-        lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), values.field(0)]))
-        sums = lengths.take(offsets)
-        return pa.ListArray.from_arrays(offsets, values), pc.subtract(sums[1:], sums[:-1])
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
@@ -344,10 +331,10 @@ def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
 
 
-def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
-    """Rows of a table of columns, each an Arrow array or a list; those not named are null."""
-    schema = SCHEMAS[table]
+def _batch(schema: pa.Schema, columns: dict[str, Any], kept_in: str = "") -> pa.RecordBatch:
+    """Rows of columns, each an Arrow array or a list; those not named are null, but for what ``kept_in`` says."""
     count = len(columns["series"])
+    columns.setdefault("provisional", pa.repeat(kept_in == PROVISIONAL, count))
     arrays = []
     for field in schema:
         values = columns.get(field.name)
@@ -366,11 +353,6 @@ def _keys(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
     """What rows are marked with, if they are."""
     keys = origin.keys
     return {} if keys is None else {KEY: pa.array([keys[event.flow] for event in events], pa.int64())}
-
-
-def _offsets(lengths: Iterable[int]) -> pa.Array:
-    """Where lists of such lengths begin and end among their values."""
-    return pc.cumulative_sum(pa.array([0, *lengths], pa.int32()))
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from pyarrow.fs import FileSystem
 
 from zmtpsniff.spark.joining import Judged, decode
+from zmtpsniff.spark.rolled import unrolled
 from zmtpsniff.spark.rows import KEY
 from zmtpsniff.spark.writing import Writer, read_rows
 
@@ -42,6 +43,8 @@ def applied(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.Recor
         for rows in read_rows(system, f"{root}/{name}"):
             if file.startswith((ALONE, STRETCH)):
                 rows = _judge(table, rows, judged, file.startswith(STRETCH))
+                if table == "messages":
+                    rows = unrolled(rows)
             else:
                 rows = gone.left(table, rows)
             if rows.num_rows:
