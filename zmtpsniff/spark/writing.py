@@ -1,6 +1,7 @@
 """Rows written to Parquet by the task that makes them, so that they need not pass through the JVM."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -58,10 +59,15 @@ def read_rows(system: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
 
 
 class _File:
-    """A file that is being written, and the rows that come into it next, all at once."""
+    """A file that is being written, and the rows that come into it next, all at once.
 
-    def __init__(self, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
+    They are encoded and compressed by another thread while the next ones are made, which Arrow lets Python do.
+    """
+
+    def __init__(self, pool: Executor, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
         self.name = name
+        self._pool = pool
+        self._written: Future[None] | None = None
         path = f"{folder}/{name}"
         system.create_dir(path.rpartition("/")[0])
         self._sink = system.open_output_stream(path)
@@ -87,13 +93,20 @@ class _File:
             self._write()
 
     def _write(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._waiting), _GROUP_ROWS)
+        self._wait()
+        self._written = self._pool.submit(self._writer.write_table, pa.Table.from_batches(self._waiting), _GROUP_ROWS)
         self.rows += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_octets = [], 0, 0
+
+    def _wait(self) -> None:
+        """Wait until the rows before are written; raises what writing them raised."""
+        if self._written is not None:
+            self._written.result()
 
     def close(self) -> dict[str, Any]:
         if self._waiting:
             self._write()
+        self._wait()
         self._writer.close()
         octets = self._sink.tell()
         self._sink.close()
@@ -118,6 +131,7 @@ class Writer:
     def __init__(self, folder: str) -> None:
         """Write below ``folder``, a path or URL that exists."""
         self._system, self._folder = FileSystem.from_uri(folder)
+        self._pool = ThreadPoolExecutor(1)
         self._name = uuid4().hex
         self._files: dict[tuple[str, int | None, str], _File] = {}
         self._ends_ns: dict[int, int] = {}
@@ -142,7 +156,7 @@ class Writer:
         file = self._files.get((folder, None, ""))
         if file is None:
             name = f"{folder}/{self._name}.parquet"
-            file = self._files[folder, None, ""] = _File(self._system, self._folder, name, rows.schema)
+            file = self._files[folder, None, ""] = _File(self._pool, self._system, self._folder, name, rows.schema)
         file.take(rows)
 
     def note_end(self, series_no: int, end_ns: int | None) -> None:
@@ -156,12 +170,13 @@ class Writer:
             date = _NO_DATE if day is None else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
             folder = table if table.startswith("_") else f"{table}/{PARTITION}={date}"
             name = f"{folder}/{prefix}{self._name}{WAITING if KEY in schema.names else '.parquet'}"
-            file = self._files[table, day, prefix] = _File(self._system, self._folder, name, schema)
+            file = self._files[table, day, prefix] = _File(self._pool, self._system, self._folder, name, schema)
         return file
 
     def close(self, task: int) -> Iterator[pa.RecordBatch]:
         """Finish all files; what there is to tell of them, rows of MANIFEST_SCHEMA."""
         rows = [{"task": task, **file.close()} for file in self._files.values()]
+        self._pool.shutdown()
         rows += [{"task": task, "path": "", "rows": no, "octets": end} for no, end in self._ends_ns.items()]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=MANIFEST_SCHEMA)
