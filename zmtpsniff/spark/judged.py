@@ -124,7 +124,7 @@ class _Here:
     def apply(self, waiting: Sequence[Written]) -> list[Written]:
         if sum(row.octets for row in waiting) > _MOST_WAITING:
             frame = self._session.createDataFrame(self._table)
-            return _OnSpark(self._session, frame, self._folder, self._tasks).apply(waiting)
+            return on_spark(self._session, frame, self._folder, self._tasks).apply(waiting)
         others = self._table.filter(pc.equal(self._table.column("path"), ""))
         rows = pa.concat_tables([_rows_of(waiting), others])
         return [Written(**row) for told in applied(rows.to_batches(), self._folder) for row in told.to_pylist()]

