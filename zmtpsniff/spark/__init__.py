@@ -32,7 +32,9 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `export` ** | the tables in another format than Parquet |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
+| `daemon` ** | what the Python workers of this machine are forked from |
 | `job` ** | `Job`: the stages of a run on Spark |
+| `judged` ** | `Joined`: what the join told, on Spark or, of few pieces, in the driver; verdicts applied |
 | `ingest` ** | `ingest`: inputs to tables in a folder |
 | `follow`, `quiet` ** | `follow`: folders that fill, to tables, with Structured Streaming; series that come no more |
 | `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
