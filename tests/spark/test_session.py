@@ -92,7 +92,7 @@ OURS = (
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.python.daemon.module": "zmtpsniff.spark.daemon",
     },
-    {"TieredStopAtLevel": "1", "UseSerialGC": "true", "UseParallelGC": "false"},
+    {"Tier4InvocationThreshold": "50000", "Tier4CompileThreshold": "150000"},
 )
 THEIRS = (
     {
@@ -100,9 +100,9 @@ THEIRS = (
         "spark.python.sql.dataFrameDebugging.enabled": "true",
         "spark.python.daemon.module": "pyspark.daemon",
     },
-    {"TieredStopAtLevel": "4", "UseSerialGC": "false", "UseParallelGC": "true"},
+    {"Tier4InvocationThreshold": "7000", "Tier4CompileThreshold": "15000"},
 )
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=4 -XX:+UseParallelGC"
+JAVA_OPTIONS = "-XX:Tier4InvocationThreshold=7000"
 
 
 def started(folder: Path, **environment: str) -> list[dict[str, str]]:
@@ -133,7 +133,7 @@ def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("variable", [None, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
-@pytest.mark.parametrize("option", ["-XX:TieredStopAtLevel=4", "-XX:+UseZGC"])
+@pytest.mark.parametrize("option", ["-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation"])
 def test_options_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, option: str) -> None:
     java = tmp_path / "java"
     java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo "openjdk version \\"17\\"" >&2\nprintf "%s\\n" "$@"\n')
@@ -148,7 +148,15 @@ def test_options_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variab
     def given(*options: str) -> list[str]:
         return subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout.splitlines()
 
-    assert given() == ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dname=of Spark", "Main"]
+    assert [option.partition("=")[0] for option in given()] == [
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "-XX:Tier4InvocationThreshold",
+        "-XX:Tier4MinInvocationThreshold",
+        "-XX:Tier4CompileThreshold",
+        "-XX:Tier4BackEdgeThreshold",
+        "-Dname",
+        "Main",
+    ]
     if variable is None:
         assert given(option) == ["-Dname=of Spark", "Main", option]
     else:
