@@ -31,7 +31,7 @@ def test_joined_here_or_on_spark(
     called: Counter[str] = Counter()
     for name, value in limits.items():
         monkeypatch.setattr(judged, name, value)
-    for module, name in ((job, "here"), (job, "on_spark"), (judged, "on_spark")):
+    for module, name in ((job, "here"), (job, "on_spark"), (judged, "run_here")):
         monkeypatch.setattr(module, name, _counted(called, name, getattr(module, name)))
     wanted = {}
     for name in CAPTURES:
@@ -45,7 +45,7 @@ def test_joined_here_or_on_spark(
     found = by_series(read_tables(tmp_path / "out"))
     assert {name: expected(paths) for name, paths in wanted.items()} == found
     many, waiting = "_MOST_PIECES" in limits, "_MOST_WAITING" in limits
-    assert (called["here"], bool(called["on_spark"])) == (0 if many else 2, many or waiting)
+    assert (called["here"], called["on_spark"], called["run_here"]) == ((0, 2, 0) if many else (2, 0, 2 * waiting))
 
 
 def _counted(called: Counter[str], name: str, function: Any) -> Any:
@@ -57,7 +57,10 @@ def _counted(called: Counter[str], name: str, function: Any) -> Any:
 
 
 @pytest.mark.parametrize(("octets", "few"), [(1 << 10, True), (2 << 20, False)])
-def test_pieces_that_were_compressed_well_are_not_few(tmp_path: Path, octets: int, few: bool) -> None:
+def test_pieces_that_were_compressed_well_are_not_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, octets: int, few: bool
+) -> None:
+    monkeypatch.setattr(judged, "_MOST_PIECES", 1 << 20)
     row = {"part": 0, "group": b"a", "first_ns": 1, "file_no": 1, "path": "x", "piece": bytes(octets)}
     file = tmp_path / "one.parquet"
     pq.write_table(pa.Table.from_pylist([row], schema=PIECE_SCHEMA), file, compression="zstd")
@@ -67,6 +70,7 @@ def test_pieces_that_were_compressed_well_are_not_few(tmp_path: Path, octets: in
     assert (found is not None and found.to_pylist() == [row]) == few
 
 
-def test_many_states_are_not_few(tmp_path: Path) -> None:
+def test_many_states_are_not_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judged, "_MOST_PIECES", 1 << 20)
     row = {"part": 0, "group": b"a", "first_ns": -1, "file_no": 0, "path": "", "piece": bytes(2 << 20)}
     assert judged.few_pieces(str(tmp_path), [], pa.Table.from_pylist([row], schema=PIECE_SCHEMA)) is None

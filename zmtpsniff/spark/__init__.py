@@ -33,6 +33,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `export` ** | the tables in another format than Parquet |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
+| `tasks` ** | rows to tasks of this machine without the planning of a data frame |
 | `job` ** | `Job`: the stages of a run on Spark |
 | `judged` ** | `Joined`: what the join told, on Spark or, of few pieces, in the driver; verdicts applied |
 | `ingest` ** | `ingest`: inputs to tables in a folder |

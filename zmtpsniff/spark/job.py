@@ -1,4 +1,4 @@
-"""The stages of a run on Spark: which data frame goes through which function, and what is collected in between."""
+"""The stages of a run on Spark: which rows go through which function, and what is collected in between."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,6 +7,7 @@ from zmtpsniff.spark.inputs import is_readable_in_python
 from zmtpsniff.spark.judged import Joined, Written, few_pieces, here, on_spark, written
 from zmtpsniff.spark.listing import Listed, series_of
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.tasks import is_local, run_here
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
 _PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
 _LEAST_PARTS = 4
+_JOINED_ROWS = 1024
 _NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
 _ORDER = ("group", "first_ns", "file_no")  # of pieces
@@ -61,25 +63,29 @@ class Job:
 
     def _frame(self, numbers: Sequence[int] | None = None) -> "DataFrame":
         """The files, or those with some numbers, spread over tasks."""
-        import pyarrow as pa
-
-        from zmtpsniff.spark.exact import FILE_SCHEMA
-
         first = self._first_number
         chosen = range(len(self._files)) if numbers is None else [number - first for number in numbers]
         files = [self._files[index] for index in chosen]
         tasks = self._tasks if numbers is None else _spread(files)
-        columns: list[Any] = [[*column] for column in zip(*files, strict=True)]
-        columns += [[self._names[index] for index in chosen], [self._numbers[self._names[i]] for i in chosen]]
-        columns += [[first + index for index in chosen], tasks]
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, FILE_SCHEMA, strict=True)]
-        frame = self._session.createDataFrame(pa.table(arrays, schema=FILE_SCHEMA))
+        frame = self._session.createDataFrame(self._table(chosen, tasks))
         foreign = [file.path for file in files if not is_readable_in_python(file.path)]
         if foreign:  # Spark reads them, and gives their content
             content = self._session.read.format("binaryFile").load(foreign).select("path", "content")
             frame = frame.join(content, "path", "left")
         # Of one task it does not take a stage to bring files to it.
         return frame.repartitionById(tasks[-1] + 1, "task") if tasks[-1] else frame.coalesce(1)
+
+    def _table(self, chosen: Sequence[int], tasks: Sequence[int]) -> "pa.Table":
+        """Rows of FILE_SCHEMA of some files, by their places."""
+        import pyarrow as pa
+
+        from zmtpsniff.spark.exact import FILE_SCHEMA
+
+        columns: list[Any] = [[*column] for column in zip(*(self._files[index] for index in chosen), strict=True)]
+        columns += [[self._names[index] for index in chosen], [self._numbers[self._names[i]] for i in chosen]]
+        columns += [[self._first_number + index for index in chosen], tasks]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, FILE_SCHEMA, strict=True)]
+        return pa.table(arrays, schema=FILE_SCHEMA)
 
     # ------------------------------------------------------------------ every segment
 
@@ -150,9 +156,12 @@ class Job:
 
         options, folder, parts = self._options, self._folder, self._parts
 
-        def scan(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        def scan(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return scanned(batches, options, parts, folder)
 
+        if is_local(self._session) and all(is_readable_in_python(file.path) for file in self._files):
+            table = self._table(range(len(self._files)), self._tasks)
+            return [Written(*row) for row in run_here(self._session, table, scan)]
         return written(self._frame().mapInArrow(scan, _manifest()))
 
     @property
@@ -180,10 +189,9 @@ class Job:
             for group, state in self._states
         ]
         states = pa.Table.from_pylist(rows, schema=PIECE_SCHEMA)
-        tasks = self._tasks[-1] + 1
-        if self._is_local and (few := few_pieces(folder, pieces, states)) is not None:
-            batches = few.sort_by([(column, "ascending") for column in _ORDER]).to_batches()
-            return here(self._session, join(batches), folder, tasks)
+        if is_local(self._session) and (few := few_pieces(folder, pieces, states)) is not None:
+            few = few.sort_by([(column, "ascending") for column in _ORDER])
+            return here(self._session, join(few.to_batches(_JOINED_ROWS)), folder)
         frame = self._session.createDataFrame([], _ddl(PIECE_SCHEMA))  # Spark Connect makes none of an empty table
         if rows:
             frame = self._session.createDataFrame(states)
@@ -191,12 +199,7 @@ class Job:
             read = self._session.read.schema(_ddl(PIECE_SCHEMA)).parquet(*(f"{folder}/{row.path}" for row in pieces))
             frame = frame.unionAll(read) if rows else read
         frame = frame.repartitionById(parts, "part").sortWithinPartitions(*_ORDER).mapInArrow(join, JOIN)
-        return on_spark(self._session, frame, folder, tasks)
-
-    @property
-    def _is_local(self) -> bool:
-        """Whether tasks run on this machine alone, so that what is done here takes nothing from other machines."""
-        return hasattr(self._session, "_jsc") and (self._session.sparkContext.master or "").startswith("local")
+        return on_spark(self._session, frame, folder, self._tasks[-1] + 1)
 
     def _fallen(self, joined: Joined) -> tuple[list[tuple[int, Any]], set[int]]:
         """The pieces that are dissected anew, with the number of their file, and tasks that wrote rows that fall."""

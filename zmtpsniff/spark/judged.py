@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from zmtpsniff.spark.joining import JOIN_SCHEMA
+from zmtpsniff.spark.tasks import run_here
 from zmtpsniff.spark.verdicts import applied
 from zmtpsniff.spark.writing import MANIFEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MOST_PIECES = 1 << 20  # octets of pieces that are joined here
+# Octets of pieces that are joined here, a second for each 20 MiB: several tasks would not be done sooner.
+_MOST_PIECES = 128 << 20
 _MOST_WAITING = 4 << 20  # octets of files with rows that are judged here
 _TOLD = ("task", "path", "rows", "octets")
 _OTHERS = ("task", "key", "judged")
@@ -72,9 +74,9 @@ def on_spark(session: "SparkSession", frame: "DataFrame", folder: str, tasks: in
     return _OnSpark(session, frame, folder, tasks)
 
 
-def here(session: "SparkSession", batches: Iterable[pa.RecordBatch], folder: str, tasks: int) -> Joined:
-    """What is told by ``batches``, kept in memory."""
-    return _Here(session, batches, folder, tasks)
+def here(session: "SparkSession", batches: Iterable[pa.RecordBatch], folder: str) -> Joined:
+    """What is told by ``batches``, kept in memory; tasks, which run on this machine, write into ``folder``."""
+    return _Here(session, batches, folder)
 
 
 class _OnSpark:
@@ -107,11 +109,10 @@ class _OnSpark:
 
 
 class _Here:
-    def __init__(self, session: "SparkSession", batches: Iterable[pa.RecordBatch], folder: str, tasks: int) -> None:
+    def __init__(self, session: "SparkSession", batches: Iterable[pa.RecordBatch], folder: str) -> None:
         self._session = session
         self._table = pa.Table.from_batches(list(batches), schema=JOIN_SCHEMA)
         self._folder = folder
-        self._tasks = tasks
 
     def told(self) -> list[Written]:
         return [Written(*row) for row in self._values(_TOLD) if row[1]]
@@ -122,12 +123,14 @@ class _Here:
                 yield tuple(row)
 
     def apply(self, waiting: Sequence[Written]) -> list[Written]:
+        folder = self._folder
+        found = _rows_of(waiting)
+        of_them = pc.is_in(self._table.column("task"), value_set=pc.unique(found.column("task")))
+        verdicts = self._table.filter(pc.and_(pc.equal(self._table.column("path"), ""), of_them))
+        rows = pa.concat_tables([found, verdicts])
         if sum(row.octets for row in waiting) > _MOST_WAITING:
-            frame = self._session.createDataFrame(self._table)
-            return on_spark(self._session, frame, self._folder, self._tasks).apply(waiting)
-        others = self._table.filter(pc.equal(self._table.column("path"), ""))
-        rows = pa.concat_tables([_rows_of(waiting), others])
-        return [Written(**row) for told in applied(rows.to_batches(), self._folder) for row in told.to_pylist()]
+            return [Written(*row) for row in run_here(self._session, rows, lambda batches: applied(batches, folder))]
+        return [Written(**row) for told in applied(rows.to_batches(), folder) for row in told.to_pylist()]
 
     def close(self) -> None:
         pass
