@@ -1,32 +1,44 @@
-"""A folder that fills with captures, followed: each micro-batch of Structured Streaming is a run of the job.
+"""A folder that fills with captures, followed with Structured Streaming.
 
-Spark's file source notices files and remembers, in the checkpoint, which of them it has given out. What is open when a
-micro-batch ends, the rows that it has made and the names of its files go into the tables' folder as one commit
-(:mod:`zmtpsniff.spark.store`). A micro-batch that Spark repeats after a crash finds its files there, if it was
-committed, and does nothing; if it was not, there is nothing of it. So every row is there once, whenever who dies.
+Spark's file source notices files and remembers, in the checkpoint, which of them it has given out; its state store has
+the states of what is open (:mod:`zmtpsniff.spark.stateful`). The rows that a micro-batch makes, the states that it
+changes and the names of its files go into the tables' folder as one commit (:mod:`zmtpsniff.spark.store`). A
+micro-batch that Spark repeats after a crash finds its files there, if it was committed, and does nothing; if it was
+not, there is nothing of it. So every row is there once, whenever who dies.
+
+The folder says up to which micro-batch of which query all that was committed is in the state store, too. If that is
+not the one before, or somebody else wrote to the tables, a new epoch begins: tasks read what the folder has.
+
+With ``exact``, or where only Spark can open the files, each micro-batch is a run of the job instead, from what the
+folder has.
 """
 
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from zmtpsniff.spark.ingest import Ingested, add
-from zmtpsniff.spark.inputs import local_path
+from zmtpsniff.spark.ingest import FOLLOWED, Ingested, add, replaced
+from zmtpsniff.spark.inputs import is_readable_in_python, local_path
 from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.open_states import OpenStates
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.store import Store
+from zmtpsniff.spark.taking import Position, Taken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CHECKPOINT = "_checkpoint"
-"""Where in the tables' folder Spark remembers which files it has given out, unless something else is asked for."""
+CHECKPOINT, CHECKPOINT_OF_JOBS = "_checkpoint", "_checkpoint_of_jobs"
+"""Where in the tables' folder Spark remembers what it has given out and what is open, unless something else is asked
+for. Where each micro-batch is a run of the job, it is another one: Spark does not go on with a plan from another's."""
 
 _MOST_FILES = 1000  # of a micro-batch
 _EVERY_SECONDS = 10
@@ -34,7 +46,6 @@ _QUIET_SECONDS = 60  # at least, between two looks at what is quiet
 # A late file may be as old as it likes: Spark ignores what is older than this, compared with the latest file.
 _ANY_AGE = "36500d"
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_LOCAL = re.compile(r"file:(?://)?(?=/)")
 
 
 def follow(
@@ -59,26 +70,65 @@ def follow(
     if not hasattr(session, "_jsc"):
         raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
 
-    asked = (options or Options())._replace(at_end="nothing")
-    turn = Lock()  # one writes at a time
-
-    def take(frame: "DataFrame", _: int) -> None:
-        files = sorted({_named(Listed(*row)) for row in frame.collect()})
-        with turn:
-            done = add(session, files, output, asked, series, exact)
-        if told is not None:
-            told(done)
-
     from pyspark.errors import PySparkException
 
+    from zmtpsniff.spark.stateful import named, settings, taken
+
+    asked = (options or Options())._replace(at_end="nothing")
+    turn = Lock()  # one writes at a time
+    stateful = not exact and all(map(is_readable_in_python, inputs))
+    where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT if stateful else CHECKPOINT_OF_JOBS}")
+
+    def take(frame: "DataFrame", number: int) -> None:
+        if stateful:
+            with turn:
+                done = _commit(session, frame, output, number)
+        else:
+            files = sorted({named(Listed(*row)) for row in frame.collect()})
+            with turn:
+                done = add(session, files, output, asked, series, exact)
+        if told is not None and done != Ingested(0, 0, 0):
+            told(done)
+
     try:
-        frames = [_files(session, name, most_files) for name in inputs]
-        writer = reduce(lambda one, other: one.unionAll(other), frames).writeStream.foreachBatch(take)
-        writer = writer.option("checkpointLocation", _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}"))
+        files = reduce(lambda one, other: one.unionAll(other), (_files(session, one, most_files) for one in inputs))
+        writer = (taken(files, asked, series) if stateful else files).writeStream.foreachBatch(take)
+        writer = writer.outputMode("update").option("checkpointLocation", where)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}
-        return Following(writer.trigger(**trigger).start(), turn, output, asked)
+        with settings(session) if stateful else nullcontext():
+            query = writer.trigger(**trigger).start()
+        return Following(query, turn, output, asked)
     except PySparkException as error:
         raise SparkError(f"--follow: {first_line(error)}") from error
+
+
+def _commit(session: "SparkSession", frame: "DataFrame", output: str, number: int) -> Ingested:
+    """Have a micro-batch dissected, and commit what comes of it."""
+    from zmtpsniff.spark.stateful import query_id, tell_position
+
+    store = Store(output)
+    try:
+        store.check_columns(output)
+        note = store.read_note(FOLLOWED) or {}
+        query = query_id(session)
+        goes_on = note.get("query") == query and note["number"] < number
+        epoch = note["epoch"] if goes_on else uuid4().hex
+        log = OpenStates(store)
+        tell_position(session, Position(store.root, store.staging, epoch, log.next_number))
+        lines = [Taken(*row) for row in frame.collect()]
+        series = {line.series for line in lines if line.what == "new"}
+        anew = {line.series for line in lines if line.what == "anew"}
+        files = [line for line in lines if line.what == "file"]
+        removed, added = replaced(store, series, anew, anew) if series else ([], [])
+        if not anew:
+            merged, made = log.merge(store)
+            removed, added = removed + merged, added + made
+        store.stage_note(FOLLOWED, {"epoch": epoch, "query": query, "number": number})
+        store.commit([FOLLOWED, *{line.path for line in files}, *added], removed)
+    finally:
+        store.close()
+    new, known = (sum(line.rows for line in lines if line.what == what) for what in ("new", "known"))
+    return Ingested(new, known, sum(line.rows for line in files if not line.path.startswith("_")))
 
 
 class Following:
@@ -129,22 +179,9 @@ def _files(session: "SparkSession", name: str, most_files: int) -> "DataFrame":
     source = source.option("maxFilesPerTrigger", most_files).option("maxFileAge", _ANY_AGE)
     # One that is gone again by the time it is its turn is no reason to stop.
     source = source.option("ignoreMissingFiles", "true")
-    return source.load(_url(name)).selectExpr("path", "length", "unix_micros(modificationTime) * 1000")
+    return source.load(_url(name)).selectExpr("path", "length", "unix_micros(modificationTime) * 1000 AS modified_ns")
 
 
 def _url(name: str) -> str:
     local = local_path(name)
     return name if local is None else os.path.abspath(local)
-
-
-def _named(file: Listed) -> Listed:
-    """A local file by its path, and with its time in nanoseconds, as a run that lists it itself has it."""
-    local = _LOCAL.match(file.path)
-    if local is None:
-        return file
-    path = file.path[local.end() :]
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return file._replace(path=path)
-    return Listed(path, stat.st_size, stat.st_mtime_ns)
