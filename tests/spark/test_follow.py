@@ -19,9 +19,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 
 from local_job import Session
 from spark_settings import write_settings
-from spark_tables import by_series, cut, expected, packets, read_tables
+from spark_tables import by_series, cut, expected, later, packets, read_tables
 
-from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.flows import Limits
 from zmtpsniff.spark.follow import follow
 from zmtpsniff.spark.ingest import add
@@ -41,14 +40,6 @@ def deliver(file: Path, folder: Path) -> Path:
     partial = folder / f".{file.name}"
     partial.write_bytes(file.read_bytes())
     return partial.rename(folder / file.name)
-
-
-def later(path: Path, by_ns: int, target: Path) -> Path:
-    """A capture as if it had been made later."""
-    section = Section(Origin("zmtpsniff test"))
-    moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
-    target.write_bytes(section.header([]) + section.packets(moved))  # type: ignore[arg-type]
-    return target
 
 
 def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path) -> None:

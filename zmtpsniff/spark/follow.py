@@ -6,9 +6,6 @@ changes and the names of its files go into the tables' folder as one commit (:mo
 micro-batch that Spark repeats after a crash finds its files there, if it was committed, and does nothing; if it was
 not, there is nothing of it. So every row is there once, whenever who dies.
 
-The folder says up to which micro-batch of which query all that was committed is in the state store, too. If that is
-not the one before, or somebody else wrote to the tables, a new epoch begins: tasks read what the folder has.
-
 With ``exact``, or where only Spark can open the files, each micro-batch is a run of the job instead, from what the
 folder has.
 """
@@ -20,16 +17,14 @@ from contextlib import nullcontext, suppress
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from zmtpsniff.spark.ingest import FOLLOWED, Ingested, add, replaced
+from zmtpsniff.spark.committing import commit_batch
+from zmtpsniff.spark.ingest import Ingested, add
 from zmtpsniff.spark.inputs import is_readable_in_python, local_path
 from zmtpsniff.spark.listing import Listed
-from zmtpsniff.spark.open_states import OpenStates
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.taking import Position, Taken
 
 if TYPE_CHECKING:
@@ -72,7 +67,7 @@ def follow(
 
     from pyspark.errors import PySparkException
 
-    from zmtpsniff.spark.stateful import named, settings, taken
+    from zmtpsniff.spark.stateful import named, query_id, settings, taken, tell_position
 
     asked = (options or Options())._replace(at_end="nothing")
     turn = Lock()  # one writes at a time
@@ -80,14 +75,18 @@ def follow(
     where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT if stateful else CHECKPOINT_OF_JOBS}")
 
     def take(frame: "DataFrame", number: int) -> None:
+        def dissect(position: Position) -> list[Taken]:
+            tell_position(session, position)
+            return [Taken(*row) for row in frame.collect()]
+
         if stateful:
             with turn:
-                done = _commit(session, frame, output, number)
+                done = commit_batch(output, query_id(session), number, dissect)
         else:
             files = sorted({named(Listed(*row)) for row in frame.collect()})
             with turn:
                 done = add(session, files, output, asked, series, exact)
-        if told is not None and done != Ingested(0, 0, 0):
+        if told is not None:
             told(done)
 
     try:
@@ -100,35 +99,6 @@ def follow(
         return Following(query, turn, output, asked)
     except PySparkException as error:
         raise SparkError(f"--follow: {first_line(error)}") from error
-
-
-def _commit(session: "SparkSession", frame: "DataFrame", output: str, number: int) -> Ingested:
-    """Have a micro-batch dissected, and commit what comes of it."""
-    from zmtpsniff.spark.stateful import query_id, tell_position
-
-    store = Store(output)
-    try:
-        store.check_columns(output)
-        note = store.read_note(FOLLOWED) or {}
-        query = query_id(session)
-        goes_on = note.get("query") == query and note["number"] < number
-        epoch = note["epoch"] if goes_on else uuid4().hex
-        log = OpenStates(store)
-        tell_position(session, Position(store.root, store.staging, epoch, log.next_number))
-        lines = [Taken(*row) for row in frame.collect()]
-        series = {line.series for line in lines if line.what == "new"}
-        anew = {line.series for line in lines if line.what == "anew"}
-        files = [line for line in lines if line.what == "file"]
-        removed, added = replaced(store, series, anew, anew) if series else ([], [])
-        if not anew:
-            merged, made = log.merge(store)
-            removed, added = removed + merged, added + made
-        store.stage_note(FOLLOWED, {"epoch": epoch, "query": query, "number": number})
-        store.commit([FOLLOWED, *{line.path for line in files}, *added], removed)
-    finally:
-        store.close()
-    new, known = (sum(line.rows for line in lines if line.what == what) for what in ("new", "known"))
-    return Ingested(new, known, sum(line.rows for line in files if not line.path.startswith("_")))
 
 
 class Following:

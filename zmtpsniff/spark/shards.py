@@ -48,7 +48,7 @@ class Shards:
 
     def get(self, name: bytes) -> Kept | None:
         """What is kept of a group."""
-        found = self._shard(_number(name)).get(name)
+        found = self.shard(_number(name)).get(name)
         if found is None:
             return None
         state = decode_state(found[1])
@@ -56,7 +56,7 @@ class Shards:
 
     def octets(self, name: bytes) -> bytes | None:
         """The same as octets, as :func:`encode_state` has them."""
-        found = self._shard(_number(name)).get(name)
+        found = self.shard(_number(name)).get(name)
         return None if found is None else found[1]
 
     def put(self, name: bytes, kept: Kept | None) -> None:
@@ -69,7 +69,7 @@ class Shards:
     def put_octets(self, name: bytes, octets: bytes | None, over_ns: int = 0) -> None:
         """The same with octets."""
         number = _number(name)
-        shard = self._shard(number)
+        shard = self.shard(number)
         before = shard.pop(name, None)
         if before is None and octets is None:
             return
@@ -83,9 +83,9 @@ class Shards:
         """The names of groups that may be over; whoever gets one puts it anew, if it is not."""
         for number, over_ns in sorted(self.over_ns.items()):
             if over_ns <= now_ns:
-                shard = self._shard(number)
+                shard = self.shard(number)
                 yield from [name for name, (group_ns, _) in shard.items() if group_ns <= now_ns]
-                shard = self._shard(number)
+                shard = self.shard(number)
                 self.over_ns[number] = min((group_ns for group_ns, _ in shard.values()), default=NEVER)
 
     def clear(self) -> None:
@@ -103,10 +103,11 @@ class Shards:
         for number in sorted(self._changed):
             self._write(number)
         for number in [number for number, over_ns in self.over_ns.items() if over_ns == NEVER]:
-            if not self._shard(number):
+            if not self.shard(number):
                 del self.over_ns[number]
 
-    def _shard(self, number: int) -> _Shard:
+    def shard(self, number: int) -> _Shard:
+        """The groups of an entry, by name: when each is over, and its state as octets."""
         shard = self._shards.pop(number, None)
         if shard is None:
             octets = self._entries.get(number) if number in self.over_ns else None
