@@ -23,7 +23,7 @@ from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.flows import Limits
 from zmtpsniff.spark.follow import follow
-from zmtpsniff.spark.ingest import add
+from zmtpsniff.spark.ingest import add, ingest
 from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
@@ -74,6 +74,37 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
     assert tables[str(second)] == expected([begun, other], flow_limits=Limits(idle_seconds=IDLE_SECONDS))
     ends = [row["end"] for row in found["connections"] if row["series"] == str(second)]
     assert sorted(map(str, ends)) == ["fin", "timeout"]
+
+
+def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tmp_path: Path) -> None:
+    """And from what the tables' folder has, once somebody else has written there."""
+    source, output = tmp_path / "in", tmp_path / "out"
+    pieces = cut(FIXTURES / "m31_push_pull.pcap", [8, 14, 20, 26], tmp_path / "one")
+    before = dict(spark_session.conf.getAll)
+
+    def take(number: int) -> None:
+        deliver(pieces[number], source)
+        follow(spark_session, [str(source)], str(output), once=True).wait()
+
+    take(0)
+    take(1)
+    assert dict(spark_session.conf.getAll) == before
+    state = output / "_checkpoint" / "state" / "0"
+    parts = [part for part in state.iterdir() if part.name.isdigit()]
+    assert len(parts) == spark_session.sparkContext.defaultParallelism
+    assert all(any(part.glob("*.changelog")) for part in parts)  # of RocksDB
+    log = [*(output / "_open").glob("*.parquet")]
+    assert log
+    for file in log:
+        file.unlink()
+    take(2)
+    deliver(pieces[3], source)
+    ingest(spark_session, [str(source)], str(output))  # which has of what is open what micro-batch 2 has written
+    take(4)
+    found = read_tables(output)
+    assert len(found["captures"]) == len(pieces)
+    assert [row["end"] for row in found["connections"]] == ["fin"]
+    assert by_series(found)[str(source)] == expected(pieces)
 
 
 def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]":

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import count
 from pathlib import Path
@@ -16,7 +16,7 @@ from conftest import FIXTURES
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 import pyarrow.parquet as pq
-from local_job import Session
+from local_job import Memory, Session
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
@@ -34,48 +34,6 @@ from zmtpsniff.spark.taking import Note, Position, Taken, Task
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
-
-
-class Entries:
-    def __init__(self) -> None:
-        self.entries: dict[int, bytes] = {}
-        self.read = self.written = 0
-
-    def get(self, number: int) -> bytes | None:
-        self.read += 1
-        return self.entries.get(number)
-
-    def put(self, number: int, octets: bytes | None) -> None:
-        self.written += 1
-        if octets is None:
-            self.entries.pop(number, None)
-        else:
-            self.entries[number] = octets
-
-
-class Memory:
-    """What Spark's state store keeps of one series, in this process."""
-
-    def __init__(self) -> None:
-        self.note: bytes | None = None
-        self.files: set[str] = set()
-        self.shards = Entries()
-
-    def read_note(self) -> bytes | None:
-        return self.note
-
-    def write_note(self, octets: bytes) -> None:
-        self.note = octets
-
-    def knows(self, path: str) -> bool:
-        return path in self.files
-
-    def know(self, paths: Iterable[str]) -> None:
-        self.files |= set(paths)
-
-    def forget(self) -> None:
-        self.files.clear()
-        self.shards.entries.clear()
 
 
 class Query:
