@@ -38,6 +38,9 @@ for. Where each micro-batch is a run of the job, it is another one: Spark does n
 _MOST_FILES = 1000  # of a micro-batch
 _EVERY_SECONDS = 10
 _QUIET_SECONDS = 60  # at least, between two looks at what is quiet
+# What Spark says where Python takes more than ten seconds to start, which a machine that has much to do may need.
+_SLOW = "Python worker failed to connect back"
+_MOST_STARTS = 5
 # A late file may be as old as it likes: Spark ignores what is older than this, compared with the latest file.
 _ANY_AGE = "36500d"
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -94,9 +97,13 @@ def follow(
         writer = (taken(files, asked, series) if stateful else files).writeStream.foreachBatch(take)
         writer = writer.outputMode("update").option("checkpointLocation", where)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}
-        with settings(session) if stateful else nullcontext():
-            query = writer.trigger(**trigger).start()
-        return Following(query, turn, output, asked)
+        writer = writer.trigger(**trigger)
+
+        def start() -> "StreamingQuery":
+            with settings(session) if stateful else nullcontext():
+                return writer.start()
+
+        return Following(start, turn, output, asked)
     except PySparkException as error:
         raise SparkError(f"--follow: {first_line(error)}") from error
 
@@ -104,9 +111,11 @@ def follow(
 class Following:
     """A query that takes files."""
 
-    def __init__(self, query: "StreamingQuery", turn: Lock, output: str, options: Options) -> None:
+    def __init__(self, start: Callable[[], "StreamingQuery"], turn: Lock, output: str, options: Options) -> None:
         """Made by :func:`follow`."""
-        self.query = query
+        self.query = start()
+        self._start = start
+        self._starts = 1
         self._turn = turn
         self._output = output
         self._options = options
@@ -115,12 +124,17 @@ class Following:
         """Wait until it has ended, and tell of series where no file comes any more. Raises SparkError if it fails."""
         from pyspark.errors import PySparkException
 
-        try:
-            while not self.query.awaitTermination(max(_QUIET_SECONDS, int(self._options.idle_seconds / 10))):
+        ended = False
+        while not ended:
+            try:
+                ended = bool(self.query.awaitTermination(max(_QUIET_SECONDS, int(self._options.idle_seconds / 10))))
+            except PySparkException as error:
+                if _SLOW not in str(error) or self._starts == _MOST_STARTS:
+                    raise SparkError(f"--follow: {_cause(error)}") from error
+                self._starts += 1
+                self.query = self._start()
+            else:
                 self._tell_quiet()
-        except PySparkException as error:
-            raise SparkError(f"--follow: {_cause(error)}") from error
-        self._tell_quiet()
 
     def stop(self) -> None:
         """End it, in mid-batch if it is in one: that is taken again next time."""

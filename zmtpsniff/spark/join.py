@@ -178,6 +178,12 @@ class Join:
             return None
 
     @property
+    def is_long(self) -> bool:
+        """Whether that is more than :meth:`state` has."""
+        flow = self._flow
+        return flow is not None and any(states.is_long(direction) for direction in (flow.client, flow.server))
+
+    @property
     def waiting_octets(self) -> int:
         """Octets that wait behind holes."""
         return self._table.waiting_octets

@@ -175,6 +175,11 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
+def is_long(direction: Direction) -> bool:
+    """Whether a state has not all of the latest segments of a direction, unless it is asked for all."""
+    return sum(len(octets) for _, octets in direction.recent) > _MOST_RECENT_OCTETS
+
+
 def _thinned(recent: deque[tuple[int, bytes]], most: int | None) -> deque[tuple[int, bytes]]:
     """The latest segments of ``recent``, ``most`` octets of them."""
     if most is None:

@@ -136,7 +136,7 @@ class Series:
         self._sorted = Groups(0, options, 1)
         self._groups: dict[bytes, _Group] = {}  # with a keeper: that of which something came last is the last one
         self._keeper = keeper
-        self._aside: dict[bytes, None] = {}
+        self._aside: dict[bytes, bool] = {}  # whether they are kept otherwise than they are left
         self._waiting_octets = 0
         self._octets = 0
         self._count = 0
@@ -175,8 +175,8 @@ class Series:
         return left, [one for one in told if one.events]
 
     def ended(self) -> Iterator[Ended]:
-        """End all groups of which something came, one by one."""
-        for name in [*self._groups, *self._aside]:
+        """End all groups of which something came, one by one, but for those that are kept as they are left."""
+        for name in [*self._groups, *(name for name, is_other in self._aside.items() if is_other)]:
             group = self._groups.pop(name, None) or self._fetch(name)
             yield self._end(name, group)
         self._aside.clear()
@@ -308,11 +308,11 @@ class Series:
             if len(self._groups) <= _MOST_GROUPS * 3 // 4 and self._waiting_octets <= _MOST_WAITING // 2:
                 break
             connections = group.connections
-            kept = connections.aside()
-            if kept is None:
+            state = connections.aside()
+            if state is None:
                 continue
-            keeper.put(name, Kept(kept, self._named(group), connections.join.over_ns))
-            self._aside[name] = None
+            keeper.put(name, Kept(state, self._named(group), connections.join.over_ns))
+            self._aside[name] = connections.join.is_long
             self._forget(name)
 
     def _forget(self, name: bytes) -> None:
