@@ -23,12 +23,17 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `exact` * | the reference path: `segments` of files, `dissected` in order |
 | `writing` * | rows to Parquet files by the task that made them |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
+| `open_states` * | the states of what is open, in that folder |
 | `export` ** | the tables in another format than Parquet |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `job` ** | `Job`: the stages of a run on Spark |
 | `ingest` ** | `ingest`: inputs to tables in a folder |
-| `follow` ** | `follow`: folders that fill, to tables in a folder, with Structured Streaming |
 | `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
+| `shards` * | the states of a series in a map of Spark's state store |
+| `taking` * | `Task`: the new files of series that are followed, dissected by one task |
+| `committing` * | what the tasks of a micro-batch made, committed |
+| `stateful` ** | the plan of a stream that follows folders: the operator that keeps states |
+| `follow` ** | `follow`: folders that fill, to tables in a folder, with Structured Streaming |
 | `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
 

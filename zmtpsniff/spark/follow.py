@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CHECKPOINT, CHECKPOINT_OF_JOBS = "_checkpoint", "_checkpoint_of_jobs"
-"""Where in the tables' folder Spark remembers what it has given out and what is open, unless something else is asked
-for. Where each micro-batch is a run of the job, it is another one: Spark does not go on with a plan from another's."""
+CHECKPOINT = "_checkpoint"
+"""Where in the tables' folder Spark keeps which files it has given out and what is open, unless asked otherwise."""
 
+_OF_JOBS = "_of_jobs"  # what the name of a checkpoint ends with that is of another plan, which Spark would mistake
 _MOST_FILES = 1000  # of a micro-batch
 _EVERY_SECONDS = 10
 _QUIET_SECONDS = 60  # at least, between two looks at what is quiet
@@ -75,7 +75,7 @@ def follow(
     asked = (options or Options())._replace(at_end="nothing")
     turn = Lock()  # one writes at a time
     stateful = not exact and all(map(is_readable_in_python, inputs))
-    where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT if stateful else CHECKPOINT_OF_JOBS}")
+    where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}").rstrip("/") + ("" if stateful else _OF_JOBS)
 
     def take(frame: "DataFrame", number: int) -> None:
         def dissect(position: Position) -> list[Taken]:
