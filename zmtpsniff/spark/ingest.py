@@ -69,7 +69,7 @@ def add(
     store = open_store(session, output, format)
     try:
         store.check_columns(output)
-        known = known_files(store)
+        known = known_files(captures_of(store))
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
@@ -88,11 +88,15 @@ def add(
         store.close()
 
 
-def known_files(store: "Folder") -> dict[str, list[Known]]:
+def captures_of(folder: "Folder") -> Any:
+    """What :func:`known_files` reads of the files that the tables have, as an Arrow table; None if they have none."""
+    return folder.read("captures", ["series", "file", "size", "modified_ns", "first_ns", "last_ns"])
+
+
+def known_files(captures: Any) -> dict[str, list[Known]]:
     """The files that the tables have, by series."""
-    table = store.read("captures", ["series", "file", "size", "modified_ns", "first_ns", "last_ns"])
     found: dict[str, list[Known]] = {}
-    for row in [] if table is None else table.to_pylist():
+    for row in [] if captures is None else captures.to_pylist():
         listed = Listed(row["file"], row["size"], row["modified_ns"])
         file = Known(listed, row["first_ns"] or 0, row["last_ns"] or 0)
         found.setdefault(row["series"], []).append(file)

@@ -184,9 +184,12 @@ class Join:
         return flow is not None and any(states.is_long(direction) for direction in (flow.client, flow.server))
 
     @property
-    def waiting_octets(self) -> int:
-        """Octets that wait behind holes."""
-        return self._table.waiting_octets
+    def held_octets(self) -> int:
+        """Octets that wait behind holes, and those of the latest segments."""
+        flow = self._flow
+        directions = () if flow is None else (flow.client, flow.server)
+        recent = sum(len(octets) for direction in directions for _, octets in direction.recent)
+        return self._table.waiting_octets + recent
 
     @property
     def over_ns(self) -> int:

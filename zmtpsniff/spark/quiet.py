@@ -2,7 +2,7 @@
 
 import time
 
-from zmtpsniff.spark.ingest import known_files
+from zmtpsniff.spark.ingest import captures_of, known_files
 from zmtpsniff.spark.open_states import OpenStates
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.reducing import Groups
@@ -22,7 +22,7 @@ def tell_quiet(output: str, options: Options, now_ns: int | None = None) -> int:
     try:
         quiet = {
             name: max(file.last_ns for file in files)
-            for name, files in known_files(store).items()
+            for name, files in known_files(captures_of(store)).items()
             if max(file.listed.modified_ns for file in files) < before_ns
         }
         told = (file for file in store.files("connections") if file.rpartition("/")[2].startswith(PROVISIONAL))

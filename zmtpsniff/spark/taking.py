@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zmtpsniff.spark.connections import NO_STATE, spare_collector
 from zmtpsniff.spark.groups import DATAGRAMS
-from zmtpsniff.spark.ingest import Known, is_late, known_files, latest_of
+from zmtpsniff.spark.ingest import Known, captures_of, is_late, known_files, latest_of
 from zmtpsniff.spark.inputs import File, is_there
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.open_states import GONE, OpenStates, prefix_of
@@ -153,7 +154,7 @@ class Task:
         self._folder = Folder(position.root)
         self._writer = Writer(position.staging)
         self._log: OpenStates | None = None
-        self._captures: Any = None
+        self._captures: list[Any] | None = None
 
     def take(self, series: str, files: Sequence[Listed], memory: Memory) -> Iterator[Taken]:
         """Dissect those files of a series that are new; what there is to commit.
@@ -195,8 +196,10 @@ class Task:
 
     def _known(self, series: str) -> list[Known]:
         if self._captures is None:
-            self._captures = known_files(self._folder)
-        return self._captures.get(series, [])  # type: ignore[no-any-return]
+            self._captures = [captures_of(self._folder)]
+        (table,) = self._captures  # of all series: it is read once
+        mine = None if table is None else table.filter(pc.equal(table.column("series"), series))
+        return known_files(mine).get(series, [])
 
     def _take(self, series: str, new: list[Listed], note: Note, memory: Memory) -> Iterator[Taken]:
         late = [file for file in new if note.latest is not None and is_late(*_span(file.path), note.latest)]

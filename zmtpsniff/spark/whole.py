@@ -28,7 +28,7 @@ _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory, if they can be put aside
-_MOST_WAITING = 64 << 20  # octets behind holes of theirs
+_MOST_HELD = 64 << 20  # octets of segments that these hold
 _MOST_EVENTS = 4096  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
 
@@ -95,7 +95,7 @@ class _Group:
     def __init__(self, connections: Connections, files: Iterable[int]) -> None:
         self.connections = connections
         self.files = dict.fromkeys(files)
-        self.waiting_octets = 0
+        self.held_octets = 0
 
     def saw(self, files: Iterable[int]) -> None:
         for file_no in files:
@@ -137,7 +137,7 @@ class Series:
         self._groups: dict[bytes, _Group] = {}  # with a keeper: that of which something came last is the last one
         self._keeper = keeper
         self._aside: dict[bytes, bool] = {}  # whether they are kept otherwise than they are left
-        self._waiting_octets = 0
+        self._held_octets = 0
         self._octets = 0
         self._count = 0
         self._end_ns = end_ns
@@ -268,9 +268,9 @@ class Series:
             self._put_aside(self._keeper)
 
     def _tell(self, group: _Group, events: list[AnyEvent]) -> Iterator[Told]:
-        waiting = group.connections.join.waiting_octets
-        self._waiting_octets += waiting - group.waiting_octets
-        group.waiting_octets = waiting
+        held = group.connections.join.held_octets
+        self._held_octets += held - group.held_octets
+        group.held_octets = held
         if events:
             octets, self._octets = self._octets, 0
             yield Told(events, group.connections.conn_ids(), octets=octets)
@@ -301,11 +301,11 @@ class Series:
         return self._new() if kept is None or kept.state == NO_STATE else self._new(kept.state, kept.files)
 
     def _put_aside(self, keeper: Keeper) -> None:
-        """Have those groups kept of which nothing came for longest, if they are many or much of theirs waits."""
-        if len(self._groups) <= _MOST_GROUPS and self._waiting_octets <= _MOST_WAITING:
+        """Have those groups kept of which nothing came for longest, if they are many or hold much."""
+        if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
             return
         for name, group in list(self._groups.items()):
-            if len(self._groups) <= _MOST_GROUPS * 3 // 4 and self._waiting_octets <= _MOST_WAITING // 2:
+            if len(self._groups) <= _MOST_GROUPS * 3 // 4 and self._held_octets <= _MOST_HELD // 2:
                 break
             connections = group.connections
             state = connections.aside()
@@ -316,7 +316,7 @@ class Series:
             self._forget(name)
 
     def _forget(self, name: bytes) -> None:
-        self._waiting_octets -= self._groups.pop(name).waiting_octets
+        self._held_octets -= self._groups.pop(name).held_octets
 
     def _sweep(self) -> Iterator[Told]:
         """Let go of what is over."""
