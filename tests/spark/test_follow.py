@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,11 +23,12 @@ from spark_settings import write_settings
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.flows import Limits
-from zmtpsniff.spark.follow import follow
-from zmtpsniff.spark.ingest import add, ingest
+from zmtpsniff.spark.follow import Following, follow
+from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
+from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
@@ -77,14 +79,14 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
 
 
 def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tmp_path: Path) -> None:
-    """And from what the tables' folder has, once somebody else has written there."""
+    """And from what the tables' folder has, once a run of the job has written there."""
     source, output = tmp_path / "in", tmp_path / "out"
     pieces = cut(FIXTURES / "m31_push_pull.pcap", [8, 14, 20, 26], tmp_path / "one")
     before = dict(spark_session.conf.getAll)
 
-    def take(number: int) -> None:
+    def take(number: int, exact: bool = False) -> None:
         deliver(pieces[number], source)
-        follow(spark_session, [str(source)], str(output), once=True).wait()
+        follow(spark_session, [str(source)], str(output), exact=exact, once=True).wait()
 
     take(0)
     take(1)
@@ -98,13 +100,52 @@ def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tm
     for file in log:
         file.unlink()
     take(2)
-    deliver(pieces[3], source)
-    ingest(spark_session, [str(source)], str(output))  # which has of what is open what micro-batch 2 has written
+    take(3, exact=True)  # which has of what is open what was written with piece 2
     take(4)
     found = read_tables(output)
     assert len(found["captures"]) == len(pieces)
     assert [row["end"] for row in found["connections"]] == ["fin"]
     assert by_series(found)[str(source)] == expected(pieces)
+
+
+class SlowQuery:
+    """A query that Spark gives up so many times."""
+
+    def __init__(self, fails: int, text: str) -> None:
+        self.fails = fails
+        self.text = text
+        self.starts = 0
+
+    def start(self) -> "SlowQuery":
+        self.starts += 1
+        return self
+
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802  # as Spark calls it
+        from pyspark.errors import StreamingQueryException
+
+        if self.starts <= self.fails:
+            raise StreamingQueryException(self.text)
+        return True
+
+
+@pytest.mark.usefixtures("spark_installed")
+@pytest.mark.parametrize(
+    ("fails", "text", "starts"),
+    [
+        (1, "Query terminated with exception: Python worker failed to connect back.", 2),
+        (99, "Query terminated with exception: Python worker failed to connect back.", 5),
+        (1, "Query terminated with exception: no space left", 1),
+    ],
+)
+def test_begins_again_where_python_was_slow(tmp_path: Path, fails: int, text: str, starts: int) -> None:
+    query = SlowQuery(fails, text)
+    following = Following(query.start, Lock(), str(tmp_path), Options())  # type: ignore[arg-type]
+    if starts > fails:
+        following.wait()
+    else:
+        with pytest.raises(SparkError, match=text):
+            following.wait()
+    assert query.starts == starts
 
 
 def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]":
