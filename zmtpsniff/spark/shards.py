@@ -16,7 +16,7 @@ from zmtpsniff.spark.whole import Kept
 
 COUNT = 1024
 NEVER = (1 << 63) - 1
-_MOST_OCTETS = 128 << 20  # of states in memory
+_MOST_OCTETS = 64 << 20  # of states in memory
 
 _Shard = dict[bytes, tuple[int, bytes]]  # by name: when the group is over, and its State
 _DECODER = msgspec.msgpack.Decoder(_Shard)

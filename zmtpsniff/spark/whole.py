@@ -4,6 +4,7 @@ Its files are merged by time as ``read`` merges them, and what two ends say to e
 goes with the connections that are open at a time, not with the files.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
@@ -305,7 +306,7 @@ class Series:
         if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
             return
         for name, group in list(self._groups.items()):
-            if len(self._groups) <= _MOST_GROUPS * 3 // 4 and self._held_octets <= _MOST_HELD // 2:
+            if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
                 break
             connections = group.connections
             state = connections.aside()
@@ -314,6 +315,7 @@ class Series:
             keeper.put(name, Kept(state, self._named(group), connections.join.over_ns))
             self._aside[name] = connections.join.is_long
             self._forget(name)
+        gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
 
     def _forget(self, name: bytes) -> None:
         self._held_octets -= self._groups.pop(name).held_octets
