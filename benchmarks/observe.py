@@ -142,7 +142,7 @@ def observe(observer: Observer, load: Load, patience: float, *, terminal: bool =
                 reader.start()
                 if not network.wait_for_capture(lambda: child.poll() is None):
                     raise Failure(_why(said.fileno(), child.poll()))
-                before = _cpu_seconds(child.pid)
+                before = processor_seconds(child.pid)
                 try:
                     sent = load.send()
                 except LoadFailedError as reason:
@@ -150,7 +150,7 @@ def observe(observer: Observer, load: Load, patience: float, *, terminal: bool =
                 end = time.monotonic()
                 left += _temporary_files(child.pid)
                 late = _wait_until_quiet(reader, end, patience)
-                cpu_seconds = _cpu_seconds(child.pid) - before
+                cpu_seconds = processor_seconds(child.pid) - before
                 if child.poll() is not None:
                     raise Failure(f"ended under the load, {_why(said.fileno(), child.poll())}")
                 _end(child)
@@ -230,7 +230,7 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def _cpu_seconds(root: int) -> float:
+def processor_seconds(root: int) -> float:
     """Return the processor time of a process, of all that it has started, and of those of them that have ended."""
     ticks = 0
     for pid in tree(root):

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
+from in_order import dissect_sorted, read_segments
 from streams import RECORD, Packets
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
@@ -16,7 +17,7 @@ from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
-from zmtpsniff.spark.redo import dissect_sorted, read_segments
+from zmtpsniff.spark.runs import unrolled
 from zmtpsniff.spark.scan import Scan
 
 _STREAMS = ("tcp", "ws", "ipc")
@@ -165,7 +166,7 @@ def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()
         out.fates[verdict.fate] += 1
     for number, given in enumerate(batches):
         for batch in given:
-            for event in batch.events:
+            for event in unrolled(batch.events):
                 if getattr(event, "flow", None) is None:
                     continue
                 one = scans[number].identities[event.flow]

@@ -22,6 +22,10 @@ class Frame:
         ids = self.table.column(column)
         return Frame(self.table, [self.table.filter(pc.equal(ids, part)) for part in range(number)])
 
+    def coalesce(self, number: int) -> "Frame":
+        assert number == 1
+        return Frame(self.table)
+
     def sortWithinPartitions(self, *columns: str) -> "Frame":  # noqa: N802
         keys = [(column, "ascending") for column in columns]
         return Frame(self.table, [part.sort_by(keys) for part in self.parts])

@@ -1,16 +1,28 @@
-"""What is said where pyspark or Java is missing; tests/test_package.py has a Java from PyPI."""
+"""How a session is started, and what is said where pyspark or Java is missing.
+
+tests/test_package.py has a Java from PyPI.
+"""
 
 import importlib.util
+import json
+import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from conftest import FIXTURES
 from no_java import without_java
 
-from zmtpsniff.spark.session import code_archive
+from zmtpsniff.spark.daemon import without_archives
+from zmtpsniff.spark.session import code_archive, find_java
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None
 CAPTURE = str(FIXTURES / "m31_req_rep.pcap")
@@ -60,3 +72,114 @@ def test_archive_of_our_code() -> None:
     with zipfile.ZipFile(code_archive()) as archive:
         names = set(archive.namelist())
     assert {"zmtpsniff/__init__.py", "zmtpsniff/spark/scan.py", "dissectors/zmtp/half.py"} <= names
+
+
+# What a session that we start has in the end, of Spark's settings and of Java's options.
+TELL = """
+import json, sys
+from zmtpsniff.spark import get_session
+session = get_session("local[1]")
+settings = {name: session.sparkContext.getConf().get(name) for name in sys.argv[1].split()}
+bean = session._jvm.java.lang.management.ManagementFactory.getPlatformMXBean(
+    session._jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+)
+options = {name: bean.getVMOption(name).getValue() for name in sys.argv[2].split()}
+print(json.dumps([settings, options]))
+"""
+OURS = (
+    {
+        "spark.ui.enabled": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "zmtpsniff.spark.daemon",
+    },
+    {"Tier4InvocationThreshold": "50000", "Tier4CompileThreshold": "150000"},
+)
+THEIRS = (
+    {
+        "spark.ui.enabled": "true",
+        "spark.python.sql.dataFrameDebugging.enabled": "true",
+        "spark.python.daemon.module": "pyspark.daemon",
+    },
+    {"Tier4InvocationThreshold": "7000", "Tier4CompileThreshold": "15000"},
+)
+JAVA_OPTIONS = "-XX:Tier4InvocationThreshold=7000"
+
+
+def started(folder: Path, **environment: str) -> list[dict[str, str]]:
+    """The settings and options that a session in a process of its own has; ``folder`` is of Spark's configuration."""
+    own = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_SUBMIT_OPTS")}
+    done = subprocess.run(
+        [sys.executable, "-c", TELL, " ".join(OURS[0]), " ".join(OURS[1])],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=own | {"SPARK_CONF_DIR": str(folder)} | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_settings_that_we_prefer(spark_installed: None, tmp_path: Path) -> None:
+    settings, options = started(tmp_path, SPARK_SUBMIT_OPTS="-Dspark.ui.enabled=true")  # but for one of the user's
+    assert settings == OURS[0] | {"spark.ui.enabled": "true"}
+    assert options == OURS[1]
+
+
+def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None:
+    lines = [f"{name} {value}\n" for name, value in THEIRS[0].items()]
+    (tmp_path / "spark-defaults.conf").write_text("".join((*lines, f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n")))
+    assert started(tmp_path) == [*THEIRS]
+
+
+@pytest.mark.parametrize("variable", [None, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+@pytest.mark.parametrize("option", ["-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation"])
+def test_options_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, option: str) -> None:
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo "openjdk version \\"17\\"" >&2\nprintf "%s\\n" "$@"\n')
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("JAVA_HOME", "")
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    find_java()
+    command = [f"{os.environ['JAVA_HOME']}/bin/java", "-Dname=of Spark", "--add-modules=jdk.incubator.vector", "Main"]
+
+    def given(*options: str) -> list[str]:
+        return subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert [option.partition("=")[0] for option in given()] == [
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "-XX:Tier4InvocationThreshold",
+        "-XX:Tier4MinInvocationThreshold",
+        "-XX:Tier4CompileThreshold",
+        "-XX:Tier4BackEdgeThreshold",
+        "-Dname",
+        "Main",
+    ]
+    if variable is None:
+        assert given(option) == ["-Dname=of Spark", "Main", option]
+    else:
+        monkeypatch.setenv(variable, option)
+        assert given() == ["-Dname=of Spark", "Main"]
+
+
+def test_workers_import_what_is_compiled(spark_session: "SparkSession") -> None:
+    def where(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import py4j
+        import pyarrow
+        import pyspark
+
+        for _ in batches:
+            pass
+        files = [module.__file__ for module in (py4j, pyspark)]
+        yield pyarrow.RecordBatch.from_pydict({"file": files})
+
+    found = spark_session.range(1).coalesce(1).mapInArrow(where, "file STRING").collect()
+    assert [row.file for row in found] == [importlib.util.find_spec(name).origin for name in ("py4j", "pyspark")]  # type: ignore[union-attr]
+
+
+def test_archives_of_another_pyspark_stay(tmp_path: Path) -> None:
+    archive = str(tmp_path / "lib" / "pyspark.zip")
+    assert without_archives([archive, *sys.path]) == [archive, *sys.path]
+    assert without_archives([archive]) == [archive]

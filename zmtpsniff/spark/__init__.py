@@ -18,28 +18,38 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `options` | `Options`: what a run is asked for, as executors get it |
 | `listing` | inputs to files (`list_files`), files to series (`series_of`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
+| `groups`, `loose` | what must be dissected together, and by which task; fragments of datagrams that lie in two files |
 | `connections` | `connection_id`; `Connections`: what two ends say to each other, segments in, events out |
-| `rows` * | `Rows`: events to Arrow record batches; `wrap` for a stream with rows of all tables |
-| `exact` * | the reference path: `segments` of files, `dissected` in order |
+| `states` | `encode`, `decode`: a flow with all that is known of it, as octets |
+| `pieces`, `runs` | what a scan hands on: `Piece`, `Batch`; `Run`: messages that came together in one packet |
+| `watch`, `watched_half`, `disorder` | flows, their halves, the order of packets, watched while one file is dissected |
+| `scan` | `Scan`: one file dissected by itself |
+| `transplant`, `join` | `Join`: the pieces of one tuple put together |
+| `rows`, `rolled` * | `Rows`: events to Arrow record batches, those that wait rolled up; `wrap` for a stream |
 | `writing` * | rows to Parquet files by the task that made them |
+| `mapping`, `joining`, `verdicts` * | the tasks of the map side: scan files, join pieces, judge rows that wait |
+| `reducing`, `exact` * | tasks that get whole groups; the reference path: `segments` of files, `dissected` in order |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `open_states` * | the states of what is open, in that folder |
 | `export` ** | the tables in another format than Parquet |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
+| `daemon` ** | what the Python workers of this machine are forked from |
 | `job` ** | `Job`: the stages of a run on Spark |
+| `judged` ** | `Joined`: what the join told, on Spark or, of few pieces, in the driver; verdicts applied |
 | `ingest` ** | `ingest`: inputs to tables in a folder |
 | `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
 | `shards` * | the states of a series in a map of Spark's state store |
 | `taking` * | `Task`: the new files of series that are followed, dissected by one task |
 | `committing` * | what the tasks of a micro-batch made, committed |
 | `stateful` ** | the plan of a stream that follows folders: the operator that keeps states |
-| `follow` ** | `follow`: folders that fill, to tables in a folder, with Structured Streaming |
+| `follow`, `quiet` ** | `follow`: folders that fill, to tables, with Structured Streaming; series that come no more |
 | `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
+| `report` ** | the questions of `stats` over the tables |
 
 Nothing of pyspark, pyarrow or pandas is imported before it is used.
 
-Three modules know nothing of Spark and do the dissection, so that all of it can be tested without:
+These modules know nothing of Spark and do the dissection, so that all of it can be tested without:
 
 - :mod:`zmtpsniff.spark.scan`: ``Scan(source, file)`` dissects ONE file by itself. ``batches()`` yields ``Batch``es of
   events at once; after the last one, ``pieces`` holds one small ``Piece`` for each tuple (two addresses and ports,
@@ -49,13 +59,10 @@ Three modules know nothing of Spark and do the dissection, so that all of it can
   ``(piece.first_ns, piece.file)``; ``take(pieces)`` yields an ``Outcome`` for each: a ``Verdict`` on the rows that the
   scan has given out, and events that only now can be told. ``state()`` is what the next run or micro-batch begins
   with (octets, about 2 KB), ``finish(now_ns)`` the events of what is still open (take ``state()`` before).
-- :mod:`zmtpsniff.spark.redo`: ``dissect_sorted(segments)`` dissects segments that come sorted by
-  ``(series, tuple, order_ns, file, packet)``, one tuple at a time, nothing held but the state of that one; it serves
-  the reference path, and the tuples that a join asks to be redone. ``read_segments`` makes such segments of one file.
 
 The file. ``file`` is a number that the caller gives: the place of the file among those of its series, in order of
 name. Where two packets have the same time, that of the file with the lower number comes first. The packet of an
-event made by a scan is a *mark*, that of an event made by a join or by dissect_sorted a *place*; ``place(packet)``
+event made by a scan is a *mark*, that of an event made by a join or the reference path a *place*; ``place(packet)``
 gives of both ``(file, number, offset)``. The number is that of the packet in its file, from 1 (Wireshark's frame
 number), which every format has, compressed or not. The offset is where its record begins, so that somebody who has the
 row can go there; 0 stands for none. A mark grows with the number, and a place with the order (below): flows, halves and
@@ -65,7 +72,7 @@ The order. A capture may be a little out of order; ``read`` merges files by the 
 counts as no earlier than those before it in its file. ``order_ns`` is that time: the greatest of the file up to the
 packet. Sort by it, not by the packet's own time.
 
-The flow. Events carry the number of a flow of their scan, join or redo; ``identities[number]`` is the ``Identity`` of
+The flow. Events carry the number of a flow of their scan or join; ``identities[number]`` is the ``Identity`` of
 that connection there: ``conn_id``, the tuple, its start and the number of the piece that it belongs to.
 
 The parts. Each ``Batch`` is of one part of its file's rows:
@@ -88,7 +95,7 @@ The verdict, one for each piece, ``(file, number)``:
   datagram may begin or end in them; read such files with one decoder, one after the other. If ``verdict.anew`` is true
   the state does not do: all rows of the tuple fall, those of earlier pieces and of the join, too, and it is dissected
   from its first file on (a file that comes late, or a retransmission of octets of which no copy was kept). The same is
-  to be done where ``Dissected.unsure`` says so after a redo with a state.
+  to be done where ``Join.unsure`` says so after segments were dissected from a state.
 
 What is left to others. Datagrams of UDP and PGM are not dissected by a scan, but handed to whom its caller names, in
 their order: they are dissected where those of all files are. Two bounds of ``read`` are one file's here, that on flows

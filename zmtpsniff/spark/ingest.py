@@ -10,7 +10,7 @@ from zmtpsniff.spark.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zmtpsniff.spark.job import Written
+    from zmtpsniff.spark.judged import Written
     from zmtpsniff.spark.store import Folder, Store
 
 _OVERLAP_NS = 100_000_000

@@ -1,9 +1,10 @@
 """The stages of a run on Spark: which data frame goes through which function, and what is collected in between."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.inputs import is_readable_in_python
+from zmtpsniff.spark.judged import Joined, Written, few_pieces, here, on_spark, written
 from zmtpsniff.spark.listing import Listed, series_of
 from zmtpsniff.spark.options import Options
 
@@ -18,16 +19,8 @@ _PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
 _LEAST_PARTS = 4
 _NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
+_ORDER = ("group", "first_ns", "file_no")  # of pieces
 _TYPES = {"int32": "INT", "int64": "BIGINT", "binary": "BINARY", "string": "STRING"}
-
-
-class Written(NamedTuple):
-    """A file that a task has written."""
-
-    task: int
-    path: str
-    rows: int
-    octets: int
 
 
 class Job:
@@ -85,13 +78,14 @@ class Job:
         if foreign:  # Spark reads them, and gives their content
             content = self._session.read.format("binaryFile").load(foreign).select("path", "content")
             frame = frame.join(content, "path", "left")
-        return frame.repartitionById(tasks[-1] + 1, "task")
+        # Of one task it does not take a stage to bring files to it.
+        return frame.repartitionById(tasks[-1] + 1, "task") if tasks[-1] else frame.coalesce(1)
 
     # ------------------------------------------------------------------ every segment
 
     def run_exact(self) -> list[Written]:
         """Shuffle every segment; the files that were written."""
-        return _written(self._dissected(_into_files(self._folder), _manifest()))
+        return written(self._dissected(_into_files(self._folder), _manifest()))
 
     def rows(self) -> "DataFrame":
         """Shuffle every segment; rows of all tables, a struct column for each."""
@@ -133,9 +127,9 @@ class Job:
         for row in scanned:
             if not row.path:
                 ends_ns[row.rows] = max(ends_ns.get(row.rows, 0), row.octets)
-        joined = self._join([row.path for row in scanned if row.path.startswith(PIECES)], ends_ns)
+        joined = self._join([row for row in scanned if row.path.startswith(PIECES)], ends_ns)
         try:
-            told = _written(joined.where("path <> ''").select("task", "path", "rows", "octets"))
+            told = joined.told()
             redone, tasks = self._fallen(joined)
             files = [row for row in scanned if row.path and not row.path.startswith(PIECES)]
             waiting = [
@@ -144,9 +138,9 @@ class Job:
             final = [row for row in files if row not in waiting]
             final += told
             if waiting:
-                final += self._apply(joined, waiting)
+                final += joined.apply(waiting)
         finally:
-            joined.unpersist()
+            joined.close()
         if redone:
             final += self._redo(redone, ends_ns)
         return final
@@ -159,15 +153,15 @@ class Job:
         def scan(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return scanned(batches, options, parts, folder)
 
-        return _written(self._frame().mapInArrow(scan, _manifest()))
+        return written(self._frame().mapInArrow(scan, _manifest()))
 
     @property
     def _parts(self) -> int:
         return max(_LEAST_PARTS, self._octets // _PIECES_OCTETS)
 
-    def _join(self, pieces: list[str], ends_ns: dict[int, int]) -> "DataFrame":
+    def _join(self, pieces: list[Written], ends_ns: dict[int, int]) -> Joined:
+        """Join pieces, those in some files and the states that this begins with."""
         import pyarrow as pa
-        from pyspark import StorageLevel
 
         from zmtpsniff.spark.groups import part_of
         from zmtpsniff.spark.joining import JOIN, joined
@@ -178,54 +172,45 @@ class Job:
         starts = [index for index, task in enumerate(self._tasks) if index == 0 or task != self._tasks[index - 1]]
         bounds = [self._first_number + index for index in starts]
 
-        def join(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        def join(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return joined(batches, options, series, bounds, folder)
 
         rows = [
             {"part": part_of(group, parts), "group": group, "first_ns": -1, "file_no": 0, "path": "", "piece": state}
             for group, state in self._states
         ]
+        states = pa.Table.from_pylist(rows, schema=PIECE_SCHEMA)
+        tasks = self._tasks[-1] + 1
+        if self._is_local and (few := few_pieces(folder, pieces, states)) is not None:
+            batches = few.sort_by([(column, "ascending") for column in _ORDER]).to_batches()
+            return here(self._session, join(batches), folder, tasks)
         frame = self._session.createDataFrame([], _ddl(PIECE_SCHEMA))  # Spark Connect makes none of an empty table
         if rows:
-            frame = self._session.createDataFrame(pa.Table.from_pylist(rows, schema=PIECE_SCHEMA))
+            frame = self._session.createDataFrame(states)
         if pieces:
-            read = self._session.read.schema(_ddl(PIECE_SCHEMA)).parquet(*(f"{folder}/{name}" for name in pieces))
+            read = self._session.read.schema(_ddl(PIECE_SCHEMA)).parquet(*(f"{folder}/{row.path}" for row in pieces))
             frame = frame.unionAll(read) if rows else read
-        sorted_frame = frame.repartitionById(parts, "part").sortWithinPartitions("group", "first_ns", "file_no")
-        return sorted_frame.mapInArrow(join, JOIN).persist(StorageLevel.DISK_ONLY)
+        frame = frame.repartitionById(parts, "part").sortWithinPartitions(*_ORDER).mapInArrow(join, JOIN)
+        return on_spark(self._session, frame, folder, tasks)
 
-    def _fallen(self, joined: "DataFrame") -> tuple[list[tuple[int, Any]], set[int]]:
+    @property
+    def _is_local(self) -> bool:
+        """Whether tasks run on this machine alone, so that what is done here takes nothing from other machines."""
+        return hasattr(self._session, "_jsc") and (self._session.sparkContext.master or "").startswith("local")
+
+    def _fallen(self, joined: Joined) -> tuple[list[tuple[int, Any]], set[int]]:
         """The pieces that are dissected anew, with the number of their file, and tasks that wrote rows that fall."""
         from zmtpsniff.spark.joining import decode
 
         redone = []
         tasks = set()
-        for row in joined.where("path = ''").select("task", "key", "judged").toLocalIterator():
-            judged = decode(bytes(row.judged))
+        for task, key, encoded in joined.judged():
+            judged = decode(encoded)
             if judged.ends:
-                tasks.add(row.task)
+                tasks.add(task)
             if judged.fate == "redo":
-                redone.append((row.key >> 40, judged))
+                redone.append((key >> 40, judged))
         return redone, tasks
-
-    def _apply(self, joined: "DataFrame", waiting: list[Written]) -> list[Written]:
-        """Write again what waits for verdicts."""
-        import pyarrow as pa
-
-        from zmtpsniff.spark.joining import JOIN_SCHEMA
-        from zmtpsniff.spark.verdicts import applied
-
-        folder = self._folder
-        rows = [
-            {"task": row.task, "path": row.path, "rows": 0, "octets": 0, "key": 0, "judged": b""} for row in waiting
-        ]
-        files = self._session.createDataFrame(pa.Table.from_pylist(rows, schema=JOIN_SCHEMA))
-
-        def apply(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-            return applied(batches, folder)
-
-        frame = files.unionAll(joined.where("path = ''")).repartitionById(self._tasks[-1] + 1, "task")
-        return _written(frame.mapInArrow(apply, _manifest()))
 
     def _redo(self, redone: list[tuple[int, Any]], ends_ns: dict[int, int]) -> list[Written]:
         """Read again what could not be joined."""
@@ -239,7 +224,7 @@ class Job:
             if judged.state is not None:
                 states[judged.group] = judged.state
         frame = self._dissected(_into_files(self._folder), _manifest(), wanted, list(states.items()), ends_ns)
-        return _written(frame)
+        return written(frame)
 
     def _near(self, file_no: int) -> list[int]:
         """Files of the same series that fragments of a datagram may be in, of which this one has some."""
@@ -258,10 +243,6 @@ def _spread(files: Sequence[Listed]) -> list[int]:
         octets += file.size
         tasks.append(task)
     return tasks
-
-
-def _written(manifest: "DataFrame") -> list[Written]:
-    return [Written(*row) for row in manifest.collect()]
 
 
 def _ddl(schema: "pa.Schema") -> str:

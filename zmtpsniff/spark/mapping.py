@@ -21,6 +21,7 @@ from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import Batch, numbers_and_offsets
 from zmtpsniff.spark.rows import Capture, Origin, Places, Rows
+from zmtpsniff.spark.runs import Run
 from zmtpsniff.spark.scan import Scan
 from zmtpsniff.spark.writing import Writer
 
@@ -147,7 +148,7 @@ class _Collected:
         self._scan = scan
         self._writer = writer
         self._rows = Rows(options.max_bytes)
-        self._events: dict[str, list[AnyEvent]] = {part: [] for part in _PREFIXES}
+        self._events: dict[str, list[AnyEvent | Run]] = {part: [] for part in _PREFIXES}
         self._count = 0
         self._conn_ids: dict[int, str] = {}
         self._keys: dict[int, int] = {}
@@ -162,6 +163,8 @@ class _Collected:
             events = [event for event in events if type(event) is not Problem or event.flow is not None]
         self._events[batch.part] += events
         self._count += len(events)
+        if batch.part == "stretch":
+            self._count += sum(len(event.counts) for event in events if type(event) is Run)
         if self._count >= _MOST_EVENTS:
             self.flush()
 

@@ -10,6 +10,7 @@ import msgspec
 from dissectors.events import AnyEvent
 from zmtpsniff.flows import End
 from zmtpsniff.segment import Segment
+from zmtpsniff.spark.runs import Run
 
 Part = Literal["born", "alone", "stretch"]
 Fate = Literal["alone", "joined", "passed", "told", "redo"]
@@ -37,7 +38,7 @@ class Batch(NamedTuple):
 
     part: Part
     piece: int  # 0 if they are of several
-    events: list[AnyEvent]
+    events: Sequence[AnyEvent | Run]  # runs in stretches alone
 
 
 class Synced(msgspec.Struct, array_like=True):

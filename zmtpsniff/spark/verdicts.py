@@ -5,15 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from zmtpsniff.spark.joining import Judged, decode
+from zmtpsniff.spark.rolled import unrolled
 from zmtpsniff.spark.rows import KEY
-from zmtpsniff.spark.writing import Writer
+from zmtpsniff.spark.writing import Writer, read_rows
 
 ALONE, STRETCH = "alone-", "stretch-"
-_BATCH_ROWS = 32 << 10
 _BETWEEN = "\n"
 _ENDS = {"connections": ("client", "server")}
 
@@ -41,14 +40,15 @@ def applied(batches: Iterable[pa.RecordBatch], folder: str) -> Iterator[pa.Recor
     for name in sorted(names):
         place, _, file = name.rpartition("/")
         table = place.partition("/")[0]
-        with system.open_input_file(f"{root}/{name}") as opened:
-            for rows in pq.ParquetFile(opened).iter_batches(_BATCH_ROWS):
-                if file.startswith((ALONE, STRETCH)):
-                    rows = _judge(table, rows, judged, file.startswith(STRETCH))
-                else:
-                    rows = gone.left(table, rows)
-                if rows.num_rows:
-                    writer.put(place, rows)
+        for rows in read_rows(system, f"{root}/{name}"):
+            if file.startswith((ALONE, STRETCH)):
+                rows = _judge(table, rows, judged, file.startswith(STRETCH))
+                if table == "messages":
+                    rows = unrolled(rows)
+            else:
+                rows = gone.left(table, rows)
+            if rows.num_rows:
+                writer.put(place, rows)
     yield from writer.close(task)
 
 

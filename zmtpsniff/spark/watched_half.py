@@ -8,6 +8,7 @@ from dissectors.events import Command, Cut, Message, Octets, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
+from zmtpsniff.spark.runs import Run
 
 if TYPE_CHECKING:
     from zmtpsniff.spark.watch import Trace
@@ -90,6 +91,8 @@ class WatchedHalf(Half):
     def _frames_v2(self, data: bytes, position: int) -> int:
         if self.sync is not None and not self._damaged and not self._parts:
             position = self._clear_messages(data, position)
+            if position == len(data):
+                return position
         return super()._frames_v2(data, position)
 
     def _clear_messages(self, data: bytes, position: int) -> int:
@@ -99,7 +102,7 @@ class WatchedHalf(Half):
         messages are of it.
         """
         end = len(data)
-        append = self.out.append
+        append: Any = self.out.append  # of what the scan makes batches of, which know runs
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         socket_type = self.socket_type
         reached, count = position, 0
@@ -107,12 +110,13 @@ class WatchedHalf(Half):
             alike = wire.messages_alike(data, position)
             step = 2 + data[position + 1]
             stop = position + len(alike) * step
-            if _MARKS.isdisjoint(data[position + 2 : stop : step]):
-                for one in alike:
-                    append(Message(time_ns, packet, flow, src, dst, [one], socket_type))
+            if alike and _MARKS.isdisjoint(data[position + 2 : stop : step]):
                 count = len(alike)
+                append(Run(time_ns, packet, flow, src, dst, alike, [1] * count, socket_type))
                 reached = position = stop
-        frames: list[Octets] = []
+        frames: list[bytes] = []
+        counts: list[int] = []
+        begin = 0  # of the frames of the message that is not finished
         while end - position >= 2 and data[position] <= 1:
             start = position + 2
             stop = start + data[position + 1]
@@ -120,18 +124,21 @@ class WatchedHalf(Half):
                 break
             body = data[start:stop]
             if data[position]:
-                if len(frames) == _MOST_FRAMES:
+                if len(frames) - begin == _MOST_FRAMES:
                     break
                 frames.append(body)
                 position = stop
                 continue
-            if not frames and body and body[0] in _MARKS:
+            if len(frames) == begin and body and body[0] in _MARKS:
                 break
             frames.append(body)
-            append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
-            frames = []
-            count += 1
+            counts.append(len(frames) - begin)
+            begin = len(frames)
             reached = position = stop
+        if counts:
+            del frames[begin:]
+            append(Run(time_ns, packet, flow, src, dst, frames, counts, socket_type))
+            count += len(counts)
         if count:
             self.messages += count
             self.has_clear = True

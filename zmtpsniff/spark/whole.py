@@ -305,6 +305,7 @@ class Series:
         """Have those groups kept of which nothing came for longest, if they are many or hold much."""
         if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
             return
+        found = False
         for name, group in list(self._groups.items()):
             if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
                 break
@@ -315,7 +316,9 @@ class Series:
             keeper.put(name, Kept(state, self._named(group), connections.join.over_ns))
             self._aside[name] = connections.join.is_long
             self._forget(name)
-        gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
+            found = True
+        if found:
+            gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
 
     def _forget(self, name: bytes) -> None:
         self._held_octets -= self._groups.pop(name).held_octets

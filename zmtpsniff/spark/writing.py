@@ -1,6 +1,7 @@
 """Rows written to Parquet by the task that makes them, so that they need not pass through the JVM."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -26,6 +27,15 @@ MANIFEST_SCHEMA = pa.schema(
 MANIFEST = "task INT NOT NULL, path STRING NOT NULL, rows BIGINT NOT NULL, octets BIGINT NOT NULL"
 """The same as Spark's SQL writes it."""
 
+WAITING = ".arrow"
+"""How the names of files end whose rows wait for a verdict: to be read once and soon, and written as they are to stay.
+
+Arrow's own format costs a fourth of Parquet's time to write, and a tenth to read."""
+
+# Numbers that grow from row to row, or nearly: their differences are a third of what a dictionary makes of them, in
+# less time.
+_STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
+_READ_ROWS = 32 << 10
 _GROUP_ROWS = 128 << 10
 _GROUP_OCTETS = 16 << 20
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
@@ -39,18 +49,38 @@ def write_rows(batches: Iterable[Batch], folder: str, task: int = 0) -> Iterator
     yield from writer.close(task)
 
 
-class _File:
-    """A file that is being written, and the rows of its next row group."""
+def read_rows(system: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that a task has written, a batch after the other."""
+    with system.open_input_file(path) as file:
+        if path.endswith(WAITING):
+            yield from pa.ipc.open_stream(file)
+        else:
+            yield from pq.ParquetFile(file).iter_batches(_READ_ROWS)
 
-    def __init__(self, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
+
+class _File:
+    """A file that is being written, and the rows that come into it next, all at once.
+
+    They are encoded and compressed by another thread while the next ones are made, which Arrow lets Python do.
+    """
+
+    def __init__(self, pool: Executor, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
         self.name = name
+        self._pool = pool
+        self._written: Future[None] | None = None
         path = f"{folder}/{name}"
         system.create_dir(path.rpartition("/")[0])
         self._sink = system.open_output_stream(path)
-        waits = KEY in schema.names  # to be read again soon, and written as it is to stay
-        self._writer = pq.ParquetWriter(
-            self._sink, schema, compression="lz4" if waits else "zstd", write_statistics=not waits
-        )
+        if name.endswith(WAITING):
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self._writer = pa.ipc.new_stream(self._sink, schema, options=options)
+        else:
+            steps = [column for column in _STEPS if column in schema.names]
+            others = [column for column in _leaves(schema) if column not in steps]
+            encodings = dict.fromkeys(steps, "DELTA_BINARY_PACKED")
+            self._writer = pq.ParquetWriter(
+                self._sink, schema, compression="zstd", use_dictionary=others, column_encoding=encodings or None
+            )
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_octets = 0
         self.rows = 0
@@ -67,17 +97,36 @@ class _File:
         return self.rows + self._waiting_rows
 
     def _write(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=_GROUP_ROWS)
+        self._wait()
+        self._written = self._pool.submit(self._writer.write_table, pa.Table.from_batches(self._waiting), _GROUP_ROWS)
         self.rows += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_octets = [], 0, 0
+
+    def _wait(self) -> None:
+        """Wait until the rows before are written; raises what writing them raised."""
+        if self._written is not None:
+            self._written.result()
 
     def close(self) -> dict[str, Any]:
         if self._waiting:
             self._write()
+        self._wait()
         self._writer.close()
         octets = self._sink.tell()
         self._sink.close()
         return {"path": self.name, "rows": self.rows, "octets": octets}
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The columns of a Parquet file of a schema, as it names them: those within lists and structs have paths."""
+    names = pq.ParquetFile(_empty(schema)).schema
+    return [names.column(place).path for place in range(len(names))]
+
+
+def _empty(schema: pa.Schema) -> pa.BufferReader:
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    return pa.BufferReader(sink.getvalue())
 
 
 class Writer:
@@ -86,6 +135,7 @@ class Writer:
     def __init__(self, folder: str) -> None:
         """Write below ``folder``, a path or URL that exists."""
         self._system, self._folder = FileSystem.from_uri(folder)
+        self._pool = ThreadPoolExecutor(1)
         self._name = uuid4().hex
         self._files: dict[tuple[str, int | None, str], _File] = {}
         self._ends_ns: dict[int, int] = {}
@@ -110,7 +160,7 @@ class Writer:
         file = self._files.get((folder, None, ""))
         if file is None:
             name = f"{folder}/{self._name}.parquet"
-            file = self._files[folder, None, ""] = _File(self._system, self._folder, name, rows.schema)
+            file = self._files[folder, None, ""] = _File(self._pool, self._system, self._folder, name, rows.schema)
         file.take(rows)
 
     def note_end(self, series_no: int, end_ns: int | None) -> None:
@@ -123,8 +173,8 @@ class Writer:
         if file is None:
             date = _NO_DATE if day is None else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
             folder = table if table.startswith("_") else f"{table}/{PARTITION}={date}"
-            name = f"{folder}/{prefix}{self._name}.parquet"
-            file = self._files[table, day, prefix] = _File(self._system, self._folder, name, schema)
+            name = f"{folder}/{prefix}{self._name}{WAITING if KEY in schema.names else '.parquet'}"
+            file = self._files[table, day, prefix] = _File(self._pool, self._system, self._folder, name, schema)
         return file
 
     def counts(self) -> dict[str, int]:
@@ -134,6 +184,7 @@ class Writer:
     def close(self, task: int) -> Iterator[pa.RecordBatch]:
         """Finish all files; what there is to tell of them, rows of MANIFEST_SCHEMA."""
         rows = [{"task": task, **file.close()} for file in self._files.values()]
+        self._pool.shutdown()
         rows += [{"task": task, "path": "", "rows": no, "octets": end} for no, end in self._ends_ns.items()]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=MANIFEST_SCHEMA)

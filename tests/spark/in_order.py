@@ -1,4 +1,4 @@
-"""Dissecting the segments of tuples in order: the reference for what is joined, and the way out where that is doubtful.
+"""Dissecting the segments of tuples in order, without Spark: what those that are joined are held against.
 
 Segments come sorted by tuple, then as ``read`` merges files: by time, each file in its own order. Nothing is held but
 the connections of one tuple.
