@@ -375,10 +375,13 @@ class FlowTable:
 
     def _is_left(self, flow: Flow, now_ns: int) -> bool:
         """Whether a flow has been idle for so long that what comes now is not part of it."""
-        idle_ns = now_ns - flow.last_ns
+        return now_ns - flow.last_ns > self._longest_pause_ns(flow)
+
+    def _longest_pause_ns(self, flow: Flow) -> int:
+        """How long a flow may be silent before what comes is not part of it."""
         if flow.ended or flow.closing:
-            return idle_ns > self._linger_ns
-        return idle_ns > (self._idle_ns if flow.dissection is not None else self._idle_unknown_ns)
+            return self._linger_ns
+        return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
 
     def _shed(self, direction: Direction, time_ns: int, packet: int) -> None:
         """Give up holes before which too much waits, until there is room for a while."""

@@ -1,6 +1,6 @@
 """The stages of a job one after the other in this process: the data frames of Spark are tables of Arrow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,3 +82,47 @@ class Session:
 
     def parquet(self, *names: str) -> Frame:
         return Frame(pa.concat_tables([pq.read_table(name) for name in names]))  # type: ignore[no-untyped-call]
+
+
+class Entries:
+    """A map of Spark's state store, and how many of its entries were read and written."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, bytes] = {}
+        self.read = self.written = 0
+
+    def get(self, number: int) -> bytes | None:
+        self.read += 1
+        return self.entries.get(number)
+
+    def put(self, number: int, octets: bytes | None) -> None:
+        self.written += 1
+        if octets is None:
+            self.entries.pop(number, None)
+        else:
+            self.entries[number] = octets
+
+
+class Memory:
+    """What Spark's state store keeps of one series, in this process."""
+
+    def __init__(self) -> None:
+        self.note: bytes | None = None
+        self.files: set[str] = set()
+        self.shards = Entries()
+
+    def read_note(self) -> bytes | None:
+        return self.note
+
+    def write_note(self, octets: bytes) -> None:
+        self.note = octets
+
+    def knows(self, path: str) -> bool:
+        return path in self.files
+
+    def know(self, paths: Iterable[str]) -> None:
+        self.files |= set(paths)
+
+    def forget(self) -> None:
+        self.files.clear()
+        self.shards.entries.clear()

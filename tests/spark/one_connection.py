@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from local_job import Memory
 
 from zmtpsniff.spark.exact import FILE_SCHEMA, dissected, segments
+from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.mapping import scanned
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.taking import Position, Task
 from zmtpsniff.spark.writing import write_rows
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(55, b"\0")
@@ -82,8 +85,19 @@ def _peak() -> int:
     return int(line.split()[1]) * 1024
 
 
+def _followed(capture: Path, folder: str) -> list[str]:
+    """The files that a task of a stream writes."""
+    task = Task(Options(at_end="nothing"), Position(folder, folder, "epoch", 1))
+    lines = [*task.take("s", [Listed(str(capture), capture.stat().st_size, 1)], Memory())]
+    task.close()
+    return [line.path for line in lines]
+
+
 def main(stage: str, capture: str, folder: str) -> None:
     """Dissect a capture as a task does."""
+    if stage == "follow":
+        _tell(_followed(Path(capture), folder), folder)
+        return
     options, files = Options(), _files(Path(capture))
     if stage == "exact":
         # Sorted, notes on files come first, and the segments are in order as they are.
@@ -92,7 +106,11 @@ def main(stage: str, capture: str, folder: str) -> None:
         written = [*write_rows(dissected(chain(notes, rest), options, 1), folder)]
     else:
         written = [*scanned(files, options, 1, folder)]
-    paths = [row["path"] for batch in written for row in batch.to_pylist() if row["path"].startswith("messages/")]
+    _tell([row["path"] for batch in written for row in batch.to_pylist()], folder)
+
+
+def _tell(paths: list[str], folder: str) -> None:
+    paths = [path for path in paths if path.startswith("messages/")]
     messages = sum(pq.ParquetFile(f"{folder}/{path}").metadata.num_rows for path in paths)
     print(messages, _peak())
 

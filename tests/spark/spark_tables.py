@@ -46,6 +46,14 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
     return files
 
 
+def later(path: Path, by_ns: int, target: Path) -> Path:
+    """A capture as if it had been made later."""
+    section = Section(Origin("zmtpsniff test"))
+    moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
+    target.write_bytes(section.header([]) + section.packets(moved))  # type: ignore[arg-type]
+    return target
+
+
 def expected(files: Sequence[Path], **options: Any) -> Counter[str]:
     """What `read -T json --no-patterns --no-payload` says of files, as comparable() has it."""
     stream = BytesIO()

@@ -94,6 +94,19 @@ def _ingest(folder: Path, master: str) -> None:
     assert by_series(read_tables(folder / "out"))[str(folder / "in")] == expected(pieces)
 
 
+def _follow(folder: Path, master: str) -> None:
+    """Take captures in pieces as they come, by the command, and look at the tables."""
+    pieces = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], folder / "made")
+    for piece in pieces[:2], pieces[2:]:
+        for file in piece:
+            (folder / "follow").mkdir(exist_ok=True)
+            file.rename(folder / "follow" / file.name)
+        options = ("--follow", "--once", "--output", str(folder / "tables"), "--master", master)
+        _zmtpsniff(folder, "ingest", str(folder / "follow"), *options)
+    files = sorted((folder / "follow").iterdir())
+    assert by_series(read_tables(folder / "tables"))[str(folder / "follow")] == expected(files)
+
+
 def _zmtpsniff(folder: Path, *arguments: str) -> str:
     """What a command of ``zmtpsniff spark`` writes to its standard output."""
     done = subprocess.run(
@@ -143,6 +156,7 @@ def test_standalone_cluster(tmp_path: Path) -> None:
         first, second = ((*worker, "--webui-port", "0", "--work-dir", str(work), address) for work in works)
         with _running(tmp_path, *first), _running(tmp_path, *second):
             _ingest(tmp_path, address)
+            _follow(tmp_path, address)
     assert all(any(work.glob("app-*/*/stderr")) for work in works)  # each had an executor
 
 

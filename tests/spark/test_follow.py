@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,15 +20,15 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 
 from local_job import Session
 from spark_settings import write_settings
-from spark_tables import by_series, cut, expected, packets, read_tables
+from spark_tables import by_series, cut, expected, later, packets, read_tables
 
-from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.flows import Limits
-from zmtpsniff.spark.follow import follow
+from zmtpsniff.spark.follow import Following, follow
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
+from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
@@ -41,14 +42,6 @@ def deliver(file: Path, folder: Path) -> Path:
     partial = folder / f".{file.name}"
     partial.write_bytes(file.read_bytes())
     return partial.rename(folder / file.name)
-
-
-def later(path: Path, by_ns: int, target: Path) -> Path:
-    """A capture as if it had been made later."""
-    section = Section(Origin("zmtpsniff test"))
-    moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
-    target.write_bytes(section.header([]) + section.packets(moved))  # type: ignore[arg-type]
-    return target
 
 
 def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path) -> None:
@@ -83,6 +76,76 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
     assert tables[str(second)] == expected([begun, other], flow_limits=Limits(idle_seconds=IDLE_SECONDS))
     ends = [row["end"] for row in found["connections"] if row["series"] == str(second)]
     assert sorted(map(str, ends)) == ["fin", "timeout"]
+
+
+def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tmp_path: Path) -> None:
+    """And from what the tables' folder has, once a run of the job has written there."""
+    source, output = tmp_path / "in", tmp_path / "out"
+    pieces = cut(FIXTURES / "m31_push_pull.pcap", [8, 14, 20, 26], tmp_path / "one")
+    before = dict(spark_session.conf.getAll)
+
+    def take(number: int, exact: bool = False) -> None:
+        deliver(pieces[number], source)
+        follow(spark_session, [str(source)], str(output), exact=exact, once=True).wait()
+
+    take(0)
+    take(1)
+    assert dict(spark_session.conf.getAll) == before
+    state = output / "_checkpoint" / "state" / "0"
+    parts = [part for part in state.iterdir() if part.name.isdigit()]
+    assert len(parts) == spark_session.sparkContext.defaultParallelism
+    assert all(any(part.glob("*.changelog")) for part in parts)  # of RocksDB
+    log = [*(output / "_open").glob("*.parquet")]
+    assert log
+    for file in log:
+        file.unlink()
+    take(2)
+    take(3, exact=True)  # which has of what is open what was written with piece 2
+    take(4)
+    found = read_tables(output)
+    assert len(found["captures"]) == len(pieces)
+    assert [row["end"] for row in found["connections"]] == ["fin"]
+    assert by_series(found)[str(source)] == expected(pieces)
+
+
+class SlowQuery:
+    """A query that Spark gives up so many times."""
+
+    def __init__(self, fails: int, text: str) -> None:
+        self.fails = fails
+        self.text = text
+        self.starts = 0
+
+    def start(self) -> "SlowQuery":
+        self.starts += 1
+        return self
+
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802  # as Spark calls it
+        from pyspark.errors import StreamingQueryException
+
+        if self.starts <= self.fails:
+            raise StreamingQueryException(self.text)
+        return True
+
+
+@pytest.mark.usefixtures("spark_installed")
+@pytest.mark.parametrize(
+    ("fails", "text", "starts"),
+    [
+        (1, "Query terminated with exception: Python worker failed to connect back.", 2),
+        (99, "Query terminated with exception: Python worker failed to connect back.", 5),
+        (1, "Query terminated with exception: no space left", 1),
+    ],
+)
+def test_begins_again_where_python_was_slow(tmp_path: Path, fails: int, text: str, starts: int) -> None:
+    query = SlowQuery(fails, text)
+    following = Following(query.start, Lock(), str(tmp_path), Options())  # type: ignore[arg-type]
+    if starts > fails:
+        following.wait()
+    else:
+        with pytest.raises(SparkError, match=text):
+            following.wait()
+    assert query.starts == starts
 
 
 def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]":

@@ -13,11 +13,12 @@ import one_connection
 LIMIT = 512 << 20  # octets of a Python worker
 
 
-@pytest.mark.parametrize("stage", ["map", "exact"])
+@pytest.mark.parametrize("stage", ["map", "exact", "follow"])
 @pytest.mark.parametrize(("messages", "octets"), [(800, 1 << 20), (200_000, 100)])
 def test_a_task_holds_no_connection_as_a_whole(tmp_path: Path, stage: str, messages: int, octets: int) -> None:
     capture, folder = tmp_path / "one.pcap", tmp_path / "out"
     one_connection.make(capture, messages, octets)
+    folder.mkdir()
     done = subprocess.run(
         [sys.executable, one_connection.__file__, stage, str(capture), str(folder)],
         capture_output=True, text=True, check=True,

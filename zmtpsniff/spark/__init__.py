@@ -30,6 +30,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `mapping`, `joining`, `verdicts` * | the tasks of the map side: scan files, join pieces, judge rows that wait |
 | `reducing`, `exact` * | tasks that get whole groups; the reference path: `segments` of files, `dissected` in order |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
+| `open_states` * | the states of what is open, in that folder |
 | `export` ** | the tables in another format than Parquet |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
@@ -37,8 +38,12 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `job` ** | `Job`: the stages of a run on Spark |
 | `judged` ** | `Joined`: what the join told, on Spark or, of few pieces, in the driver; verdicts applied |
 | `ingest` ** | `ingest`: inputs to tables in a folder |
-| `follow`, `quiet` ** | `follow`: folders that fill, to tables, with Structured Streaming; series that come no more |
 | `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
+| `shards` * | the states of a series in a map of Spark's state store |
+| `taking` * | `Task`: the new files of series that are followed, dissected by one task |
+| `committing` * | what the tasks of a micro-batch made, committed |
+| `stateful` ** | the plan of a stream that follows folders: the operator that keeps states |
+| `follow`, `quiet` ** | `follow`: folders that fill, to tables, with Structured Streaming; series that come no more |
 | `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
 | `report` ** | the questions of `stats` over the tables |

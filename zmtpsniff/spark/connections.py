@@ -78,6 +78,10 @@ class Connections:
         """Whether nothing that comes at ``now_ns`` is of a connection that is known."""
         return self._datagrams is None and not self.join.lasts(now_ns)
 
+    def aside(self) -> bytes | None:
+        """All that is known, to go on with in this run; None if that cannot be kept."""
+        return None if self._datagrams is not None else self.join.whole_state()
+
     def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
         """The series ends at ``now_ns``: what more files of it begin with, and the last events.
 

@@ -21,14 +21,14 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dissectors.events import AnyEvent, Beacon, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.listing import series_of
 from zmtpsniff.spark.options import Options, parse_ports
 from zmtpsniff.spark.progress import Progress, list_all
-from zmtpsniff.spark.rows import PROVISIONAL, Capture, Origin, Places, Rows, places_of
+from zmtpsniff.spark.rows import PROVISIONAL, Batch
 from zmtpsniff.spark.tables import ddl
-from zmtpsniff.spark.whole import Series, Told, first_time
+from zmtpsniff.spark.whole import Series, Told, ToldRows, first_time
 
 TABLES: dict[str, tuple[type, ...]] = {
     "messages": (Message,),
@@ -39,7 +39,6 @@ TABLES: dict[str, tuple[type, ...]] = {
 }
 """The tables that can be read so, and the events that they have rows of."""
 
-_MOST_EVENTS = 4096
 _COMPARED = {
     datasource.EqualTo: pc.equal,
     datasource.GreaterThan: pc.greater,
@@ -225,51 +224,32 @@ class _Table:
 
         self._kinds = TABLES[asked.table]
         self._table = asked.table
-        self._name = name
         self._series = series
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._conditions = conditions
-        self._rows = Rows(asked.options.max_bytes)
-        self._events: list[AnyEvent] = []
-        self._ids: dict[int, str] = {}
+        self._told = ToldRows(name, series, asked.options, self._kinds)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows that its files lead to, up to their end."""
         for told in self._series.events():
-            yield from self._take(told)
-        yield from self._flush()
+            yield from self._mine(self._told.take(told))
+        yield from self._mine(self._told.flush())
         if self._table == "problems":
-            for fault in self._series.faults:
-                capture = Capture(fault.path, 0, 0, problems=((fault.severity, fault.code, fault.detail),))
-                for table, rows, _ in self._rows.of_capture(capture, self._name):
-                    if table == self._table:
-                        yield from self._fitted(rows)
+            yield from self._mine(self._told.of_captures())
 
     def last(self, told: Iterable[Told]) -> Iterator[pa.RecordBatch]:
         """The rows of what is told at the end."""
         for provisional in (False, True):
+            kept_in = PROVISIONAL if provisional else ""
             for one in told:
                 if one.provisional == provisional:
-                    yield from self._take(one, PROVISIONAL if provisional else "")
-            yield from self._flush(PROVISIONAL if provisional else "")
+                    yield from self._mine(self._told.take(one, kept_in))
+            yield from self._mine(self._told.flush(kept_in))
 
-    def _take(self, told: Told, kept_in: str = "") -> Iterator[pa.RecordBatch]:
-        found = [event for event in told.events if isinstance(event, self._kinds)]
-        if found:
-            self._events += found
-            self._ids |= told.conn_ids
-            if len(self._events) >= _MOST_EVENTS:
-                yield from self._flush(kept_in)
-
-    def _flush(self, kept_in: str = "") -> Iterator[pa.RecordBatch]:
-        if self._events:
-            origin = Origin(self._name, self._ids, self._place)
-            for _, rows, _ in self._rows.of_events(self._events, origin, kept_in):
+    def _mine(self, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
+        for table, rows, _ in batches:
+            if table == self._table:
                 yield from self._fitted(rows)
-        self._events, self._ids = [], {}
-
-    def _place(self, packets: Sequence[int]) -> Places:
-        return places_of(packets, self._series.files)
 
     def _fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows that are wanted, with the columns that are wanted, in their order."""

@@ -1,40 +1,49 @@
-"""A folder that fills with captures, followed: each micro-batch of Structured Streaming is a run of the job.
+"""A folder that fills with captures, followed with Structured Streaming.
 
-Spark's file source notices files and remembers, in the checkpoint, which of them it has given out. What is open when a
-micro-batch ends, the rows that it has made and the names of its files go into the tables' folder as one commit
-(:mod:`zmtpsniff.spark.store`). A micro-batch that Spark repeats after a crash finds its files there, if it was
-committed, and does nothing; if it was not, there is nothing of it. So every row is there once, whenever who dies.
+Spark's file source notices files and remembers, in the checkpoint, which of them it has given out; its state store has
+the states of what is open (:mod:`zmtpsniff.spark.stateful`). The rows that a micro-batch makes, the states that it
+changes and the names of its files go into the tables' folder as one commit (:mod:`zmtpsniff.spark.store`). A
+micro-batch that Spark repeats after a crash finds its files there, if it was committed, and does nothing; if it was
+not, there is nothing of it. So every row is there once, whenever who dies.
+
+With ``exact``, or where only Spark can open the files, each micro-batch is a run of the job instead, from what the
+folder has.
 """
 
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from zmtpsniff.spark.committing import commit_batch
 from zmtpsniff.spark.ingest import Ingested, add
-from zmtpsniff.spark.inputs import local_path
+from zmtpsniff.spark.inputs import is_readable_in_python, local_path
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.taking import Position, Taken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT = "_checkpoint"
-"""Where in the tables' folder Spark remembers which files it has given out, unless something else is asked for."""
+"""Where in the tables' folder Spark keeps which files it has given out and what is open, unless asked otherwise."""
 
+_OF_JOBS = "_of_jobs"  # what the name of a checkpoint ends with that is of another plan, which Spark would mistake
 _MOST_FILES = 1000  # of a micro-batch
 _EVERY_SECONDS = 10
 _QUIET_SECONDS = 60  # at least, between two looks at what is quiet
+# What Spark says where Python takes more than ten seconds to start, which a machine that has much to do may need.
+_SLOW = "Python worker failed to connect back"
+_MOST_STARTS = 5
 # A late file may be as old as it likes: Spark ignores what is older than this, compared with the latest file.
 _ANY_AGE = "36500d"
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_LOCAL = re.compile(r"file:(?://)?(?=/)")
 
 
 def follow(
@@ -59,24 +68,42 @@ def follow(
     if not hasattr(session, "_jsc"):
         raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
 
+    from pyspark.errors import PySparkException
+
+    from zmtpsniff.spark.stateful import named, query_id, settings, taken, tell_position
+
     asked = (options or Options())._replace(at_end="nothing")
     turn = Lock()  # one writes at a time
+    stateful = not exact and all(map(is_readable_in_python, inputs))
+    where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}").rstrip("/") + ("" if stateful else _OF_JOBS)
 
-    def take(frame: "DataFrame", _: int) -> None:
-        files = sorted({_named(Listed(*row)) for row in frame.collect()})
-        with turn:
-            done = add(session, files, output, asked, series, exact)
+    def take(frame: "DataFrame", number: int) -> None:
+        def dissect(position: Position) -> list[Taken]:
+            tell_position(session, position)
+            return [Taken(*row) for row in frame.collect()]
+
+        if stateful:
+            with turn:
+                done = commit_batch(output, query_id(session), number, dissect)
+        else:
+            files = sorted({named(Listed(*row)) for row in frame.collect()})
+            with turn:
+                done = add(session, files, output, asked, series, exact)
         if told is not None:
             told(done)
 
-    from pyspark.errors import PySparkException
-
     try:
-        frames = [_files(session, name, most_files) for name in inputs]
-        writer = reduce(lambda one, other: one.unionAll(other), frames).writeStream.foreachBatch(take)
-        writer = writer.option("checkpointLocation", _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}"))
+        files = reduce(lambda one, other: one.unionAll(other), (_files(session, one, most_files) for one in inputs))
+        writer = (taken(files, asked, series) if stateful else files).writeStream.foreachBatch(take)
+        writer = writer.outputMode("update").option("checkpointLocation", where)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}
-        return Following(writer.trigger(**trigger).start(), turn, output, asked)
+        writer = writer.trigger(**trigger)
+
+        def start() -> "StreamingQuery":
+            with settings(session) if stateful else nullcontext():
+                return writer.start()
+
+        return Following(start, turn, output, asked)
     except PySparkException as error:
         raise SparkError(f"--follow: {first_line(error)}") from error
 
@@ -84,9 +111,11 @@ def follow(
 class Following:
     """A query that takes files."""
 
-    def __init__(self, query: "StreamingQuery", turn: Lock, output: str, options: Options) -> None:
+    def __init__(self, start: Callable[[], "StreamingQuery"], turn: Lock, output: str, options: Options) -> None:
         """Made by :func:`follow`."""
-        self.query = query
+        self.query = start()
+        self._start = start
+        self._starts = 1
         self._turn = turn
         self._output = output
         self._options = options
@@ -95,12 +124,17 @@ class Following:
         """Wait until it has ended, and tell of series where no file comes any more. Raises SparkError if it fails."""
         from pyspark.errors import PySparkException
 
-        try:
-            while not self.query.awaitTermination(max(_QUIET_SECONDS, int(self._options.idle_seconds / 10))):
+        ended = False
+        while not ended:
+            try:
+                ended = bool(self.query.awaitTermination(max(_QUIET_SECONDS, int(self._options.idle_seconds / 10))))
+            except PySparkException as error:
+                if _SLOW not in str(error) or self._starts == _MOST_STARTS:
+                    raise SparkError(f"--follow: {_cause(error)}") from error
+                self._starts += 1
+                self.query = self._start()
+            else:
                 self._tell_quiet()
-        except PySparkException as error:
-            raise SparkError(f"--follow: {_cause(error)}") from error
-        self._tell_quiet()
 
     def stop(self) -> None:
         """End it, in mid-batch if it is in one: that is taken again next time."""
@@ -129,22 +163,9 @@ def _files(session: "SparkSession", name: str, most_files: int) -> "DataFrame":
     source = source.option("maxFilesPerTrigger", most_files).option("maxFileAge", _ANY_AGE)
     # One that is gone again by the time it is its turn is no reason to stop.
     source = source.option("ignoreMissingFiles", "true")
-    return source.load(_url(name)).selectExpr("path", "length", "unix_micros(modificationTime) * 1000")
+    return source.load(_url(name)).selectExpr("path", "length", "unix_micros(modificationTime) * 1000 AS modified_ns")
 
 
 def _url(name: str) -> str:
     local = local_path(name)
     return name if local is None else os.path.abspath(local)
-
-
-def _named(file: Listed) -> Listed:
-    """A local file by its path, and with its time in nanoseconds, as a run that lists it itself has it."""
-    local = _LOCAL.match(file.path)
-    if local is None:
-        return file
-    path = file.path[local.end() :]
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return file._replace(path=path)
-    return Listed(path, stat.st_size, stat.st_mtime_ns)

@@ -17,6 +17,7 @@ from zmtpsniff.spark.watch import reverse
 DATAGRAMS = b"datagrams"
 _DATAGRAM_LEAST = 14
 _UNIX_KEY = 20  # octets of a key of Unix domain sockets
+_MOST_KNOWN = 1 << 16  # keys of which it is remembered, for some time
 
 
 def name_of(series_no: int, name: bytes) -> bytes:
@@ -44,6 +45,8 @@ class Groups:
         """Part and group of a direction's key; the part is -1 if nobody wants it."""
         found = self._known.get((key, is_datagram))
         if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             found = self._known[key, is_datagram] = self._find(key, is_datagram)
         return found
 

@@ -1,6 +1,6 @@
 """The job: capture files to tables in a folder."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zmtpsniff.spark.inputs import is_there
@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from zmtpsniff.spark.judged import Written
-    from zmtpsniff.spark.store import Store
+    from zmtpsniff.spark.store import Folder, Store
 
 _OVERLAP_NS = 100_000_000
+
+FOLLOWED = "_followed"
+"""The note, beside the tables, of the query in whose checkpoint the same states are; any other run removes it."""
 
 
 class Ingested(NamedTuple):
@@ -66,7 +69,7 @@ def add(
     store = open_store(session, output, format)
     try:
         store.check_columns(output)
-        known = known_files(store)
+        known = known_files(captures_of(store))
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
@@ -85,11 +88,15 @@ def add(
         store.close()
 
 
-def known_files(store: "Store") -> dict[str, list[Known]]:
+def captures_of(folder: "Folder") -> Any:
+    """What :func:`known_files` reads of the files that the tables have, as an Arrow table; None if they have none."""
+    return folder.read("captures", ["series", "file", "size", "modified_ns", "first_ns", "last_ns"])
+
+
+def known_files(captures: Any) -> dict[str, list[Known]]:
     """The files that the tables have, by series."""
-    table = store.read("captures", ["series", "file", "size", "modified_ns", "first_ns", "last_ns"])
     found: dict[str, list[Known]] = {}
-    for row in [] if table is None else table.to_pylist():
+    for row in [] if captures is None else captures.to_pylist():
         listed = Listed(row["file"], row["size"], row["modified_ns"])
         file = Known(listed, row["first_ns"] or 0, row["last_ns"] or 0)
         found.setdefault(row["series"], []).append(file)
@@ -111,20 +118,22 @@ def _add(
     Where a file is late and one that came before it is gone, it is dissected by itself.
     """
     from zmtpsniff.spark.job import Job
-    from zmtpsniff.spark.reducing import ANEW, OPEN, decode_state
+    from zmtpsniff.spark.open_states import OpenStates
+    from zmtpsniff.spark.reducing import ANEW, decode_state
 
     alone: set[Listed] = set()
     lost: set[str] = set()  # series that cannot be dissected anew
     written: list[Written] = []
     touched: set[str] = set()
     files = sorted({*new, *(file.listed for name in anew for file in known[name])})
-    states = store.read(OPEN, ["series", "name", "state"], {series_of(file.path, series) for file in new})
-    rows = [] if states is None else states.to_pylist()
-    referred = (max(decode_state(row["state"]).files, default=0) for row in rows)
+    log = OpenStates(store)
+    states = {name: log.of(name) for name in sorted({series_of(file.path, series) for file in new})}
+    referred = (max(decode_state(state).files, default=0) for some in states.values() for state in some.values())
     number = 1 + max(sum(map(len, known.values())), *referred, 0)
     while files:
         job = Job(session, files, options, series, number, store.staging)
-        job.begin_with((row["series"], row["name"], row["state"]) for row in rows if row["series"] not in anew)
+        going_on = (name for name in states if name not in anew)
+        job.begin_with((name, group, state) for name in going_on for group, state in states[name].items())
         written = job.run_exact() if exact else job.run()
         touched = set(job.series)
         captures = [row.path for row in written if row.path.startswith("captures/")]
@@ -149,33 +158,46 @@ def _add(
         job = Job(session, sorted(alone), options._replace(at_end="final"), series, number + len(files), store.staging)
         written += job.run_exact() if exact else job.run()
     written = [row for row in written if not row.path.startswith(ANEW)]
-    removed, added = _replaced(store, touched, anew)
-    store.commit([*(row.path for row in written), *added], removed)
+    removed, added = replaced(store, touched, anew)
+    store.commit([*(row.path for row in written), *added], [*removed, FOLLOWED])
     return sum(row.rows for row in written if not row.path.startswith("_"))
 
 
 def _late(captures: list[dict[str, Any]], known: dict[str, list[Known]]) -> dict[str, set[str]]:
-    """The series that have new files which are to be read before some that are known, and these files.
-
-    Packets of several queues are written a little out of order: where a file begins and ends after the latest one that
-    is known, an overlap of _OVERLAP_NS does not count.
-    """
+    """The series that have new files which are to be read before some that are known, and these files."""
     late: dict[str, set[str]] = {}
     for row in captures:
         before = known.get(row["series"])
-        if not before or row["first_ns"] is None:
-            continue
-        latest = max(before, key=lambda file: (file.last_ns, file.first_ns))
-        follows = row["first_ns"] >= latest.first_ns and row["last_ns"] >= latest.last_ns
-        if row["first_ns"] < latest.last_ns - (_OVERLAP_NS if follows else 0):
+        latest = latest_of(before or ())
+        if latest is not None and is_late(row["first_ns"], row["last_ns"], latest):
             late.setdefault(row["series"], set()).add(row["file"])
     return late
 
 
-def _replaced(store: "Store", touched: set[str], anew: set[str]) -> tuple[list[str], list[str]]:
+def latest_of(files: "Sequence[Known]") -> tuple[int, int] | None:
+    """When the last and the first packet came of that of some files which ends last; None of no files."""
+    return max(((file.last_ns, file.first_ns) for file in files), default=None)
+
+
+def is_late(first_ns: int | None, last_ns: int, latest: tuple[int, int]) -> bool:
+    """Whether a file with packets from ``first_ns`` (None: it has none) to ``last_ns`` is to be read before another.
+
+    ``latest`` is what :func:`latest_of` says of those that are known. Packets of several queues are written a little
+    out of order: where a file begins and ends after the latest one, an overlap of _OVERLAP_NS does not count.
+    """
+    if first_ns is None:
+        return False
+    follows = first_ns >= latest[1] and last_ns >= latest[0]
+    return first_ns < latest[0] - (_OVERLAP_NS if follows else 0)
+
+
+def replaced(
+    store: "Store", touched: Set[str], anew: Set[str], stale: Set[str] | None = None
+) -> tuple[list[str], list[str]]:
     """Files of the tables to remove, and staged ones with what is left of them.
 
-    Nothing provisional is left of the series ``touched``, and nothing at all of those ``anew``.
+    Nothing provisional is left of the series ``touched``, and nothing at all of those ``anew``; no states are left of
+    those ``stale``, by default all that were touched.
     """
     from zmtpsniff.spark.reducing import OPEN
     from zmtpsniff.spark.rows import PROVISIONAL
@@ -183,12 +205,14 @@ def _replaced(store: "Store", touched: set[str], anew: set[str]) -> tuple[list[s
 
     removed: list[str] = []
     added: list[str] = []
-    for table in (*TABLES, OPEN):
+    chosen = [(store.files(OPEN), touched if stale is None else stale)]
+    for table in TABLES:
         names = store.files(table)
-        provisional = [name for name in names if table == OPEN or name.rpartition("/")[2].startswith(PROVISIONAL)]
-        for some, gone in ((provisional, touched), ([name for name in names if name not in provisional], anew)):
-            if some and gone:
-                out, left = store.left(some, gone)
-                removed += out
-                added += left
+        provisional = [name for name in names if name.rpartition("/")[2].startswith(PROVISIONAL)]
+        chosen += [(provisional, touched), ([name for name in names if name not in provisional], anew)]
+    for some, gone in chosen:
+        if some and gone:
+            out, left = store.left(some, gone)
+            removed += out
+            added += left
     return removed, added

@@ -88,6 +88,10 @@ class TupleTable(FlowTable):
         """Whether what comes at ``now_ns`` is not part of a flow."""
         return self._is_left(flow, now_ns)
 
+    def over_ns(self, flow: Flow) -> int:
+        """The first time at which what comes is not part of a flow."""
+        return flow.last_ns + self._longest_pause_ns(flow) + 1
+
     def close(self, now_ns: int) -> None:
         """The series is over; its last segment came at ``now_ns``."""
         self._now_ns = now_ns
@@ -164,6 +168,34 @@ class Join:
             return None if flow is None else states.encode(flow)
         except states.StateError:
             return states.LOST
+
+    def whole_state(self) -> bytes | None:
+        """The same with all latest segments, however long they are; None if there is none that can be kept."""
+        flow = self._flow
+        try:
+            return None if flow is None or self._table.unsure else states.encode(flow, most_recent=None)
+        except states.StateError:
+            return None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether that is more than :meth:`state` has."""
+        flow = self._flow
+        return flow is not None and any(states.is_long(direction) for direction in (flow.client, flow.server))
+
+    @property
+    def held_octets(self) -> int:
+        """Octets that wait behind holes, and those of the latest segments."""
+        flow = self._flow
+        directions = () if flow is None else (flow.client, flow.server)
+        recent = sum(len(octets) for direction in directions for _, octets in direction.recent)
+        return self._table.waiting_octets + recent
+
+    @property
+    def over_ns(self) -> int:
+        """The first time at which nothing that comes is of what is known, nanoseconds since the Unix epoch."""
+        flow = self._flow
+        return 0 if flow is None else self._table.over_ns(flow)
 
     def finish(self, now_ns: int) -> list[AnyEvent]:
         """End what is open; ``now_ns`` is when the last segment of the series came."""

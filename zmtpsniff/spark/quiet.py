@@ -2,9 +2,10 @@
 
 import time
 
-from zmtpsniff.spark.ingest import known_files
+from zmtpsniff.spark.ingest import captures_of, known_files
+from zmtpsniff.spark.open_states import OpenStates
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.reducing import OPEN, Groups
+from zmtpsniff.spark.reducing import Groups
 from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.writing import Writer
@@ -21,23 +22,20 @@ def tell_quiet(output: str, options: Options, now_ns: int | None = None) -> int:
     try:
         quiet = {
             name: max(file.last_ns for file in files)
-            for name, files in known_files(store).items()
+            for name, files in known_files(captures_of(store)).items()
             if max(file.listed.modified_ns for file in files) < before_ns
         }
         told = (file for file in store.files("connections") if file.rpartition("/")[2].startswith(PROVISIONAL))
         for name in store.series_in(told):
             quiet.pop(name, None)
-        states = store.read(OPEN, ["series", "name", "state"], quiet.keys())
-        if states is None:
-            return 0
+        log = OpenStates(store)
         groups = Groups(options._replace(at_end="provisional"))
         for number, (name, end_ns) in enumerate(quiet.items()):
             groups.series[number], groups.ends_ns[number] = name, end_ns
-        numbers = {name: number for number, name in groups.series.items()}
         writer = Writer(store.staging)
-        for row in states.to_pylist():
-            if row["state"]:
-                groups.begin(numbers[row["series"]].to_bytes(4, "big") + row["name"], row["state"])
+        for number, series in groups.series.items():
+            for group, state in log.of(series).items():
+                groups.begin(number.to_bytes(4, "big") + group, state)
                 groups.finish()
                 _write(writer, groups)
         _write(writer, groups, at_end=True)

@@ -98,6 +98,9 @@ def ship(session: "SparkSession") -> None:
     archive = str(code_archive())
     if hasattr(session, "_jsc"):
         session.sparkContext.addPyFile(archive)
+        # Of the workers, those that the driver starts for itself (of a stream) get no files.
+        environment = session.sparkContext.environment
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, environment.get("PYTHONPATH"))))
     else:
         session.addArtifacts(archive, pyfile=True)
 

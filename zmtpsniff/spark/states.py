@@ -135,9 +135,9 @@ def _slots(owner: type) -> tuple[str, ...]:
 class _Pickler(pickle.Pickler):
     """Writes our own classes by name alone, those that watch as those that they stand for."""
 
-    def __init__(self, file: io.BytesIO, recent: bool) -> None:
+    def __init__(self, file: io.BytesIO, most_recent: int | None) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._most = _MOST_RECENT_OCTETS if recent else 0
+        self._most = most_recent
 
     def persistent_id(self, value: Any) -> str | None:
         return _TABLE if isinstance(value, FlowTable) else None
@@ -175,8 +175,15 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _thinned(recent: deque[tuple[int, bytes]], most: int) -> deque[tuple[int, bytes]]:
+def is_long(direction: Direction) -> bool:
+    """Whether a state has not all of the latest segments of a direction, unless it is asked for all."""
+    return sum(len(octets) for _, octets in direction.recent) > _MOST_RECENT_OCTETS
+
+
+def _thinned(recent: deque[tuple[int, bytes]], most: int | None) -> deque[tuple[int, bytes]]:
     """The latest segments of ``recent``, ``most`` octets of them."""
+    if most is None:
+        return recent
     octets = 0
     kept: deque[tuple[int, bytes]] = deque(maxlen=recent.maxlen)
     for segment in reversed(recent):
@@ -204,15 +211,15 @@ class _Unpickler(pickle.Unpickler):
         raise StateError(f"{module}.{name} does not belong in a state")
 
 
-def encode(flow: Flow, recent: bool = True) -> bytes:
-    """A flow as octets, perhaps without what was ``recent``; raises StateError if it cannot be kept."""
+def encode(flow: Flow, most_recent: int | None = _MOST_RECENT_OCTETS) -> bytes:
+    """A flow as octets, with at most so many of those delivered last (None: all); raises StateError if it cannot be."""
     ends = (flow.client, flow.server)
     if flow.dissection is None and not any(end.waiting or end.pending for end in ends):
         return _BARE + msgspec.msgpack.encode(
             [[getattr(one, name) for name in names] for one, names in _bare_parts(flow)]
         )
     file = io.BytesIO()
-    _Pickler(file, recent).dump(flow)
+    _Pickler(file, most_recent).dump(flow)
     return _WHOLE + _compress(file.getvalue())
 
 
@@ -243,7 +250,7 @@ def _familiar() -> bytes:
     flow.client.begin(connection.client)
     flow.server.begin(connection.server)
     file = io.BytesIO()
-    _Pickler(file, True).dump(flow)
+    _Pickler(file, _MOST_RECENT_OCTETS).dump(flow)
     return file.getvalue()
 
 

@@ -1,7 +1,8 @@
 """The folder that tables are kept in: what a run adds and removes happens as a whole, or when the next run starts.
 
     DIR/TABLE/date=DAY/*.parquet    the tables; files whose names begin with "open-" hold provisional rows
-    DIR/_open/*.parquet             the states of connections that are open: where the next run goes on
+    DIR/_open/*.parquet             the states of connections that are open: where the next run goes on (open_states)
+    DIR/_followed                   which query has the same states in its checkpoint, up to which micro-batch (follow)
     DIR/_staging/RUN/               what a run writes before it is done
     DIR/_journal/RUN.json           what a run that is done adds and removes; there only while that happens
     DIR/_lock                       held by the run that writes
@@ -11,14 +12,14 @@ one that was killed later the next run does what is left of its journal.
 """
 
 import json
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from zmtpsniff.spark.inputs import local_path
-from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.tables import PARTITION, TABLES
 
@@ -28,7 +29,56 @@ if TYPE_CHECKING:
 _STAGING, _JOURNAL, _LOCK = "_staging", "_journal", "_lock"
 
 
-class Store:
+class Folder:
+    """The folder of the tables, to read; what is read is what the last run that is done has left."""
+
+    def __init__(self, location: str) -> None:
+        """Read the folder ``location``, a path or URL; raises OSError or ValueError if nothing opens that."""
+        self.location = location.rstrip("/") or "/"
+        self._system, self._root = _file_system(self.location)
+
+    def read_note(self, name: str) -> Any:
+        """What :meth:`write_note` wrote, None if it never did."""
+        path = f"{self._root}/{name}"
+        return json.loads(self._system.open_input_stream(path).read()) if self._exists(path) else None
+
+    def files(self, table: str) -> list[str]:
+        """The Parquet files of a table, below the folder."""
+        found = self._list(table, recursive=True)
+        return [path[len(self._root) + 1 :] for path in found if path.endswith(".parquet")]
+
+    def read(self, table: str, columns: list[str], series: Set[str] | None = None) -> Any:
+        """Columns of a table, or of its rows of ``series``, as an Arrow table; None if the table has no file."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.dataset as ds
+
+        files = [f"{self._root}/{name}" for name in self.files(table)]
+        if not files:
+            return None
+        wanted = None if series is None else pc.field("series").isin(pa.array(sorted(series), pa.string()))
+        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns, filter=wanted)
+
+    def parquet(self, name: str) -> Any:
+        """A Parquet file that is named below the folder, open; whoever asks for it closes it."""
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(self._system.open_input_file(f"{self._root}/{name}"))
+
+    def size(self, name: str) -> int:
+        """The octets of a file that is named below the folder."""
+        return int(self._system.get_file_info(f"{self._root}/{name}").size or 0)
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._system.get_file_info(path).type != FileType.NotFound)
+
+    def _list(self, folder: str, recursive: bool = False) -> list[str]:
+        selector = FileSelector(f"{self._root}/{folder}", allow_not_found=True, recursive=recursive)
+        found = [info.path for info in self._system.get_file_info(selector) if info.type == FileType.File]
+        return sorted(path for path in found if not path.endswith(".partial"))
+
+
+class Store(Folder):
     """The folder of one output, for one run."""
 
     def __init__(self, location: str) -> None:
@@ -36,10 +86,9 @@ class Store:
 
         Raises SparkError if it cannot be written to, or another run writes to it.
         """
-        self.location = location.rstrip("/") or "/"
         try:
+            super().__init__(location)
             local = local_path(self.location)
-            self._system, self._root = _file_system(self.location)
             self._system.create_dir(self._root)
             self._lock = None if local is None else _lock(local)
         except (OSError, ValueError) as error:
@@ -62,19 +111,9 @@ class Store:
         """Where tasks write: a path or URL."""
         return f"{self.root}/{_STAGING}/{self.run}"
 
-    def read_note(self, name: str) -> Any:
-        """What :meth:`write_note` wrote, None if it never did."""
-        path = f"{self._root}/{name}"
-        return json.loads(self._system.open_input_stream(path).read()) if self._exists(path) else None
-
     def write_note(self, name: str, value: Any) -> None:
         """Keep a value in a file, in place of what it held."""
         self._replace(f"{self._root}/{name}", value)
-
-    def files(self, table: str) -> list[str]:
-        """The Parquet files of a table, below the folder."""
-        found = self._list(table, recursive=True)
-        return [path[len(self._root) + 1 :] for path in found if path.endswith(".parquet")]
 
     def check_columns(self, output: str) -> None:
         """Raise SparkError if tables that are there lack columns, as those of an earlier version do.
@@ -113,18 +152,30 @@ class Store:
                 if pc.all(pc.is_in(found, value_set=gone)).as_py():
                     continue
                 folder, _, title = name.rpartition("/")
-                prefix = PROVISIONAL if title.startswith(PROVISIONAL) else ""
-                target = f"{folder}/{prefix}{uuid4().hex}.parquet"
-                path = f"{self._root}/{_STAGING}/{self.run}/{target}"
-                self._system.create_dir(path.rpartition("/")[0])
-                with (
-                    self._system.open_output_stream(path) as sink,
-                    pq.ParquetWriter(sink, parquet.schema_arrow, compression="zstd") as writer,
-                ):
+                begin, dash, _ = title.rpartition("-")  # provisional or numbered, as it was
+                with self.write(f"{folder}/{begin}{dash}", parquet.schema_arrow) as (target, writer):
                     for rows in parquet.iter_batches():
                         writer.write_batch(rows.filter(pc.invert(pc.is_in(rows.column("series"), value_set=gone))))
                 added.append(target)
         return removed, added
+
+    @contextmanager
+    def write(self, begin: str, schema: "pa.Schema") -> Iterator[tuple[str, Any]]:
+        """A new staged file whose name, below the folder, begins so: its name, and what writes it."""
+        import pyarrow.parquet as pq
+
+        target = f"{begin}{uuid4().hex}.parquet"
+        path = f"{self._root}/{_STAGING}/{self.run}/{target}"
+        self._system.create_dir(path.rpartition("/")[0])
+        with (
+            self._system.open_output_stream(path) as sink,
+            pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        ):
+            yield target, writer
+
+    def stage_note(self, name: str, value: Any) -> None:
+        """Write a value into a file of the staging folder, to be added by :meth:`commit`."""
+        self._replace(f"{self._root}/{_STAGING}/{self.run}/{name}", value)
 
     def series_in(self, names: Iterable[str]) -> set[str]:
         """The series that files of the tables have rows of."""
@@ -148,18 +199,6 @@ class Store:
 
         files = [f"{self._root}/{_STAGING}/{self.run}/{name}" for name in names]
         return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns)
-
-    def read(self, table: str, columns: list[str], series: Set[str] | None = None) -> Any:
-        """Columns of a table, or of its rows of ``series``, as an Arrow table; None if the table has no file."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.dataset as ds
-
-        files = [f"{self._root}/{name}" for name in self.files(table)]
-        if not files:
-            return None
-        wanted = None if series is None else pc.field("series").isin(pa.array(sorted(series), pa.string()))
-        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns, filter=wanted)
 
     def commit(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
         """Make files of the staging folder part of the tables, and remove others; both are named below the folder."""
@@ -193,14 +232,6 @@ class Store:
         with self._system.open_output_stream(f"{path}.partial") as file:
             file.write(json.dumps(value).encode())
         self._system.move(f"{path}.partial", path)
-
-    def _exists(self, path: str) -> bool:
-        return bool(self._system.get_file_info(path).type != FileType.NotFound)
-
-    def _list(self, folder: str, recursive: bool = False) -> list[str]:
-        selector = FileSelector(f"{self._root}/{folder}", allow_not_found=True, recursive=recursive)
-        found = [info.path for info in self._system.get_file_info(selector) if info.type == FileType.File]
-        return sorted(path for path in found if not path.endswith(".partial"))
 
     def _delete(self, folder: str) -> None:
         if self._exists(f"{self._root}/{folder}"):

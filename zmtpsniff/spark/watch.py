@@ -325,7 +325,7 @@ class WatchedTable(FlowTable):
         """Keep the state of a flow that is over, before its end is told."""
         self.gather(trace)
         try:
-            trace.state = states.encode(flow, recent=False)
+            trace.state = states.encode(flow, most_recent=0)
         except states.StateError as error:
             trace.give_up(str(error))
         trace.keeps = False

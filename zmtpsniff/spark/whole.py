@@ -4,10 +4,11 @@ Its files are merged by time as ``read`` merges them, and what two ends say to e
 goes with the connections that are open at a time, not with the files.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,25 +17,35 @@ from dissectors.problems import PROBLEMS
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.connections import NO_STATE, Connections
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import file_of, marked, marks, placed
+from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
+_MOST_GROUPS = 4096  # in memory, if they can be put aside
+_MOST_HELD = 64 << 20  # octets of segments that these hold
+_MOST_EVENTS = 4096  # that rows are made of at once
+_MOST_OCTETS = 4 << 20  # that these are told of
 
 _time = itemgetter(0)
 
 
 class Told(NamedTuple):
-    """Events, the ids of their connections by their flows, and whether they are told only because the files end."""
+    """Events, the ids of their connections by their flows, and whether they are told only because the files end.
+
+    ``octets`` were read since what was told before.
+    """
 
     events: list[AnyEvent]
     conn_ids: Mapping[int, str]
     provisional: bool = False
+    octets: int = 0
 
 
 class Left(msgspec.Struct, array_like=True):
@@ -44,17 +55,24 @@ class Left(msgspec.Struct, array_like=True):
     groups: dict[bytes, tuple[bytes, dict[int, str]]] = {}
 
 
-class Fault(NamedTuple):
-    """What is wrong with a file, or could not be read of it."""
+class Kept(NamedTuple):
+    """What is kept of a group: its state, the files it refers to, and from when on nothing that comes is of it."""
 
-    path: str
-    code: str
-    detail: str
+    state: bytes
+    files: dict[int, str]
+    over_ns: int
 
-    @property
-    def severity(self) -> str:
-        """That of its code."""
-        return PROBLEMS[self.code].severity
+
+class Keeper(Protocol):
+    """Who keeps the groups of a series that nothing comes for."""
+
+    def get(self, name: bytes) -> Kept | None:
+        """What is kept of a group."""
+        ...
+
+    def put(self, name: bytes, kept: Kept | None) -> None:
+        """Keep this of a group, or nothing."""
+        ...
 
 
 def first_time(path: str) -> int | None:
@@ -78,6 +96,7 @@ class _Group:
     def __init__(self, connections: Connections, files: Iterable[int]) -> None:
         self.connections = connections
         self.files = dict.fromkeys(files)
+        self.held_octets = 0
 
     def saw(self, files: Iterable[int]) -> None:
         for file_no in files:
@@ -85,48 +104,99 @@ class _Group:
             self.files[file_no] = None
 
 
+class Ended(NamedTuple):
+    """A group when the files end: what more of them begins with, what is over, what is told because they end."""
+
+    name: bytes
+    kept: Kept | None
+    final: Told
+    provisional: Told
+    unsure: bool  # octets came again of which no copy was kept
+
+
 class Series:
     """The files of a series."""
 
-    def __init__(self, paths: Mapping[int, str], options: Options, left: Left | None = None) -> None:
-        """Dissect the files ``paths``, by their numbers in the order of their names, from what was ``left``."""
+    def __init__(
+        self,
+        paths: Mapping[int, str],
+        options: Options,
+        left: Left | None = None,
+        keeper: Keeper | None = None,
+        end_ns: int = 0,
+    ) -> None:
+        """Dissect the files ``paths``, by their numbers in the order of their names, from what was ``left``.
+
+        With a ``keeper`` instead, groups are asked for when something of them comes, and those are put aside for which
+        nothing has come for longest, if there are many. ``end_ns`` is when the last segment before came.
+        """
         self.files = dict(paths)
-        self.faults: list[Fault] = []
+        self.captures: list[Capture] = []
         self._paths = paths
         self._options = options
         self._sorted = Groups(0, options, 1)
-        self._groups: dict[bytes, _Group] = {}
+        self._groups: dict[bytes, _Group] = {}  # with a keeper: that of which something came last is the last one
+        self._keeper = keeper
+        self._aside: dict[bytes, bool] = {}  # whether they are kept otherwise than they are left
+        self._held_octets = 0
+        self._octets = 0
         self._count = 0
-        self._end_ns = 0
+        self._end_ns = end_ns
         self._swept_ns = 0
         if left is not None:
             self._end_ns = left.end_ns
             for name, (state, files) in left.groups.items():
-                self.files = files | self.files
-                self._begin(name, state, files)
+                self._groups[name] = self._new(state, files)
+
+    @property
+    def end_ns(self) -> int:
+        """When the last segment came."""
+        return self._end_ns
 
     def events(self) -> Iterator[Told]:
-        """Yield what is told by the files, up to their end; ``faults`` and ``left`` are complete after that."""
+        """Yield what is told by the files, up to their end; ``captures`` and ``finish`` are complete after that."""
         decoder = HeaderDecoder()
         for packets in merged([self._packets(number, path) for number, path in self._paths.items()]):
             yield from self._take(packets, decoder)  # type: ignore[arg-type]
-        last = max(self._paths.values(), default="")
-        self.faults += [Fault(last, code, detail) for code, detail in decoder.skipped()]
+        skipped = decoder.skipped()
+        if skipped:
+            last = max(range(len(self.captures)), key=lambda at: self.captures[at].file)
+            self.captures[last] = self.captures[last]._replace(
+                problems=(*self.captures[last].problems, *(_problem(code, detail) for code, detail in skipped))
+            )
 
     def finish(self) -> tuple[Left, list[Told]]:
         """What more files begin with, and what is told because there are none."""
         left = Left(self._end_ns)
         told: list[Told] = []
-        for name, group in self._groups.items():
-            connections = group.connections
-            state, final, provisional = connections.finish(self._end_ns)
-            ids = connections.conn_ids()
-            told += [Told(final, ids), Told(provisional, ids, provisional=True)]
-            if state is not None:
-                numbers = [*group.files][-_MOST_FILES:]
-                left.groups[name] = state, {number: self.files[number] for number in numbers}
-        self._groups.clear()
+        for ended in self.ended():
+            told += [ended.final, ended.provisional]
+            if ended.kept is not None:
+                left.groups[ended.name] = ended.kept.state, ended.kept.files
         return left, [one for one in told if one.events]
+
+    def ended(self) -> Iterator[Ended]:
+        """End all groups of which something came, one by one, but for those that are kept as they are left."""
+        for name in [*self._groups, *(name for name, is_other in self._aside.items() if is_other)]:
+            group = self._groups.pop(name, None) or self._fetch(name)
+            yield self._end(name, group)
+        self._aside.clear()
+
+    def end(self, name: bytes) -> Ended:
+        """End a group that is kept, of which nothing came."""
+        return self._end(name, self._fetch(name))
+
+    def _end(self, name: bytes, group: _Group) -> Ended:
+        connections = group.connections
+        over_ns = connections.join.over_ns
+        unsure = connections.join.unsure
+        state, final, provisional = connections.finish(self._end_ns)
+        ids = connections.conn_ids()
+        kept = None if state is None else Kept(state, self._named(group), over_ns)
+        return Ended(name, kept, Told(final, ids), Told(provisional, ids, provisional=True), unsure)
+
+    def _named(self, group: _Group) -> dict[int, str]:
+        return {number: self.files[number] for number in [*group.files][-_MOST_FILES:]}
 
     # ------------------------------------------------------------------ packets
 
@@ -134,25 +204,43 @@ class Series:
         """The packets of a file, each as time, place, packet. It is open from when its first packet is asked for."""
         first = _first(path)
         file = File(path)
-        count, latest = 0, 0
+        count, latest, least = 0, 0, None
         waiting = False
         if first is not None:
             packet, offset = first
             waiting = True
             yield [(packet[0], placed(packet[0], number, marked(1, offset)), packet)]
         for packets in file.batches():
-            orders = list(accumulate(map(_time, packets), max, initial=latest))[1:]
+            times = list(map(_time, packets))
+            orders = list(accumulate(times, max, initial=latest))[1:]
             places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
-            found = list(zip(map(_time, packets), places, packets, strict=True))
+            found = list(zip(times, places, packets, strict=True))
             count += len(packets)
-            latest = orders[-1] if orders else latest
+            if orders:
+                latest = orders[-1]
+                least = min(times) if least is None else min(least, min(times))
             if waiting and found:
                 found, waiting = found[1:], False
             if found:
                 yield found
-        self.faults += [Fault(path, fault.code, fault.detail) for fault in file.faults]
+        problems = [_problem(fault.code, fault.detail) for fault in file.faults]
         if file.unreadable:
-            self.faults.append(Fault(path, "capture-unreadable", file.unreadable))
+            problems.append(_problem("capture-unreadable", file.unreadable))
+        self.captures.append(
+            Capture(
+                path,
+                0,
+                0,
+                count,
+                file.dropped,
+                least,
+                None if least is None else latest,
+                None,
+                tuple(file.comments),
+                tuple(problems),
+                file.error,
+            )
+        )
 
     def _take(self, packets: Sequence[tuple[int, int, Any]], decoder: HeaderDecoder) -> Iterator[Told]:
         _, places, plain = zip(*packets, strict=True)
@@ -166,32 +254,74 @@ class Series:
             self._end_ns = max(self._end_ns, segments[-1][0])
         for name, mine in found.items():
             group = self._of(name, mine)
-            events = group.connections.take(mine)
-            if events:
-                yield Told(events, group.connections.conn_ids())
+            self._octets += sum(len(segment[6]) for segment in mine)
+            yield from self._tell(group, group.connections.take(mine))
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             part, name = self._sorted.of(key, is_datagram=True)
             if part < 0 or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, [datagram])
-            events = group.connections.take_datagram(datagram)
-            if events:
-                yield Told(events, group.connections.conn_ids())
+            self._octets += len(payload)
+            yield from self._tell(group, group.connections.take_datagram(datagram))
         yield from self._sweep()
+        if self._keeper is not None:
+            self._put_aside(self._keeper)
+
+    def _tell(self, group: _Group, events: list[AnyEvent]) -> Iterator[Told]:
+        held = group.connections.join.held_octets
+        self._held_octets += held - group.held_octets
+        group.held_octets = held
+        if events:
+            octets, self._octets = self._octets, 0
+            yield Told(events, group.connections.conn_ids(), octets=octets)
 
     # ------------------------------------------------------------------ groups
 
-    def _begin(self, name: bytes, state: bytes | None = None, files: Iterable[int] = ()) -> _Group:
+    def _new(self, state: bytes | None = None, files: Mapping[int, str] = {}) -> _Group:
         connections = Connections(self._options, state, self._count << _FLOWS)
         self._count += 1
-        group = self._groups[name] = _Group(connections, files)
-        return group
+        for number, path in files.items():
+            self.files.setdefault(number, path)
+        return _Group(connections, files)
 
     def _of(self, name: bytes, segments: Sequence[Any]) -> _Group:
-        group = self._groups.get(name) or self._begin(name)
+        if self._keeper is None:
+            group = self._groups.get(name) or self._groups.setdefault(name, self._new())
+        else:
+            group = self._groups.pop(name) if name in self._groups else self._fetch(name)
+            self._groups[name] = group
         group.saw({file_of(segment[1]): None for segment in segments})
         return group
+
+    def _fetch(self, name: bytes) -> _Group:
+        """A group that is kept, or a new one."""
+        assert self._keeper is not None
+        self._aside.pop(name, None)
+        kept = self._keeper.get(name)
+        return self._new() if kept is None or kept.state == NO_STATE else self._new(kept.state, kept.files)
+
+    def _put_aside(self, keeper: Keeper) -> None:
+        """Have those groups kept of which nothing came for longest, if they are many or hold much."""
+        if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
+            return
+        found = False
+        for name, group in list(self._groups.items()):
+            if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
+                break
+            connections = group.connections
+            state = connections.aside()
+            if state is None:
+                continue
+            keeper.put(name, Kept(state, self._named(group), connections.join.over_ns))
+            self._aside[name] = connections.join.is_long
+            self._forget(name)
+            found = True
+        if found:
+            gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
+
+    def _forget(self, name: bytes) -> None:
+        self._held_octets -= self._groups.pop(name).held_octets
 
     def _sweep(self) -> Iterator[Told]:
         """Let go of what is over."""
@@ -202,6 +332,58 @@ class Series:
             connections = group.connections
             if connections.is_over(self._end_ns):
                 _, final, provisional = connections.finish(self._end_ns)
-                del self._groups[name]
+                self._forget(name)
+                if self._keeper is not None:
+                    self._keeper.put(name, None)
                 if final or provisional:
                     yield Told(final + provisional, connections.conn_ids())
+
+
+class ToldRows:
+    """What a series tells as rows."""
+
+    def __init__(self, name: str, series: Series, options: Options, kinds: tuple[type, ...] | None = None) -> None:
+        """Make rows of the events of a series, or those of some ``kinds``."""
+        self._name = name
+        self._series = series
+        self._kinds = kinds
+        self._rows = Rows(options.max_bytes)
+        self._events: list[AnyEvent] = []
+        self._ids: dict[int, str] = {}
+        self._octets = 0
+
+    def take(self, told: Told, kept_in: str = "") -> list[Batch]:
+        """Take events, all of one kind of file since the last flush; rows, if there is enough for some."""
+        kinds = self._kinds
+        found = told.events if kinds is None else [event for event in told.events if isinstance(event, kinds)]
+        self._octets += told.octets
+        if found:
+            self._events += found
+            self._ids |= told.conn_ids
+        enough = len(self._events) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS
+        return self.flush(kept_in) if enough else []
+
+    def flush(self, kept_in: str = "") -> list[Batch]:
+        """Rows of all that was taken."""
+        events, ids = self._events, self._ids
+        self._events, self._ids, self._octets = [], {}, 0
+        if not events:
+            return []
+        return self._rows.of_events(events, Origin(self._name, ids, self._place), kept_in)
+
+    def of_captures(self, listed: Mapping[str, Listed] | None = None) -> list[Batch]:
+        """Rows on the files, once they have been read; ``listed`` says of each how large and old it is."""
+        out: list[Batch] = []
+        for capture in self._series.captures:
+            if listed is not None:
+                _, size, modified_ns = listed[capture.file]
+                capture = capture._replace(size=size, modified_ns=modified_ns)
+            out += self._rows.of_capture(capture, self._name)
+        return out
+
+    def _place(self, packets: Sequence[int]) -> Places:
+        return places_of(packets, self._series.files)
+
+
+def _problem(code: str, detail: str) -> tuple[str, str, str]:
+    return PROBLEMS[code].severity, code, detail

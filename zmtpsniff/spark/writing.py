@@ -92,6 +92,10 @@ class _File:
         if self._waiting_rows >= _GROUP_ROWS or self._waiting_octets >= _GROUP_OCTETS:
             self._write()
 
+    @property
+    def count(self) -> int:
+        return self.rows + self._waiting_rows
+
     def _write(self) -> None:
         self._wait()
         self._written = self._pool.submit(self._writer.write_table, pa.Table.from_batches(self._waiting), _GROUP_ROWS)
@@ -172,6 +176,10 @@ class Writer:
             name = f"{folder}/{prefix}{self._name}{WAITING if KEY in schema.names else '.parquet'}"
             file = self._files[table, day, prefix] = _File(self._pool, self._system, self._folder, name, schema)
         return file
+
+    def counts(self) -> dict[str, int]:
+        """The files so far, below the folder, and how many rows each has been given."""
+        return {file.name: file.count for file in self._files.values()}
 
     def close(self, task: int) -> Iterator[pa.RecordBatch]:
         """Finish all files; what there is to tell of them, rows of MANIFEST_SCHEMA."""
