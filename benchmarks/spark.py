@@ -319,7 +319,7 @@ def _cells(row: Row, plain: Run | None) -> tuple[str, ...]:
 
 
 def _targets(best: dict[str, Run | None], start: float) -> list[report.Target]:
-    one, exact, plain = best[ONE], best[ONE_EXACT], best[PLAIN]
+    one, plain = best[ONE], best[PLAIN]
     found = []
     for which, mapped, shuffled in (
         ("`local[1]`", ONE, ONE_EXACT),
@@ -331,10 +331,13 @@ def _targets(best: dict[str, Run | None], start: float) -> list[report.Target]:
             ratio = slow.seconds / fast.seconds if fast and slow else None
             wanted = f"map side at least 1.5 times as fast as `--exact`, {which}"
             found.append(_target(wanted, ratio, lambda r: r >= 1.5, "{:.2f} times"))
-    part = None
-    if one and exact and exact.shuffle_octets and one.shuffle_octets is not None:
-        part = one.shuffle_octets / exact.shuffle_octets
-    found.append(_target("at most a fifth of its shuffled octets", part, lambda r: r <= 0.2, "{:.1%}"))
+    for which, mapped, shuffled in (("", ONE, ONE_EXACT), (f", {GROWTH} times as many hosts", *LARGER)):
+        less, more = best.get(mapped), best.get(shuffled)
+        part = None
+        if less and more and more.shuffle_octets and less.shuffle_octets is not None:
+            part = less.shuffle_octets / more.shuffle_octets
+        if mapped in best:
+            found.append(_target(f"at most a fifth of its shuffled octets{which}", part, lambda r: r <= 0.2, "{:.1%}"))
     speed = plain.seconds / one.seconds if plain and one else None
     found.append(_target("`local[1]` at least 0.6 of the plain process's speed", speed, lambda r: r >= 0.6, "{:.2f}"))
     worker = max((run.worker_mib for name, run in best.items() if run and "spark" in name), default=None)
