@@ -21,7 +21,7 @@ from conftest import FIXTURES, PROJECT
 pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from spark_settings import write_settings
+from spark_settings import JAVA_OPTIONS, write_settings
 from spark_tables import by_series, cut, expected, read_tables
 
 PATIENCE = 400  # seconds, on a machine that does much else
@@ -79,9 +79,13 @@ def _environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         **write_settings(
-            folder, spark_driver_host="127.0.0.1", spark_driver_memory="512m", spark_executor_memory="512m"
+            folder,
+            spark_driver_host="127.0.0.1",
+            spark_driver_memory="512m",
+            spark_executor_memory="512m",
         ),
         "SPARK_DAEMON_MEMORY": "600m",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(folder / "python"),
     }
@@ -96,14 +100,9 @@ def _ingest(folder: Path, master: str) -> None:
 
 def _follow(folder: Path, master: str) -> None:
     """Take captures in pieces as they come, by the command, and look at the tables."""
-    pieces = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], folder / "made")
-    for piece in pieces[:2], pieces[2:]:
-        for file in piece:
-            (folder / "follow").mkdir(exist_ok=True)
-            file.rename(folder / "follow" / file.name)
-        options = ("--follow", "--once", "--output", str(folder / "tables"), "--master", master)
-        _zmtpsniff(folder, "ingest", str(folder / "follow"), *options)
-    files = sorted((folder / "follow").iterdir())
+    files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], folder / "follow")
+    options = ("--follow", "--once", "--output", str(folder / "tables"), "--master", master)
+    _zmtpsniff(folder, "ingest", str(folder / "follow"), *options)
     assert by_series(read_tables(folder / "tables"))[str(folder / "follow")] == expected(files)
 
 
