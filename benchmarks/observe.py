@@ -14,7 +14,7 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,7 +142,7 @@ def observe(observer: Observer, load: Load, patience: float, *, terminal: bool =
                 reader.start()
                 if not network.wait_for_capture(lambda: child.poll() is None):
                     raise Failure(_why(said.fileno(), child.poll()))
-                before = processor_seconds(child.pid)
+                before = processor_seconds(tree(child.pid))
                 try:
                     sent = load.send()
                 except LoadFailedError as reason:
@@ -150,7 +150,7 @@ def observe(observer: Observer, load: Load, patience: float, *, terminal: bool =
                 end = time.monotonic()
                 left += _temporary_files(child.pid)
                 late = _wait_until_quiet(reader, end, patience)
-                cpu_seconds = processor_seconds(child.pid) - before
+                cpu_seconds = processor_seconds(tree(child.pid)) - before
                 if child.poll() is not None:
                     raise Failure(f"ended under the load, {_why(said.fileno(), child.poll())}")
                 _end(child)
@@ -230,10 +230,10 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def processor_seconds(root: int) -> float:
-    """Return the processor time of a process, of all that it has started, and of those of them that have ended."""
+def processor_seconds(processes: Iterable[int]) -> float:
+    """Return the processor time of processes, and of those that they have started and that have ended."""
     ticks = 0
-    for pid in tree(root):
+    for pid in processes:
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))  # proc_pid_stat(5): utime, stime, cutime, cstime

@@ -36,7 +36,7 @@ WORK = HERE / "work"
 PARTS = (("push", 1_000_000), ("round-trip", 100_000), ("large", 50), ("connections", 5_000))
 HOSTS = 8  # 1 GB
 QUICK_PART = 20
-SAMPLE_S = 0.2
+SAMPLE_S = 1.0
 MIB = 1 << 20
 PLAIN = "`zmtpsniff read -T json`, one process"
 SAME_RECORDS = "the same, `--no-patterns --no-payload`"
@@ -231,8 +231,9 @@ def _measured(command: Sequence[str], environment: dict[str, str] | None = None)
 def _watch(root: int, run: Run, done: threading.Event) -> None:
     """Keep the peaks of the processes below ``root`` in ``run``, and what they cost together."""
     while not done.wait(SAMPLE_S):
-        run.cpu_seconds = max(run.cpu_seconds, processor_seconds(root))
-        for process in tree(root):
+        processes = tree(root)
+        run.cpu_seconds = max(run.cpu_seconds, processor_seconds(processes))
+        for process in processes:
             try:
                 name = Path(f"/proc/{process}/comm").read_text().strip()
                 status = Path(f"/proc/{process}/status").read_text()
