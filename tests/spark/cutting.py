@@ -1,23 +1,23 @@
 """A capture cut into files, dissected file by file and joined without Spark: its rows, and what was redone."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import msgspec
 from in_order import dissect_sorted, read_segments
 from streams import RECORD, Packets
 
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Octets, Problem
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Batch, Identity, Piece, Verdict, place
-from zmtpsniff.spark.runs import unrolled
+from zmtpsniff.spark.runs import Run
 from zmtpsniff.spark.scan import Scan
 
 _STREAMS = ("tcp", "ws", "ipc")
@@ -74,6 +74,18 @@ def merged(files: Sequence[Sequence[Packet]]) -> tuple[list[Packet], dict[tuple[
 def cut(packets: Sequence[Packet], places: Sequence[int]) -> list[list[Packet]]:
     edges = [0, *sorted(places), len(packets)]
     return [list(packets[begin:end]) for begin, end in pairwise(edges)]
+
+
+def unrolled(events: Iterable[AnyEvent | Run]) -> Iterator[AnyEvent]:
+    """The same events, with the messages of each run by themselves."""
+    for event in events:
+        if not isinstance(event, Run):
+            yield event
+            continue
+        frames = iter(event.frames)
+        for count in event.counts:
+            mine: list[Octets] = [*islice(frames, count)]
+            yield Message(event.time_ns, event.packet, event.flow, event.src, event.dst, mine, event.socket_type)
 
 
 def joined(files: Sequence[Sequence[Packet]], decode_as: Sequence[DecodeAs] = ()) -> Joined:

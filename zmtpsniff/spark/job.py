@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
 _PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
 _LEAST_PARTS = 4
-_JOINED_ROWS = 1024
+_JOINED_ROWS = 1024  # pieces that the driver makes Python objects of at once
 _NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
 _ORDER = ("group", "first_ns", "file_no")  # of pieces

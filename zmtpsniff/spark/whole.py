@@ -269,9 +269,10 @@ class Series:
             self._put_aside(self._keeper)
 
     def _tell(self, group: _Group, events: list[AnyEvent]) -> Iterator[Told]:
-        held = group.connections.join.held_octets
-        self._held_octets += held - group.held_octets
-        group.held_octets = held
+        if self._keeper is not None:  # nothing is put aside otherwise
+            held = group.connections.join.held_octets
+            self._held_octets += held - group.held_octets
+            group.held_octets = held
         if events:
             octets, self._octets = self._octets, 0
             yield Told(events, group.connections.conn_ids(), octets=octets)
