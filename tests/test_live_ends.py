@@ -73,6 +73,22 @@ def test_an_interface_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     check(records, logs, here.ipv4, SOME)
 
 
+@engines()
+def test_an_interface_that_is_down_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
+    # Whoever is slow to look sees the same when an interface is deleted at once.
+    here, _ = sides
+    with live("--engine", engine, "-i", here.interface, prefix=here.command()) as program:
+        here.ip("link", "set", here.interface, "down")
+        if engine in TELLS:
+            program.read_until(lambda records: "interface-down" in codes(records))
+        here.ip("link", "delete", here.interface)
+        if engine in TELLS:  # and are not misled by another that comes to have its name
+            here.ip("link", "add", here.interface, "up", "type", "veth")
+        records = program.read_all()
+        assert program.process.wait(30) == 2
+    assert codes(records) == ["interface-down"] * (engine in TELLS) + ["capture-ended"]
+
+
 @engines(several_interfaces=True)
 def test_one_of_two_interfaces_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides

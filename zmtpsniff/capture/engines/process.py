@@ -17,7 +17,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _CHATTER = re.compile(
     r"Capturing on|File:|Packets (captured|received)|See the User's Guide|listening on|$"
-    r"|Running as user|\*\* \(tshark:|tshark:$|\d+ packets? captured"
+    r"|Running as user|\*\* \(tshark:|tshark:$|\d+ packets? (captured|received by filter|dropped by)"
 )
 _LONGEST = 131_072  # octets of a packet on a loopback interface, with room to spare
 _TIMES_BUFFER = 2

@@ -42,6 +42,7 @@ class ScapyEngine:
         self.comments: list[str] = []
         self._options = options
         self._rings: dict[str, Ring] = {}
+        self._numbers: dict[str, int] = {}  # of the interfaces, since another may come to have the same name
         self._lost = 0  # packets dropped on interfaces that are gone
         self._down: set[str] = set()
         self._woken, self._wake = os.pipe()
@@ -67,7 +68,8 @@ class ScapyEngine:
 
     def _open(self, interface: str) -> Ring:
         if interface != ANY:
-            socket.if_nametoindex(interface)  # raises OSError; scapy would capture on another
+            # Raises OSError; scapy would capture on another.
+            self._numbers[interface] = socket.if_nametoindex(interface)
         # Asked for first, since scapy says it in other words.
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
         filter_program = program(self._options.capture_filter, self._options.snaplen)
@@ -94,19 +96,21 @@ class ScapyEngine:
         looked = time.monotonic()
         try:
             while not self._stopped and self._rings:
-                gone = []
+                gone = set()
                 for number, event in poll.poll(_WAIT_MS):
                     name = names.get(number)
                     if name is not None and event & ~select.POLLIN and not self._recovers(name):
-                        poll.unregister(number)
-                        gone.append(names.pop(number))
+                        gone.add(name)
+                if time.monotonic() - looked > _STATISTICS_SECONDS:
+                    looked = time.monotonic()
+                    gone |= self._look_around()
                 for ring in self._rings.values():
                     yield from map(_piece, ring.blocks())
                 for name in gone:
+                    number = self._rings[name].fileno()
+                    poll.unregister(number)
+                    del names[number]
                     self._end(name)
-                if time.monotonic() - looked > _STATISTICS_SECONDS:
-                    looked = time.monotonic()
-                    self._look_around()
             # The block that is being filled is handed over within its time.
             time.sleep(0.03)
             for ring in self._rings.values():
@@ -120,11 +124,19 @@ class ScapyEngine:
         for count, block in payloads:
             yield packets_of(count, block)
 
-    def _look_around(self) -> None:
+    def _look_around(self) -> set[str]:
+        """Look after interfaces that are down; returns those that are gone.
+
+        The kernel tells of one error only for an interface that goes down and is deleted then, which is also what
+        happens one after the other when it is deleted at once.
+        """
         self._count_drops()
-        for name in [name for name in self._down if _is_up(name)]:
+        gone = {name for name in self._down if not self._exists(name)}
+        self._down -= gone
+        for name in [name for name in self._down if _is_up(self._numbers[name])]:
             self._down.remove(name)
             self.faults.append(Fault("interface-up", f"{name} is up again"))
+        return gone
 
     def count_drops(self) -> None:
         """Done all the time, where the packets are read."""
@@ -140,12 +152,19 @@ class ScapyEngine:
         error = self._rings[name].error()
         if error is None or name == ANY:
             return True
-        if _exists(name):
+        if self._exists(name):
             if name not in self._down:
                 self._down.add(name)
                 self.faults.append(Fault("interface-down", f"{name} went down; the capture goes on when it is up"))
             return True
         return False
+
+    def _exists(self, name: str) -> bool:
+        # Not from /sys, which shows the network namespace that it was mounted in.
+        try:
+            return bool(socket.if_indextoname(self._numbers[name]))
+        except OSError:
+            return False
 
     def _end(self, name: str) -> None:
         """Tell that an interface is gone; what it had brought has been given out."""
@@ -198,7 +217,7 @@ def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
     conf.bufsize = 1 << 16  # what comes before there is a ring is thrown away
     anywhere = interface == ANY
     # scapy's socket is one of an interface, and must not be of one that is down.
-    up = next((name for _, name in socket.if_nameindex() if _is_up(name)), "lo")
+    up = next((name for number, name in socket.if_nameindex() if _is_up(number)), "lo")
     return L2ListenSocket(iface=up if anywhere else interface, promisc=promiscuous and not anywhere, nofilter=1)
 
 
@@ -209,19 +228,11 @@ def _bind_to_all(packet_socket: socket.socket) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _exists(interface: str) -> bool:
-    # Not from /sys, which shows the network namespace that it was mounted in.
+def _is_up(number: int) -> bool:
     try:
-        return bool(socket.if_nametoindex(interface))
+        request = struct.pack("16sH14x", os.fsencode(socket.if_indextoname(number)), 0)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            flags: int = struct.unpack_from("=H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)[0]
     except OSError:
         return False
-
-
-def _is_up(interface: str) -> bool:
-    request = struct.pack("16sH14x", os.fsencode(interface), 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            flags: int = struct.unpack_from("=H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)[0]
-        except OSError:
-            return False
     return bool(flags & _IFF_UP)
