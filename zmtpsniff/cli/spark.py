@@ -105,16 +105,16 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     if options["follow"] and options["format_name"] != "parquet":
         raise click.UsageError("--format: not with --follow, which writes Parquet")
     from zmtpsniff.spark.options import Options
-    from zmtpsniff.spark.session import SparkError, get_session
+    from zmtpsniff.spark.session import SparkError, get_session, get_session_in_parts
 
     asked = Options(*(options[name] for name in ("ports", "max_bytes", "rules", "show_secrets", "idle")))
     try:
-        session = get_session(options["master"])
         if options["follow"]:
-            _follow(session, inputs, asked, options)
+            _follow(get_session(options["master"]), inputs, asked, options)
             return
         from zmtpsniff.spark.ingest import ingest as run
 
+        session = get_session_in_parts(options["master"])
         done = run(
             session, inputs, options["output"], asked, options["series"], options["exact"], options["format_name"]
         )

@@ -32,6 +32,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `open_states` * | the states of what is open, in that folder |
 | `export` ** | the tables in another format than Parquet |
+| `masters` | what is named as a master: known, and somebody answers there |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
 | `tasks` ** | rows to tasks of this machine without the planning of a data frame |

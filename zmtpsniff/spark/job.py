@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.inputs import is_readable_in_python
-from zmtpsniff.spark.judged import Joined, Written, few_pieces, here, on_spark, written
+from zmtpsniff.spark.judged import PIECES_ORDER, Joined, Written, are_few, here, on_spark, written, written_in
 from zmtpsniff.spark.listing import Listed, series_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.tasks import is_local, run_here
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 _PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
 _PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
 _LEAST_PARTS = 4
-_JOINED_ROWS = 1024  # pieces that the driver makes Python objects of at once
 _NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
-_ORDER = ("group", "first_ns", "file_no")  # of pieces
 _TYPES = {"int32": "INT", "int64": "BIGINT", "binary": "BINARY", "string": "STRING"}
 
 
@@ -161,7 +159,7 @@ class Job:
 
         if is_local(self._session) and all(is_readable_in_python(file.path) for file in self._files):
             table = self._table(range(len(self._files)), self._tasks)
-            return [Written(*row) for row in run_here(self._session, table, scan)]
+            return written_in(run_here(self._session, table, scan))
         return written(self._frame().mapInArrow(scan, _manifest()))
 
     @property
@@ -189,16 +187,15 @@ class Job:
             for group, state in self._states
         ]
         states = pa.Table.from_pylist(rows, schema=PIECE_SCHEMA)
-        if is_local(self._session) and (few := few_pieces(folder, pieces, states)) is not None:
-            few = few.sort_by([(column, "ascending") for column in _ORDER])
-            return here(self._session, join(few.to_batches(_JOINED_ROWS)), folder)
+        if is_local(self._session) and are_few(folder, pieces, states):
+            return here(self._session, folder, pieces, states, parts, join)
         frame = self._session.createDataFrame([], _ddl(PIECE_SCHEMA))  # Spark Connect makes none of an empty table
         if rows:
             frame = self._session.createDataFrame(states)
         if pieces:
             read = self._session.read.schema(_ddl(PIECE_SCHEMA)).parquet(*(f"{folder}/{row.path}" for row in pieces))
             frame = frame.unionAll(read) if rows else read
-        frame = frame.repartitionById(parts, "part").sortWithinPartitions(*_ORDER).mapInArrow(join, JOIN)
+        frame = frame.repartitionById(parts, "part").sortWithinPartitions(*PIECES_ORDER).mapInArrow(join, JOIN)
         return on_spark(self._session, frame, folder, self._tasks[-1] + 1)
 
     def _fallen(self, joined: Joined) -> tuple[list[tuple[int, Any]], set[int]]:

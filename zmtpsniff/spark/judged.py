@@ -4,6 +4,7 @@ Spark takes seconds to plan and run a stage, however few its rows are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -12,18 +13,24 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from zmtpsniff.spark.joining import JOIN_SCHEMA
-from zmtpsniff.spark.tasks import run_here
+from zmtpsniff.spark.tasks import Function, run_here
 from zmtpsniff.spark.verdicts import applied
 from zmtpsniff.spark.writing import MANIFEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Octets of pieces that are joined here, a second for each 20 MiB: several tasks would not be done sooner.
-_MOST_PIECES = 128 << 20
-_MOST_WAITING = 4 << 20  # octets of files with rows that are judged here
+_MOST_PIECES = 128 << 20  # octets that pieces take in memory
+# Octets of files with pieces that are joined, and with rows that are judged, in this process: with more of them, tasks
+# of this machine are done sooner.
+_MOST_JOINED = 1 << 20
+_MOST_WAITING = 4 << 20
+_JOINED_ROWS = 1024  # pieces that the driver makes Python objects of at once
 _TOLD = ("task", "path", "rows", "octets")
 _OTHERS = ("task", "key", "judged")
+
+PIECES_ORDER = ("group", "first_ns", "file_no")
+"""The columns that pieces are sorted by before they are joined."""
 
 
 class Written(NamedTuple):
@@ -35,22 +42,24 @@ class Written(NamedTuple):
     octets: int
 
 
-def few_pieces(folder: str, files: Sequence[Written], states: pa.Table) -> pa.Table | None:
-    """The pieces in some files of a folder and those of ``states``, rows of PIECE_SCHEMA; None if they are many."""
+def are_few(folder: str, files: Sequence[Written], states: pa.Table) -> bool:
+    """Whether the pieces in some files of a folder, and ``states``, fit into the memory of tasks of this machine."""
     left = _MOST_PIECES - states.nbytes
     if sum(file.octets for file in files) > left:
-        return None
-    system, root = FileSystem.from_uri(folder)
-    tables = [states]
+        return False
     for file in files:
-        with system.open_input_file(f"{root}/{file.path}") as opened:
-            parquet = pq.ParquetFile(opened)
+        with _opened(folder, file.path) as parquet:
             metadata = parquet.metadata
+            # That of what was compressed well is much more.
             left -= sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-            if left < 0:  # what was compressed well
-                return None
-            tables.append(parquet.read().cast(states.schema))
-    return pa.concat_tables(tables)
+    return bool(left >= 0)
+
+
+@contextmanager
+def _opened(folder: str, name: str) -> Iterator[pq.ParquetFile]:
+    system, root = FileSystem.from_uri(folder)
+    with system.open_input_file(f"{root}/{name}") as file:
+        yield pq.ParquetFile(file)
 
 
 class Joined(Protocol):
@@ -74,9 +83,31 @@ def on_spark(session: "SparkSession", frame: "DataFrame", folder: str, tasks: in
     return _OnSpark(session, frame, folder, tasks)
 
 
-def here(session: "SparkSession", batches: Iterable[pa.RecordBatch], folder: str) -> Joined:
-    """What is told by ``batches``, kept in memory; tasks, which run on this machine, write into ``folder``."""
-    return _Here(session, batches, folder)
+def here(
+    session: "SparkSession", folder: str, files: Sequence[Written], states: pa.Table, parts: int, join: Function
+) -> Joined:
+    """What ``join`` tells of the pieces in files and of ``states``, in so many parts, kept in memory.
+
+    Tasks, which run on this machine, read and write in ``folder``.
+    """
+    names = [file.path for file in files]
+    many = sum(file.octets for file in files) + states.nbytes > _MOST_JOINED
+    tasks = min(session.sparkContext.defaultParallelism, parts) if many else 1
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column("task").to_pylist():
+                its = pa.array(range(task, parts, tasks), pa.int32())
+                found = [states.filter(pc.is_in(states.column("part"), value_set=its))]
+                for name in names:
+                    with _opened(folder, name) as parquet:
+                        pieces = parquet.read().cast(states.schema)
+                    found.append(pieces.filter(pc.is_in(pieces.column("part"), value_set=its)))
+                ordered = pa.concat_tables(found).sort_by([(column, "ascending") for column in PIECES_ORDER])
+                yield from join(ordered.to_batches(_JOINED_ROWS))
+
+    numbers = pa.table({"task": range(tasks)})
+    return _Here(session, run_here(session, numbers, work) if many else work(numbers.to_batches()), folder)
 
 
 class _OnSpark:
@@ -129,14 +160,21 @@ class _Here:
         verdicts = self._table.filter(pc.and_(pc.equal(self._table.column("path"), ""), of_them))
         rows = pa.concat_tables([found, verdicts])
         if sum(row.octets for row in waiting) > _MOST_WAITING:
-            return [Written(*row) for row in run_here(self._session, rows, lambda batches: applied(batches, folder))]
-        return [Written(**row) for told in applied(rows.to_batches(), folder) for row in told.to_pylist()]
+            told = run_here(self._session, rows, lambda batches: applied(batches, folder))
+        else:
+            told = [*applied(rows.to_batches(), folder)]
+        return written_in(told)
 
     def close(self) -> None:
         pass
 
     def _values(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return zip(*(self._table.column(name).to_pylist() for name in names), strict=True)
+
+
+def written_in(told: Iterable[pa.RecordBatch]) -> list[Written]:
+    """The files that tasks have written, rows of MANIFEST_SCHEMA."""
+    return [Written(**row) for batch in told for row in batch.to_pylist()]
 
 
 def written(manifest: "DataFrame") -> list[Written]:

@@ -2,6 +2,7 @@
 
 import atexit
 import importlib
+import importlib.util
 import os
 import re
 import shlex
@@ -10,13 +11,21 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+from zmtpsniff.spark.masters import REMOTE, mistake
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+_HERE = "local[*]"
+_NAME = "zmtpsniff"
 _WITHOUT_ACTION = 24
 _PACKAGES = ("zmtpsniff", "dissectors")
 _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
@@ -57,40 +66,92 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     ``master`` is what Spark takes (``local[2]``, ``spark://host:7077``) or a Spark Connect server (``sc://host``).
     Raises SparkError if pyspark or Java is missing or nothing can be reached there.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise SparkError("pyspark is not installed: pip install 'zmtpsniff[spark]'") from error
-    master = master or "local[*]"
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    is_remote = master.startswith("sc://")
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
-    if not is_remote:
-        find_java()
-        _log_errors_alone()
-        # That of another Spark may be another version than the one that is installed here.
-        daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
-        _prefer(_DEFAULTS | daemon)
+    master = master or _HERE
+    _prepare(master)
     wanted = {**_SETTINGS, **(settings or {})}
-    try:
-        if is_remote:
+    with _said_in_one_line(master):
+        from pyspark.sql import SparkSession
+
+        if master.startswith(REMOTE):
             session = SparkSession.builder.remote(master).getOrCreate()
             for name, value in wanted.items():
                 if name.startswith("spark.sql."):
                     session.conf.set(name, value)
         else:
-            builder = SparkSession.builder.master(master).appName("zmtpsniff")
+            builder = SparkSession.builder.master(master).appName(_NAME)
             for name, value in wanted.items():
                 builder = builder.config(name, value)
             session = builder.getOrCreate()
+    if not master.startswith("local"):
+        ship(session)
+    return session
+
+
+def get_session_in_parts(master: str | None = None) -> "SparkSession":
+    """The same for one run of ours, which may not need all of it.
+
+    Of a session of this machine nothing is started before it is used, and its context alone where that is enough:
+    Spark takes three seconds for what is data frames in it, and as long for the context. So SparkError may also be
+    raised wherever the session is used.
+    """
+    master = master or _HERE
+    return cast("SparkSession", _Parts(master)) if master.startswith("local") else get_session(master)
+
+
+class _Parts:
+    """A session of this machine, started by and by."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+
+    @cached_property
+    def sparkContext(self) -> "SparkContext":  # noqa: N802  # as Spark calls it
+        _prepare(self._master)
+        with _said_in_one_line(self._master):
+            from pyspark import SparkConf, SparkContext
+
+            settings = SparkConf().setMaster(self._master).setAppName(_NAME).setAll([*_SETTINGS.items()])
+            return SparkContext.getOrCreate(settings)
+
+    @property
+    def _jsc(self) -> Any:  # which sessions of Spark Connect lack
+        return self.sparkContext._jsc
+
+    @cached_property
+    def _session(self) -> "SparkSession":
+        return get_session(self._master)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+def _prepare(master: str) -> None:
+    """See that what a session needs is there, before anything of Spark runs; raises SparkError."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkError("pyspark is not installed: pip install 'zmtpsniff[spark]'")
+    if wrong := mistake(master):
+        raise SparkError(f"{master}: {wrong}")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
+    if master.startswith(REMOTE):
+        return
+    find_java()
+    _log_errors_alone()
+    # That of another Spark may be another version than the one that is installed here.
+    daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
+    _prefer(_DEFAULTS | daemon)
+
+
+@contextmanager
+def _said_in_one_line(master: str) -> Iterator[None]:
+    """Have what starting Spark raises become a SparkError."""
+    try:
+        yield
     except ImportError as error:
         raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
     except Exception as error:  # each way to reach Spark has errors of its own
         raise SparkError(f"{master}: {_first_line(error)}") from error
-    if not master.startswith("local"):
-        ship(session)
-    return session
 
 
 def ship(session: "SparkSession") -> None:
@@ -202,5 +263,6 @@ def _prefer(settings: dict[str, str]) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
+    raised = getattr(error, "java_exception", None)  # of which Python's says in its first line where it was raised
+    text = str(raised or error).strip() or type(error).__name__
     return text.splitlines()[0]

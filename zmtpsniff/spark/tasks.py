@@ -4,7 +4,7 @@ Through Spark Connect there is no other way than data frames, and clusters may a
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,23 +20,25 @@ def is_local(session: "SparkSession") -> bool:
     return hasattr(session, "_jsc") and (session.sparkContext.master or "").startswith("local")
 
 
-def run_here(session: "SparkSession", rows: pa.Table, function: Function) -> list[tuple[Any, ...]]:
+def run_here(session: "SparkSession", rows: pa.Table, function: Function) -> list[pa.RecordBatch]:
     """Have a task of a local session for each value of the column ``task`` call ``function`` with those rows.
 
-    Returns the rows that all of them yield.
+    Returns what all of them yield.
     """
-    tasks = rows.column("task")
-    shares = [_encode(rows.filter(pc.equal(tasks, task))) for task in pc.unique(tasks).to_pylist()]
+    values = rows.column("task")
+    shares = [_encode(rows.filter(pc.equal(values, value)).to_batches()) for value in pc.unique(values).to_pylist()]
 
-    def work(share: bytes) -> list[tuple[Any, ...]]:
-        batches = pa.ipc.open_stream(share)
-        return [tuple(row.values()) for batch in function(batches) for row in batch.to_pylist()]
+    def work(share: bytes) -> list[bytes]:
+        found = [*function(pa.ipc.open_stream(share))]
+        return [_encode(found)] if found else []
 
-    return session.sparkContext.parallelize(shares, len(shares)).flatMap(work).collect() if shares else []
+    told = session.sparkContext.parallelize(shares, len(shares)).flatMap(work).collect() if shares else []
+    return [batch for share in told for batch in pa.ipc.open_stream(share)]
 
 
-def _encode(rows: pa.Table) -> bytes:
+def _encode(batches: list[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

@@ -1,0 +1,71 @@
+"""Masters that cannot be used are told at once, in one line."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import FIXTURES
+
+from zmtpsniff.spark.masters import mistake
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A port at which nobody answers; no proxy is used."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 4]", "local-cluster[1,1,512]", "yarn"])
+def test_known(master: str) -> None:
+    assert mistake(master) is None
+
+
+@pytest.mark.parametrize("master", ["", "local[", "local[x]", "locale", "spork://here", "spark:", "here:7077"])
+def test_unknown(master: str) -> None:
+    assert (mistake(master) or "").startswith("Spark knows local, ")
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+@pytest.mark.parametrize(
+    ("place", "said"), [("127.0.0.1:{}", "nobody answers there: "), ("a:b", "Port "), ("a:99999", "Port ")]
+)
+def test_out_of_reach(closed: int, scheme: str, place: str, said: str) -> None:
+    assert (mistake(f"{scheme}://{place.format(closed)}") or "").startswith(said)
+
+
+def test_one_of_several_is_enough(closed: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert mistake(f"spark://127.0.0.1:{closed},127.0.0.1:{port}") is None
+        assert mistake(f"sc://127.0.0.1:{port}/;user_id=me") is None
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_what_a_proxy_reaches_is_not_known(closed: int, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert mistake(f"sc://127.0.0.1:{closed}") is None
+
+
+@pytest.mark.parametrize("command", ["ingest", "report"])
+def test_command(closed: int, tmp_path: Path, command: str) -> None:
+    options = (
+        [str(FIXTURES / "m31_req_rep.pcap"), "--output", str(tmp_path)] if command == "ingest" else [str(tmp_path)]
+    )
+    if command == "report":
+        (tmp_path / "captures").mkdir()
+    for master in ("local[", f"spark://127.0.0.1:{closed}", f"sc://127.0.0.1:{closed}"):
+        program = [sys.executable, "-m", "zmtpsniff", "spark", command, *options, "--master", master]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"zmtpsniff: {master}: ")

@@ -1,0 +1,40 @@
+"""What is named as a master, seen to before anything of Spark runs.
+
+Of a name that it does not know Spark says so in fifty lines, and of an address where nobody answers after a minute, or
+after ten.
+"""
+
+import os
+import re
+import socket
+from urllib.parse import urlsplit
+
+REMOTE = "sc://"
+"""How the addresses of Spark Connect servers begin."""
+
+_LOCAL = r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]"
+_KNOWN = re.compile(rf"{_LOCAL}|yarn|(spark|k8s|sc)://.+")
+_PORTS = {"spark": 7077, "sc": 15002}
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # which what connects to Spark Connect uses
+_SECONDS = 10.0
+
+
+def mistake(master: str) -> str | None:
+    """What is wrong with a master, in one line, None for nothing; it is tried whether somebody answers there."""
+    if not _KNOWN.fullmatch(master):
+        return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
+    scheme, _, rest = master.partition("://")
+    if scheme not in _PORTS or (scheme == "sc" and any(os.environ.get(name) for name in _PROXIES)):
+        return None
+    said = ""
+    for place in rest.partition("/")[0].split(","):  # of a master there may be several, of which one is at work
+        try:
+            parts = urlsplit(f"//{place}")
+            socket.create_connection((parts.hostname or "", parts.port or _PORTS[scheme]), _SECONDS).close()
+        except ValueError as error:
+            return str(error)
+        except OSError as error:
+            said = error.strerror or str(error)
+        else:
+            return None
+    return f"nobody answers there: {said}"
