@@ -11,14 +11,14 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import FIXTURES
 from no_java import without_java
 
 from zmtpsniff.spark.daemon import without_archives
-from zmtpsniff.spark.session import code_archive, find_java
+from zmtpsniff.spark.session import code_archive, find_java, get_session_in_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,6 +130,23 @@ def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None
     lines = [f"{name} {value}\n" for name, value in THEIRS[0].items()]
     (tmp_path / "spark-defaults.conf").write_text("".join((*lines, f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n")))
     assert started(tmp_path) == [*THEIRS]
+
+
+def test_what_is_started(spark_session: "SparkSession", tmp_path: Path) -> None:
+    """Nothing without work, and no session where the context is enough."""
+    from zmtpsniff.spark.ingest import ingest
+
+    (tmp_path / "one.pcap").write_bytes(Path(CAPTURE).read_bytes())
+    found = []
+    for exact in (False, False, True):
+        parts: Any = get_session_in_parts("local[2]")
+        done = ingest(parts, [str(tmp_path / "*.pcap")], str(tmp_path / "out"), exact=exact)
+        found.append((done.files, "sparkContext" in vars(parts), "_session" in vars(parts)))
+        if done.files == 0:
+            (tmp_path / "two.pcap").write_bytes(Path(CAPTURE).read_bytes())
+    assert found == [(1, True, False), (0, False, False), (1, False, True)]
+    assert parts.sparkContext is spark_session.sparkContext
+    assert parts.version == spark_session.version
 
 
 @pytest.mark.parametrize("variable", [None, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])

@@ -146,7 +146,10 @@ def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", 
 
 def _tell(done: "Ingested", output: str) -> None:
     known = f", {done.known:,} known" if done.known else ""
-    click.echo(f"{done.files:,} files{known}: {done.rows:,} rows into {output}", err=True)
+    files, rows = (
+        f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in ((done.files, "file"), (done.rows, "row"))
+    )
+    click.echo(f"{files}{known}: {rows} into {output}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]
