@@ -12,10 +12,8 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ import measure
 import report
 import tools
 import traffic
-from observe import processor_seconds, tree
+from ingests import FailedError, Run, check, ingest, measured, start_up
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
@@ -36,7 +34,6 @@ WORK = HERE / "work"
 PARTS = (("push", 1_000_000), ("round-trip", 100_000), ("large", 50), ("connections", 5_000))
 HOSTS = 8  # 1 GB
 QUICK_PART = 20
-SAMPLE_S = 0.2
 MIB = 1 << 20
 PLAIN = "`zmtpsniff read -T json`, one process"
 SAME_RECORDS = "the same, `--no-patterns --no-payload`"
@@ -47,21 +44,6 @@ GROWTH = 10  # times as many hosts
 GROWN = f"{TWO}, {GROWTH} times as many hosts"
 GROWN_EXACT = f"{TWO_EXACT}, {GROWTH} times as many hosts"
 LINEAR_TOLERANCE = 1.15  # of the time that is more in proportion
-
-
-class FailedError(Exception):
-    """A command did not succeed, or found other messages than there are; the message is one line."""
-
-
-@dataclass
-class Run:
-    """What one run of a command cost."""
-
-    seconds: float
-    cpu_seconds: float = 0.0  # of all its processes together
-    worker_mib: float = 0.0  # the largest process but the JVM, at its peak
-    jvm_mib: float = 0.0
-    shuffle_octets: int | None = None
 
 
 @dataclass
@@ -96,17 +78,17 @@ def main() -> int:
     commands: dict[str, Callable[[], Run]] = {
         PLAIN: lambda: _plain(zmtpsniff, made, []),
         SAME_RECORDS: lambda: _plain(zmtpsniff, made, ["--no-patterns", "--no-payload"]),
-        ONE: lambda: _ingest(zmtpsniff, made, ["--master", "local[1]"]),
-        TWO: lambda: _ingest(zmtpsniff, made, ["--master", "local[2]"]),
-        ONE_EXACT: lambda: _ingest(zmtpsniff, made, ["--master", "local[1]", "--exact"]),
-        TWO_EXACT: lambda: _ingest(zmtpsniff, made, ["--master", "local[2]", "--exact"]),
+        ONE: lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK),
+        TWO: lambda: ingest(zmtpsniff, made, ["--master", "local[2]"], WORK),
+        ONE_EXACT: lambda: ingest(zmtpsniff, made, ["--master", "local[1]", "--exact"], WORK),
+        TWO_EXACT: lambda: ingest(zmtpsniff, made, ["--master", "local[2]", "--exact"], WORK),
         NOKIA: lambda: _nokia(made),
     }
     if options.growth:
         larger = fleet.ensure(recordings, GROWTH * options.hosts, folder.with_name(f"{folder.name}-grown"))
         rows += [Row(GROWN, larger), Row(GROWN_EXACT, larger)]
-        commands[GROWN] = lambda: _ingest(zmtpsniff, larger, ["--master", "local[2]"])
-        commands[GROWN_EXACT] = lambda: _ingest(zmtpsniff, larger, ["--master", "local[2]", "--exact"])
+        commands[GROWN] = lambda: ingest(zmtpsniff, larger, ["--master", "local[2]"], WORK)
+        commands[GROWN_EXACT] = lambda: ingest(zmtpsniff, larger, ["--master", "local[2]", "--exact"], WORK)
     for _ in range(options.repeat):
         for row in rows:
             if row.failure:
@@ -116,7 +98,7 @@ def main() -> int:
                 row.runs.append(commands[row.name]())
             except FailedError as reason:
                 row.failure = str(reason)
-    start = _start_up(zmtpsniff)
+    start = start_up(zmtpsniff, WORK).seconds
     text = _markdown(made, rows, start, tools.version(zmtpsniff), options.repeat)
     print(text)
     _publish(text, made, options.quick or options.hosts != HOSTS)
@@ -144,33 +126,18 @@ def _plain(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str]) 
     """One process after the other, each reading the captures of one host as one."""
     run = Run(0.0)
     for folder in made.host_folders():
-        one = _measured([*zmtpsniff, "read", "-T", "json", *options, *_captures(folder)])
+        one = measured([*zmtpsniff, "read", "-T", "json", *options, *_captures(folder)])
         run.seconds += one.seconds
         run.cpu_seconds += one.cpu_seconds
         run.worker_mib = max(run.worker_mib, one.worker_mib)
     # Counted apart from the clock, and of one host, which is as all the others.
     output = measure.count([*zmtpsniff, "read", "-T", "json", *options, *_captures(made.host_folders()[0])])
-    _check(json.loads(output.last_line)["messages"] * made.hosts, made)
+    check(json.loads(output.last_line)["messages"] * made.hosts, made)
     return run
 
 
 def _captures(folder: Path) -> list[str]:
     return [str(path) for path in sorted(folder.glob("*.pcap"))]
-
-
-def _ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str]) -> Run:
-    with tempfile.TemporaryDirectory(dir=WORK) as scratch:
-        tables, events, settings = Path(scratch, "tables"), Path(scratch, "events"), Path(scratch, "settings")
-        events.mkdir()
-        settings.mkdir()
-        Path(settings, "spark-defaults.conf").write_text(
-            f"spark.eventLog.enabled true\nspark.eventLog.dir file://{events}\nspark.eventLog.compress false\n"
-        )
-        command = [*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options]
-        run = _measured(command, {**os.environ, "SPARK_CONF_DIR": str(settings)})
-        run.shuffle_octets = sum(_shuffled(path) for path in events.rglob("*") if path.is_file())
-        _check(_rows(tables / "messages"), made)
-    return run
 
 
 def _nokia(made: fleet.Fleet) -> Run:
@@ -182,93 +149,11 @@ def _nokia(made: fleet.Fleet) -> Run:
         run = Run(0.0)
         for path in made.host_folders()[0].glob("*.pcap"):
             target = f"{scratch}/{path.stem}.parquet"
-            one = _measured([program, "-i", str(path), "-o", target, "-f", "parquet"])
+            one = measured([program, "-i", str(path), "-o", target, "-f", "parquet"])
             run.seconds += one.seconds * made.hosts
             run.cpu_seconds += one.cpu_seconds * made.hosts
             run.worker_mib = max(run.worker_mib, one.worker_mib)
     return run
-
-
-def _start_up(zmtpsniff: Sequence[str]) -> float:
-    """Seconds of an ingest of a capture of a few messages: what Spark costs before it begins."""
-    small = traffic.ensure("round-trip", 5, WORK)
-    with tempfile.TemporaryDirectory(dir=WORK) as scratch:
-        target = str(Path(scratch, "tables"))
-        command = [*zmtpsniff, "spark", "ingest", str(small.path), "--output", target, "--master", "local[1]"]
-        return _measured(command).seconds
-
-
-# ---------------------------------------------------------------------- what they cost
-
-
-def _measured(command: Sequence[str], environment: dict[str, str] | None = None) -> Run:
-    """Run a command, watching the memory of all processes that it starts."""
-    run = Run(0.0)
-    with tempfile.TemporaryFile() as said:
-        start = time.perf_counter()
-        try:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                env=environment,
-            )
-        except OSError as reason:
-            raise FailedError(f"{command[0]}: {reason.strerror}") from reason
-        done = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(child.pid, run, done))
-        watcher.start()
-        child.wait()
-        run.seconds = time.perf_counter() - start
-        done.set()
-        watcher.join()
-        said.seek(0)
-        if child.returncode:
-            last = (said.read().decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
-            raise FailedError(f"exit status {child.returncode}: {last}")
-    return run
-
-
-def _watch(root: int, run: Run, done: threading.Event) -> None:
-    """Keep the peaks of the processes below ``root`` in ``run``, and what they cost together."""
-    while not done.wait(SAMPLE_S):
-        processes = tree(root)
-        run.cpu_seconds = max(run.cpu_seconds, processor_seconds(processes))
-        for process in processes:
-            try:
-                name = Path(f"/proc/{process}/comm").read_text().strip()
-                status = Path(f"/proc/{process}/status").read_text()
-            except OSError:
-                continue
-            resident = next((line for line in status.splitlines() if line.startswith("RssAnon:")), "RssAnon: 0")
-            mib = int(resident.split()[1]) / 1024
-            if name == "java":
-                run.jvm_mib = max(run.jvm_mib, mib)
-            else:
-                run.worker_mib = max(run.worker_mib, mib)
-
-
-def _shuffled(log: Path) -> int:
-    """Octets of shuffle files written, by Spark's event log."""
-    octets = 0
-    with log.open() as lines:
-        for line in lines:
-            if '"SparkListenerTaskEnd"' in line:
-                metrics = json.loads(line).get("Task Metrics") or {}
-                octets += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
-    return octets
-
-
-def _rows(table: Path) -> int:
-    import pyarrow.dataset as ds  # only here: what measures memory stays small
-
-    return int(ds.dataset(table, partitioning="hive").count_rows())
-
-
-def _check(messages: int, made: fleet.Fleet) -> None:
-    if messages != made.messages:
-        raise FailedError(f"{messages:,} messages, but {made.messages:,} were sent")
 
 
 # ---------------------------------------------------------------------- the report

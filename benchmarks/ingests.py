@@ -1,0 +1,132 @@
+"""Ingests on Spark, run and measured: time, that of all processors, memory, shuffled octets; the rows are counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import fleet
+import traffic
+from observe import processor_seconds, tree
+
+SAMPLE_S = 0.2
+
+
+class FailedError(Exception):
+    """A command did not succeed, or found other messages than there are; the message is one line."""
+
+
+@dataclass
+class Run:
+    """What one run of a command cost."""
+
+    seconds: float
+    cpu_seconds: float = 0.0  # of all its processes together
+    worker_mib: float = 0.0  # the largest process but the JVM, at its peak
+    jvm_mib: float = 0.0
+    shuffle_octets: int | None = None
+    table_octets: int = 0
+
+
+def ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str], work: Path) -> Run:
+    """``zmtpsniff spark ingest`` of a fleet, into a folder in ``work`` that is deleted; raises FailedError."""
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        tables, events, settings = Path(scratch, "tables"), Path(scratch, "events"), Path(scratch, "settings")
+        events.mkdir()
+        settings.mkdir()
+        Path(settings, "spark-defaults.conf").write_text(
+            f"spark.eventLog.enabled true\nspark.eventLog.dir file://{events}\nspark.eventLog.compress false\n"
+        )
+        command = [*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options]
+        run = measured(command, {**os.environ, "SPARK_CONF_DIR": str(settings)})
+        run.shuffle_octets = sum(_shuffled(path) for path in events.rglob("*") if path.is_file())
+        check(_rows(tables / "messages"), made)
+        run.table_octets = sum(path.stat().st_size for path in tables.rglob("*.parquet"))
+    return run
+
+
+def start_up(zmtpsniff: Sequence[str], work: Path) -> Run:
+    """An ingest of a capture of a few messages: what Spark costs before it begins."""
+    small = traffic.ensure("round-trip", 5, work)
+    with tempfile.TemporaryDirectory(dir=work) as scratch:
+        target = str(Path(scratch, "tables"))
+        command = [*zmtpsniff, "spark", "ingest", str(small.path), "--output", target, "--master", "local[1]"]
+        return measured(command)
+
+
+def measured(command: Sequence[str], environment: dict[str, str] | None = None) -> Run:
+    """Run a command, watching the memory of all processes that it starts; raises FailedError."""
+    run = Run(0.0)
+    with tempfile.TemporaryFile() as said:
+        start = time.perf_counter()
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env=environment,
+            )
+        except OSError as reason:
+            raise FailedError(f"{command[0]}: {reason.strerror}") from reason
+        done = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(child.pid, run, done))
+        watcher.start()
+        child.wait()
+        run.seconds = time.perf_counter() - start
+        done.set()
+        watcher.join()
+        said.seek(0)
+        if child.returncode:
+            last = (said.read().decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+            raise FailedError(f"exit status {child.returncode}: {last}")
+    return run
+
+
+def _watch(root: int, run: Run, done: threading.Event) -> None:
+    """Keep the peaks of the processes below ``root`` in ``run``, and what they cost together."""
+    while not done.wait(SAMPLE_S):
+        processes = tree(root)
+        run.cpu_seconds = max(run.cpu_seconds, processor_seconds(processes))
+        for process in processes:
+            try:
+                name = Path(f"/proc/{process}/comm").read_text().strip()
+                status = Path(f"/proc/{process}/status").read_text()
+            except OSError:
+                continue
+            resident = next((line for line in status.splitlines() if line.startswith("RssAnon:")), "RssAnon: 0")
+            mib = int(resident.split()[1]) / 1024
+            if name == "java":
+                run.jvm_mib = max(run.jvm_mib, mib)
+            else:
+                run.worker_mib = max(run.worker_mib, mib)
+
+
+def _shuffled(log: Path) -> int:
+    """Octets of shuffle files written, by Spark's event log."""
+    octets = 0
+    with log.open() as lines:
+        for line in lines:
+            if '"SparkListenerTaskEnd"' in line:
+                metrics = json.loads(line).get("Task Metrics") or {}
+                octets += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+    return octets
+
+
+def _rows(table: Path) -> int:
+    import pyarrow.dataset as ds  # only here: what measures memory stays small
+
+    return int(ds.dataset(table, partitioning="hive").count_rows())
+
+
+def check(messages: int, made: fleet.Fleet) -> None:
+    """Raise FailedError unless there are as many messages as were sent."""
+    if messages != made.messages:
+        raise FailedError(f"{messages:,} messages, but {made.messages:,} were sent")
