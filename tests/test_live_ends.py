@@ -37,7 +37,8 @@ def check_failure(program: LiveProgram, name: str) -> list[Record]:
     *_, last = program.said().splitlines()
     assert last.startswith("zmtpsniff: ")
     assert name in last or "interface" in last or "device" in last
-    assert codes(records) == ["capture-ended"]
+    # On a busy machine so much time may pass between its going down and its deletion that both are told.
+    assert [code for code in codes(records) if code != "interface-down"] == ["capture-ended"]
     assert records[-1]["type"] == "capture"
     return records
 

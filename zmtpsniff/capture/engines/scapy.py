@@ -44,7 +44,8 @@ class ScapyEngine:
         self._rings: dict[str, Ring] = {}
         self._numbers: dict[str, int] = {}  # of the interfaces, since another may come to have the same name
         self._lost = 0  # packets dropped on interfaces that are gone
-        self._down: set[str] = set()
+        self._failed: dict[str, float] = {}  # since when interfaces are down, of which that is not told yet
+        self._down: set[str] = set()  # of which it is
         self._woken, self._wake = os.pipe()
         self._stopped = False
 
@@ -128,14 +129,18 @@ class ScapyEngine:
         """Look after interfaces that are down; returns those that are gone.
 
         The kernel tells of one error only for an interface that goes down and is deleted then, which is also what
-        happens one after the other when it is deleted at once.
+        happens one after the other when it is deleted at once: so it is not told at once that one is down.
         """
         self._count_drops()
-        gone = {name for name in self._down if not self._exists(name)}
-        self._down -= gone
-        for name in [name for name in self._down if _is_up(self._numbers[name])]:
+        gone = {name for name in (*self._failed, *self._down) if not self._exists(name)}
+        for name in [name for name in self._down - gone if _is_up(self._numbers[name])]:
             self._down.remove(name)
             self.faults.append(Fault("interface-up", f"{name} is up again"))
+        for name, since in [*self._failed.items()]:
+            if name not in gone and time.monotonic() - since > _STATISTICS_SECONDS:
+                del self._failed[name]
+                self._down.add(name)
+                self.faults.append(Fault("interface-down", f"{name} went down; the capture goes on when it is up"))
         return gone
 
     def count_drops(self) -> None:
@@ -154,8 +159,7 @@ class ScapyEngine:
             return True
         if self._exists(name):
             if name not in self._down:
-                self._down.add(name)
-                self.faults.append(Fault("interface-down", f"{name} went down; the capture goes on when it is up"))
+                self._failed.setdefault(name, time.monotonic())
             return True
         return False
 
@@ -169,6 +173,8 @@ class ScapyEngine:
     def _end(self, name: str) -> None:
         """Tell that an interface is gone; what it had brought has been given out."""
         ring = self._rings.pop(name)
+        self._failed.pop(name, None)
+        self._down.discard(name)
         with contextlib.suppress(OSError):
             ring.count_drops()
         ring.close()
