@@ -12,8 +12,11 @@ from random import Random
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from conftest import FIXTURES
 from streams import packets, pushes, segments
+
+from zmtpsniff.cli.main import cli
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
@@ -29,6 +32,13 @@ def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[st
 def records(*arguments: object) -> list[dict[str, object]]:
     done = run("read", "-T", "json", *arguments)
     assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def records_here(capture: Path) -> list[dict[str, object]]:
+    """The same without a process of its own, for what all captures are tried with."""
+    done = CliRunner().invoke(cli, ["read", "-T", "json", str(capture)])
+    assert (done.exit_code, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -71,12 +81,16 @@ def test_help_and_version() -> None:
     assert (run().returncode, run().stderr) == (2, "zmtpsniff: Missing command (see zmtpsniff --help)\n")
 
 
-@pytest.mark.parametrize("capture", ALL_FIXTURES, ids=lambda path: path.name)
-def test_every_record_is_valid_by_the_schema(capture: Path) -> None:
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
     schema = json.loads(run("schema").stdout)
-    validator = jsonschema.Draft202012Validator(schema)
-    validator.check_schema(schema)
-    found = records(capture)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("capture", ALL_FIXTURES, ids=lambda path: path.name)
+def test_every_record_is_valid_by_the_schema(validator: jsonschema.Draft202012Validator, capture: Path) -> None:
+    found = records_here(capture)
     assert found[-1]["type"] == "capture"
     for record in found:
         validator.validate(record)
@@ -84,7 +98,7 @@ def test_every_record_is_valid_by_the_schema(capture: Path) -> None:
 
 def test_totals_are_those_of_the_records() -> None:
     for capture in ALL_FIXTURES:
-        found = records(capture)
+        found = records_here(capture)
         totals = found[-1]
         kinds = [record["type"] for record in found]
         assert kinds.count("capture") == 1
