@@ -1,11 +1,13 @@
 """Run the fuzz targets: ``python -m tests.fuzz``, from the top of the repository.
 
-All of them for an hour in all, or for ``--seconds``; each is a process of its own, started from its corpus. What it
+All of them for an hour in all, or for ``--seconds``; each in a process of its own that starts from its corpus. What it
 fails on is written to ``tests/fuzz/failures`` and makes the exit status 1. At the end a table says how often each
 target was executed and how much of the code was reached.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import re
@@ -14,7 +16,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +42,8 @@ def main() -> int:
     """Do what the options say; returns the exit status."""
     options = _options()
     if options.target:
-        return _fuzz(options.target, options.flags)
+        _fuzz(options.target, _targets()[options.target], options.flags)
+        return 0
     if options.trace:
         from .targets import TARGETS
 
@@ -74,28 +79,42 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _fuzz(name: str, flags: list[str]) -> int:
-    """Be the process that fuzzes one target; libFuzzer ends it."""
+def _targets() -> dict[str, Callable[[bytes], None]]:
+    """All targets, instrumented, with what they import late: that takes seconds, and is to make no input slow."""
     import atheris
 
-    # What is imported late is to be looked into, too, so this is never left.
-    atheris.instrument_imports(include=["zmtpsniff", "dissectors"]).__enter__()
-    from .targets import TARGETS
+    with contextlib.redirect_stderr(io.StringIO()):  # which would have a line for each module
+        # What is imported later still is to be looked into, too, so this is never left.
+        atheris.instrument_imports(include=["zmtpsniff", "dissectors"]).__enter__()
+        from .targets import TARGETS
+
+        for name, target in TARGETS.items():
+            target(min((CORPUS / name).iterdir()).read_bytes())
+    return TARGETS
+
+
+def _fuzz(name: str, target: Callable[[bytes], None], flags: list[str]) -> None:
+    """Fuzz one target in this process, which libFuzzer ends."""
+    import atheris
 
     # To merge libFuzzer starts itself again, through a shell, by this name.
-    atheris.Setup([shlex.join(_command("--target", name, "--")), *flags], TARGETS[name])
+    atheris.Setup([shlex.join(_command("--target", name, "--")), *flags], target)
     atheris.Fuzz()
-    return 0
 
 
 def _run(options: argparse.Namespace) -> int:
     names = options.only or NAMES
     seconds = options.seconds / len(names)
+    targets = _targets()
     with tempfile.TemporaryDirectory() as scratch:
         work = options.work or Path(scratch)
         FAILURES.mkdir(exist_ok=True)
+
+        def one(name: str) -> dict[str, Any]:
+            return _target(name, targets[name], seconds, options.runs, options.seed, work)
+
         with ThreadPoolExecutor(options.jobs) as pool:
-            rows = list(pool.map(lambda name: _target(name, seconds, options.runs, options.seed, work), names))
+            rows = list(pool.map(one, names))
         _print(rows)
         if options.lines:
             _print_lines(names, work, options.jobs)
@@ -109,7 +128,9 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "tests.fuzz", *arguments]
 
 
-def _target(name: str, seconds: float, runs: int, seed: int, work: Path) -> dict[str, Any]:
+def _target(
+    name: str, target: Callable[[bytes], None], seconds: float, runs: int, seed: int, work: Path
+) -> dict[str, Any]:
     """Fuzz one target for so long; what came of it."""
     learned = work / name
     learned.mkdir(parents=True, exist_ok=True)
@@ -119,21 +140,28 @@ def _target(name: str, seconds: float, runs: int, seed: int, work: Path) -> dict
         f"-artifact_prefix={FAILURES}/{name}-", f"-dict={WORDS}", str(learned),
         str(CORPUS / name),
     ]  # fmt: skip
-    done = subprocess.run(
-        _command("--target", name, "--", *flags),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=seconds * 2 + 300,
-        check=False,
-        preexec_fn=lambda: os.nice(10),
-    )
-    row: dict[str, Any] = {"target": name, "failed": done.returncode != 0}
-    row |= {stat.decode(): int(value) for stat, value in _STAT.findall(done.stdout)}
-    reached = _REACHED.findall(done.stdout)
+    with tempfile.TemporaryFile() as output:
+
+        def fuzz() -> None:
+            os.nice(10)
+            for standard in (1, 2):
+                os.dup2(output.fileno(), standard)
+            _fuzz(name, target, flags)
+
+        process = get_context("fork").Process(target=fuzz)  # of what is instrumented by now
+        process.start()
+        process.join(seconds * 2 + 300)
+        process.kill()
+        process.join()
+        output.seek(0)
+        said = output.read()
+    row: dict[str, Any] = {"target": name, "failed": process.exitcode != 0}
+    row |= {stat.decode(): int(value) for stat, value in _STAT.findall(said)}
+    reached = _REACHED.findall(said)
     row["edges"], row["features"] = map(int, reached[-1]) if reached else (0, 0)
     if row["failed"]:
-        print(f"{name} failed (exit status {done.returncode}):", flush=True)
-        print(done.stdout.decode(errors="replace")[-6000:], flush=True)
+        print(f"{name} failed (exit status {process.exitcode}):", flush=True)
+        print(said.decode(errors="replace")[-6000:], flush=True)
     return row
 
 
