@@ -13,6 +13,7 @@ import cbor2
 import msgspec
 import pytest
 import zstandard
+from click.testing import CliRunner
 from conftest import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from streams import CLIENT
 from test_plugins import capture_of
 
 from zmtpsniff.bodies import decode
+from zmtpsniff.cli.main import cli
 
 VALUE = {"name": "Zürich", "numbers": [1, -2, 3.5], "nested": {"none": None, "yes": True}, "octets": b"\0\1"}
 TEXT = {name: value for name, value in VALUE.items() if name != "octets"}
@@ -118,8 +120,8 @@ def test_program_shows_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.pcap")), ids=lambda path: path.name)
 def test_recorded_captures_are_read(path: Path) -> None:
-    command = [sys.executable, "-m", "zmtpsniff", "read", "--decode-bodies", "-T", "json", str(path)]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    done = CliRunner().invoke(cli, ["read", "--decode-bodies", "-T", "json", str(path)])
+    assert done.exit_code == 0
     formats = {
         body["format"] for record in map(json.loads, done.stdout.splitlines()) for body in record.get("bodies", [])
     }

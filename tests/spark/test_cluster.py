@@ -91,25 +91,20 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _ingest(folder: Path, master: str) -> None:
-    """Ingest a capture in pieces, by the command, and look at the tables."""
-    pieces = cut(FIXTURES / "app_malamute.pcap", [40, 80], folder / "in")
-    _zmtpsniff(folder, "ingest", str(folder / "in"), "--output", str(folder / "out"), "--master", master)
-    assert by_series(read_tables(folder / "out"))[str(folder / "in")] == expected(pieces)
+# Several commands one after another, in one process, which starts Spark once.
+COMMANDS = """
+import json, sys
+from zmtpsniff.cli.main import cli
+for arguments in json.loads(sys.argv[1]):
+    if status := cli(arguments, standalone_mode=False):
+        sys.exit(status)
+"""
 
 
-def _follow(folder: Path, master: str) -> None:
-    """Take captures in pieces as they come, by the command, and look at the tables."""
-    files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], folder / "follow")
-    options = ("--follow", "--once", "--output", str(folder / "tables"), "--master", master)
-    _zmtpsniff(folder, "ingest", str(folder / "follow"), *options)
-    assert by_series(read_tables(folder / "tables"))[str(folder / "follow")] == expected(files)
-
-
-def _zmtpsniff(folder: Path, *arguments: str) -> str:
-    """What a command of ``zmtpsniff spark`` writes to its standard output."""
+def _zmtpsniff(folder: Path, *commands: tuple[str, ...]) -> str:
+    """What commands of ``zmtpsniff spark`` write to their standard output."""
     done = subprocess.run(
-        [sys.executable, "-m", "zmtpsniff", "spark", *arguments],
+        [sys.executable, "-c", COMMANDS, json.dumps([("spark", *arguments) for arguments in commands])],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -119,6 +114,18 @@ def _zmtpsniff(folder: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
+
+
+class Captures:
+    """Captures in pieces, and what is to be in the tables that are made of them."""
+
+    def __init__(self, folder: Path, fixture: str, places: list[int]) -> None:
+        self.source, self.tables = folder / "in", folder / "out"
+        self.pieces = cut(FIXTURES / fixture, places, self.source)
+        self.ingest = ("ingest", str(self.source), "--output", str(self.tables))
+
+    def assert_are_in_tables(self) -> None:
+        assert by_series(read_tables(self.tables))[str(self.source)] == expected(self.pieces)
 
 
 def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
@@ -150,12 +157,16 @@ def test_standalone_cluster(tmp_path: Path) -> None:
     )
     worker = ("spark-class", f"{package}.worker.Worker", "--cores", "1", "--memory", "600m", "--host", "127.0.0.1")
     works = [tmp_path / "work1", tmp_path / "work2"]
+    one = Captures(tmp_path / "one", "app_malamute.pcap", [40, 80])
+    other = Captures(tmp_path / "other", "m31_push_pull.pcap", [12, 24])
     with _running(tmp_path, *master) as process:
         _wait_for_port(port, process)
         first, second = ((*worker, "--webui-port", "0", "--work-dir", str(work), address) for work in works)
         with _running(tmp_path, *first), _running(tmp_path, *second):
-            _ingest(tmp_path, address)
-            _follow(tmp_path, address)
+            to_master = ("--master", address)
+            _zmtpsniff(tmp_path, (*one.ingest, *to_master), (*other.ingest, "--follow", "--once", *to_master))
+    one.assert_are_in_tables()
+    other.assert_are_in_tables()
     assert all(any(work.glob("app-*/*/stderr")) for work in works)  # each had an executor
 
 
@@ -163,11 +174,14 @@ def test_spark_connect(tmp_path: Path) -> None:
     port = _port()
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     settings = ("--conf", f"spark.connect.grpc.binding.port={port}", "--master", "local[2]")
+    captures = Captures(tmp_path / "one", "app_malamute.pcap", [40, 80])
     with _running(tmp_path, "spark-submit", "--class", server, *settings, "spark-internal") as process:
         _wait_for_port(port, process)
-        _ingest(tmp_path, f"sc://127.0.0.1:{port}")
-        told = _zmtpsniff(tmp_path, "report", str(tmp_path / "out"), "-T", "json", "--master", f"sc://127.0.0.1:{port}")
+        to_master = ("--master", f"sc://127.0.0.1:{port}")
+        report = ("report", str(captures.tables), "-T", "json", *to_master)
+        told = _zmtpsniff(tmp_path, (*captures.ingest, *to_master), report)
+    captures.assert_are_in_tables()
     rows = [json.loads(line) for line in told.splitlines()]
     assert {row["type"] for row in rows} >= {"report-total", "report-pair", "report-socket", "report-timeline"}
-    messages = len(read_tables(tmp_path / "out")["messages"])
+    messages = len(read_tables(captures.tables)["messages"])
     assert [row["messages"] for row in rows if row["type"] == "report-total"] == [messages]

@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -170,13 +170,15 @@ def ship(session: "SparkSession") -> None:
         session.sparkContext.addPyFile(archive)
         # Of the workers, those that the driver starts for itself (of a stream) get no files.
         environment = session.sparkContext.environment
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, environment.get("PYTHONPATH"))))
+        paths = [archive, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     else:
         session.addArtifacts(archive, pyfile=True)
 
 
+@cache
 def code_archive() -> Path:
-    """A zip of our packages, as executors import them; it is made anew for each process."""
+    """A zip of our packages, as executors import them; there is one in each process, as Spark wants it of a name."""
     folder = tempfile.mkdtemp(prefix="zmtpsniff-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, "zmtpsniff.zip")
