@@ -37,7 +37,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `daemon` ** | what the Python workers of this machine are forked from |
 | `tasks` ** | rows to tasks of this machine without the planning of a data frame |
 | `job` ** | `Job`: the stages of a run on Spark |
-| `judged` ** | `Joined`: what the join told, on Spark or, of few pieces, in the driver; verdicts applied |
+| `judged` ** | `Joined`: what the join told, on Spark or by tasks of this machine; verdicts applied |
 | `ingest` ** | `ingest`: inputs to tables in a folder |
 | `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
 | `shards` * | the states of a series in a map of Spark's state store |

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.inputs import is_readable_in_python
-from zmtpsniff.spark.judged import PIECES_ORDER, Joined, Written, are_few, here, on_spark, written, written_in
+from zmtpsniff.spark.judged import PIECES_ORDER, Joined, Written, here, on_spark, shares_of, written, written_in
 from zmtpsniff.spark.listing import Listed, series_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.tasks import is_local, run_here
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.rows import Batch
 
 _PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
-_PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
+_PIECES_OCTETS = 512 << 20  # of capture files whose pieces a task gets
 _LEAST_PARTS = 4
 _NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
@@ -152,15 +152,19 @@ class Job:
     def _scan(self) -> list[Written]:
         from zmtpsniff.spark.mapping import scanned
 
-        options, folder, parts = self._options, self._folder, self._parts
+        options, folder, parts, is_here = self._options, self._folder, self._parts, self._is_here
 
         def scan(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-            return scanned(batches, options, parts, folder)
+            return scanned(batches, options, parts, folder, apart=is_here)
 
-        if is_local(self._session) and all(is_readable_in_python(file.path) for file in self._files):
+        if is_here and all(is_readable_in_python(file.path) for file in self._files):
             table = self._table(range(len(self._files)), self._tasks)
             return written_in(run_here(self._session, table, scan))
         return written(self._frame().mapInArrow(scan, _manifest()))
+
+    @property
+    def _is_here(self) -> bool:
+        return is_local(self._session)
 
     @property
     def _parts(self) -> int:
@@ -187,8 +191,10 @@ class Job:
             for group, state in self._states
         ]
         states = pa.Table.from_pylist(rows, schema=PIECE_SCHEMA)
-        if is_local(self._session) and are_few(folder, pieces, states):
-            return here(self._session, folder, pieces, states, parts, join)
+        if self._is_here:
+            processors = self._session.sparkContext.defaultParallelism
+            if shares := shares_of(folder, pieces, states, parts, processors):
+                return here(self._session, folder, pieces, states, shares, join)
         frame = self._session.createDataFrame([], _ddl(PIECE_SCHEMA))  # Spark Connect makes none of an empty table
         if rows:
             frame = self._session.createDataFrame(states)

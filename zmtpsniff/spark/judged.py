@@ -20,7 +20,9 @@ from zmtpsniff.spark.writing import MANIFEST
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MOST_PIECES = 128 << 20  # octets that pieces take in memory
+_MOST_PIECES = 128 << 20  # octets that pieces take in the memory of a task
+_FEW_PIECES = 64 << 20  # those that a task gets, where parts can be shared out so
+_MOST_IN_ALL = 2 << 30  # what is told of them is in the memory of this process
 # Octets of files with pieces that are joined, and with rows that are judged, in this process: with more of them, tasks
 # of this machine are done sooner.
 _MOST_JOINED = 1 << 20
@@ -42,17 +44,34 @@ class Written(NamedTuple):
     octets: int
 
 
-def are_few(folder: str, files: Sequence[Written], states: pa.Table) -> bool:
-    """Whether the pieces in some files of a folder, and ``states``, fit into the memory of tasks of this machine."""
-    left = _MOST_PIECES - states.nbytes
-    if sum(file.octets for file in files) > left:
-        return False
+def shares_of(folder: str, files: Sequence[Written], states: pa.Table, parts: int, processors: int) -> list[list[int]]:
+    """The parts of the pieces in some files of a folder, and of ``states``, that each task of this machine is to join.
+
+    None if they do not fit into the memory of such tasks.
+    """
+    sizes = [states.nbytes // parts] * parts
     for file in files:
         with _opened(folder, file.path) as parquet:
-            metadata = parquet.metadata
-            # That of what was compressed well is much more.
-            left -= sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    return bool(left >= 0)
+            for group in range(parquet.metadata.num_row_groups):
+                # What was compressed well is much more in memory than in the file.
+                octets = parquet.metadata.row_group(group).total_byte_size
+                for part in _parts_in(parquet, group):
+                    sizes[part] += octets
+    if states.nbytes > _MOST_PIECES or sum(sizes) > _MOST_IN_ALL:
+        return []
+    few = sum(file.octets for file in files) + states.nbytes <= _MOST_JOINED
+    wanted = 1 if few else max(processors, -(-sum(sizes) // _FEW_PIECES))
+    for tasks in (min(wanted, parts), parts):
+        shares = [[*range(task, parts, tasks)] for task in range(tasks)]
+        if max(sum(sizes[part] for part in share) for share in shares) <= _MOST_PIECES:
+            return shares
+    return []
+
+
+def _parts_in(parquet: pq.ParquetFile, group: int) -> range:
+    """The parts that a row group has pieces of: one, as tasks of this machine write them."""
+    found = parquet.metadata.row_group(group).column(0).statistics
+    return range(found.min, found.max + 1)
 
 
 @contextmanager
@@ -84,30 +103,38 @@ def on_spark(session: "SparkSession", frame: "DataFrame", folder: str, tasks: in
 
 
 def here(
-    session: "SparkSession", folder: str, files: Sequence[Written], states: pa.Table, parts: int, join: Function
+    session: "SparkSession",
+    folder: str,
+    files: Sequence[Written],
+    states: pa.Table,
+    shares: Sequence[Sequence[int]],
+    join: Function,
 ) -> Joined:
-    """What ``join`` tells of the pieces in files and of ``states``, in so many parts, kept in memory.
+    """What ``join`` tells of the pieces in files and of ``states``, kept in memory; each task has a share of the parts.
 
-    Tasks, which run on this machine, read and write in ``folder``.
+    Tasks, which run on this machine, read and write in ``folder``; one alone is done in this process.
     """
     names = [file.path for file in files]
-    many = sum(file.octets for file in files) + states.nbytes > _MOST_JOINED
-    tasks = min(session.sparkContext.defaultParallelism, parts) if many else 1
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column("task").to_pylist():
-                its = pa.array(range(task, parts, tasks), pa.int32())
+                its = pa.array(shares[task], pa.int32())
                 found = [states.filter(pc.is_in(states.column("part"), value_set=its))]
                 for name in names:
                     with _opened(folder, name) as parquet:
-                        pieces = parquet.read().cast(states.schema)
+                        groups = [
+                            group
+                            for group in range(parquet.metadata.num_row_groups)
+                            if not set(shares[task]).isdisjoint(_parts_in(parquet, group))
+                        ]
+                        pieces = parquet.read_row_groups(groups).cast(states.schema)
                     found.append(pieces.filter(pc.is_in(pieces.column("part"), value_set=its)))
                 ordered = pa.concat_tables(found).sort_by([(column, "ascending") for column in PIECES_ORDER])
                 yield from join(ordered.to_batches(_JOINED_ROWS))
 
-    numbers = pa.table({"task": range(tasks)})
-    return _Here(session, run_here(session, numbers, work) if many else work(numbers.to_batches()), folder)
+    numbers = pa.table({"task": range(len(shares))})
+    return _Here(session, run_here(session, numbers, work) if len(shares) > 1 else work(numbers.to_batches()), folder)
 
 
 class _OnSpark:

@@ -41,10 +41,15 @@ _MOST_BATCHES = 64  # of packets, of at most 64 KiB each
 _PREFIXES = {"born": "", "alone": "alone-", "stretch": "stretch-"}
 
 
-def scanned(batches: Iterable[pa.RecordBatch], options: Options, parts: int, folder: str) -> Iterator[pa.RecordBatch]:
-    """Dissect files, rows of FILE_SCHEMA, each by itself, into ``folder``; yield rows of MANIFEST_SCHEMA."""
+def scanned(
+    batches: Iterable[pa.RecordBatch], options: Options, parts: int, folder: str, apart: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Dissect files, rows of FILE_SCHEMA, each by itself, into ``folder``; yield rows of MANIFEST_SCHEMA.
+
+    Pieces are written for ``parts`` tasks to join; those of each ``apart`` from others if these read them as they are.
+    """
     spare_collector()
-    writer = Writer(folder)
+    writer = Writer(folder, apart="part" if apart else "")
     task = -1
     for batch in batches:
         for row in batch.to_pylist():

@@ -64,9 +64,12 @@ class _File:
     They are encoded and compressed by another thread while the next ones are made, which Arrow lets Python do.
     """
 
-    def __init__(self, pool: Executor, system: FileSystem, folder: str, name: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, pool: Executor, system: FileSystem, folder: str, name: str, schema: pa.Schema, apart: str = ""
+    ) -> None:
         self.name = name
         self._pool = pool
+        self._apart = apart if apart in schema.names else ""
         self._written: Future[None] | None = None
         path = f"{folder}/{name}"
         system.create_dir(path.rpartition("/")[0])
@@ -98,9 +101,17 @@ class _File:
 
     def _write(self) -> None:
         self._wait()
-        self._written = self._pool.submit(self._writer.write_table, pa.Table.from_batches(self._waiting), _GROUP_ROWS)
+        self._written = self._pool.submit(self._put, pa.Table.from_batches(self._waiting))
         self.rows += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_octets = [], 0, 0
+
+    def _put(self, rows: pa.Table) -> None:
+        if not self._apart:
+            self._writer.write_table(rows, _GROUP_ROWS)
+            return
+        values = rows.column(self._apart)
+        for value in pc.unique(values).to_pylist():
+            self._writer.write_table(rows.filter(pc.equal(values, value)), _GROUP_ROWS)
 
     def _wait(self) -> None:
         """Wait until the rows before are written; raises what writing them raised."""
@@ -132,8 +143,12 @@ def _empty(schema: pa.Schema) -> pa.BufferReader:
 class Writer:
     """All files of a task."""
 
-    def __init__(self, folder: str) -> None:
-        """Write below ``folder``, a path or URL that exists."""
+    def __init__(self, folder: str, apart: str = "") -> None:
+        """Write below ``folder``, a path or URL that exists.
+
+        Rows are in row groups of their own for each value of the column ``apart``, in Parquet files that have one.
+        """
+        self._apart = apart
         self._system, self._folder = FileSystem.from_uri(folder)
         self._pool = ThreadPoolExecutor(1)
         self._name = uuid4().hex
@@ -174,7 +189,8 @@ class Writer:
             date = _NO_DATE if day is None else pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
             folder = table if table.startswith("_") else f"{table}/{PARTITION}={date}"
             name = f"{folder}/{prefix}{self._name}{WAITING if KEY in schema.names else '.parquet'}"
-            file = self._files[table, day, prefix] = _File(self._pool, self._system, self._folder, name, schema)
+            file = _File(self._pool, self._system, self._folder, name, schema, self._apart)
+            self._files[table, day, prefix] = file
         return file
 
     def counts(self) -> dict[str, int]:
