@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.rows import Batch
 
 _PART_OCTETS = 64 << 20  # of capture files whose segments a task gets
-_PIECES_OCTETS = 512 << 20  # of capture files whose pieces a task gets
+_PIECES_OCTETS = 1 << 30  # of capture files whose pieces a task gets
+_PIECES_OCTETS_HERE = 128 << 20  # where nothing has to be brought to tasks, so that there may be many parts
 _LEAST_PARTS = 4
 _NEAR = 4  # files before and after one that fragments of its datagrams may be in
 _TASK_OCTETS = 128 << 20  # of capture files that a task reads, unless one is larger
@@ -168,7 +169,7 @@ class Job:
 
     @property
     def _parts(self) -> int:
-        return max(_LEAST_PARTS, self._octets // _PIECES_OCTETS)
+        return max(_LEAST_PARTS, self._octets // (_PIECES_OCTETS_HERE if self._is_here else _PIECES_OCTETS))
 
     def _join(self, pieces: list[Written], ends_ns: dict[int, int]) -> Joined:
         """Join pieces, those in some files and the states that this begins with."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_PIECES = 128 << 20  # octets that pieces take in the memory of a task
-_FEW_PIECES = 64 << 20  # those that a task gets, where parts can be shared out so
+_FEW_PIECES = 32 << 20  # those that a task gets, where parts can be shared out so
 _MOST_IN_ALL = 2 << 30  # what is told of them is in the memory of this process
 # Octets of files with pieces that are joined, and with rows that are judged, in this process: with more of them, tasks
 # of this machine are done sooner.
@@ -117,6 +117,7 @@ def here(
     names = [file.path for file in files]
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.default_memory_pool().release_unused()  # what scanning has left
         for batch in batches:
             for task in batch.column("task").to_pylist():
                 its = pa.array(shares[task], pa.int32())
@@ -131,6 +132,7 @@ def here(
                         pieces = parquet.read_row_groups(groups).cast(states.schema)
                     found.append(pieces.filter(pc.is_in(pieces.column("part"), value_set=its)))
                 ordered = pa.concat_tables(found).sort_by([(column, "ascending") for column in PIECES_ORDER])
+                del found  # which has all of it, too
                 yield from join(ordered.to_batches(_JOINED_ROWS))
 
     numbers = pa.table({"task": range(len(shares))})
@@ -196,7 +198,8 @@ class _Here:
         pass
 
     def _values(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        return zip(*(self._table.column(name).to_pylist() for name in names), strict=True)
+        for batch in self._table.select(list(names)).to_batches(_JOINED_ROWS):  # not Python objects of all at once
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def written_in(told: Iterable[pa.RecordBatch]) -> list[Written]:
