@@ -47,7 +47,7 @@ class Written(NamedTuple):
 def shares_of(folder: str, files: Sequence[Written], states: pa.Table, parts: int, processors: int) -> list[list[int]]:
     """The parts of the pieces in some files of a folder, and of ``states``, that each task of this machine is to join.
 
-    None if they do not fit into the memory of such tasks.
+    An empty list if they do not fit into the memory of such tasks.
     """
     sizes = [states.nbytes // parts] * parts
     for file in files:
