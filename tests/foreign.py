@@ -4,7 +4,8 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from streams import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, numbers_body, text_body
+from made_up import binary_body, json_body, numbers_body, text_body
+from streams import CLIENT, SERVER, Conversation, Piece
 
 Turns = list[tuple[bytes, bytes]]  # what the client sends, what the server answers
 

@@ -14,7 +14,8 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from conftest import FIXTURES
-from streams import packets, pushes, segments
+from made_up import pushes
+from streams import packets, segments
 
 from zmtpsniff.cli.main import cli
 

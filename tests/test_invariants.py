@@ -6,6 +6,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up import message, publications, pushes, request_reply
 from streams import (
     CLIENT,
     SERVER,
@@ -13,13 +14,9 @@ from streams import (
     Piece,
     complaints,
     duplicate,
-    message,
     overlap,
     packets,
-    publications,
-    pushes,
     reorder,
-    request_reply,
     resegment,
     segments,
     sniff,

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 import zmq
+from made_up import binary_body, frame, greetings, message, text_body
 from streams import (
     CLIENT,
     SERVER,
@@ -18,16 +19,11 @@ from streams import (
     Packets,
     Piece,
     Sent,
-    binary_body,
-    frame,
-    greetings,
     is_subsequence,
-    message,
     packets,
     resegment,
     segments,
     sniff,
-    text_body,
     whole_messages,
 )
 

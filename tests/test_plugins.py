@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import PROJECT
+from made_up import greetings, message
 from saved_files import save
-from streams import CLIENT, SERVER, Conversation, Piece, greetings, message, packets, segments
+from streams import CLIENT, SERVER, Conversation, Piece, packets, segments
 
 from zmtpsniff.plugins import PluginError, load_dissectors, load_file
 from zmtpsniff.testing import dissect_capture, dissect_message, new_connection

@@ -11,6 +11,18 @@ import pytest
 from foreign import PROTOCOLS, converse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up import (
+    binary_body,
+    frame,
+    greetings,
+    json_body,
+    numbers_body,
+    publications,
+    pushes,
+    ready,
+    request_reply,
+    text_body,
+)
 from streams import (
     CLIENT,
     SERVER,
@@ -19,27 +31,17 @@ from streams import (
     Packets,
     Piece,
     Sent,
-    binary_body,
     complaints,
     conversations,
     duplicate,
     early_acks,
-    frame,
-    greetings,
     is_subsequence,
-    json_body,
-    numbers_body,
     overlap,
     packets,
-    publications,
-    pushes,
-    ready,
     reorder,
-    request_reply,
     resegment,
     segments,
     sniff,
-    text_body,
     told,
     whole_messages,
 )

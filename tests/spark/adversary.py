@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from made_up import binary_body, frame, frame_v1, greetings, message, numbers_body, ready, text_body
 from streams import (
     CLIENT,
     SERVER,
@@ -12,21 +13,13 @@ from streams import (
     Conversation,
     Piece,
     Sent,
-    binary_body,
     duplicate,
     early_acks,
-    frame,
-    frame_v1,
-    greetings,
-    message,
-    numbers_body,
     overlap,
     packets,
-    ready,
     reorder,
     resegment,
     segments,
-    text_body,
 )
 
 from zmtpsniff.capture.source import Packet

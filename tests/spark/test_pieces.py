@@ -13,18 +13,8 @@ from random import Random
 import pytest
 from adversary import capture, places
 from cutting import Joined, cut, joined, merged, whole
-from streams import (
-    START_NS,
-    Conversation,
-    Packets,
-    binary_body,
-    folders,
-    packets,
-    publications,
-    pushes,
-    request_reply,
-    segments,
-)
+from made_up import binary_body, publications, pushes, request_reply
+from streams import START_NS, Conversation, Packets, folders, packets, segments
 
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
