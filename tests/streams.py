@@ -263,6 +263,23 @@ def early_acks(sent: Sequence[Sent], random: Random, places: int) -> list[Sent]:
     return [sent[index] for _, index in sorted(keyed)]
 
 
+def stray_resets(sent: Sequence[Sent], random: Random, count: int) -> list[Sent]:
+    """RSTs that nobody obeys, since they do not have the number expected next; their senders say more thereafter."""
+    out = list(sent)
+    places = [at for at, one in enumerate(sent) if at > 3 and one.payload]
+    for at in sorted(random.sample(places, min(count, len(places))), reverse=True):
+        one = sent[at]
+        # Behind what comes just after it, it would look like one that came too early.
+        ends = {other.end for other in sent if other.side == one.side}
+        away = random.choice([-1, 1]) * random.choice([2, 40, 500, 70_000, 10_000_000])
+        if one.offset + away in ends:
+            away = 10_000_000
+        text = random.choice([b"", b"\0\5Go away"])
+        acked = max((before.end for before in sent[:at] if before.side != one.side), default=0)
+        out.insert(at, Sent(one.side, one.offset + away, text, acked, RST | random.choice([0, ACK]), one.time_ns))
+    return out
+
+
 def packets(
     sent: Iterable[Sent],
     isn: tuple[int, int] = (1000, 500_000),

@@ -228,16 +228,6 @@ def test_data_on_syn_and_fin() -> None:
     assert (wire.only.client.data, wire.only.end, wire.only.from_start) == (b"earlylast", "fin", True)
 
 
-def test_reset_ends_a_connection_unless_it_is_forged() -> None:
-    wire = Wire()
-    wire.connect()
-    wire.send(False, 1001, b"data")
-    wire.send(True, 5001 + 2**31 - 5, flags=RST)
-    assert wire.only.end == ""
-    wire.send(True, 5001, flags=RST)
-    assert wire.only.end == "rst"
-
-
 def test_a_refused_connection_is_a_flow_without_octets() -> None:
     wire = Wire()
     for port in (40_001, 40_002):
@@ -410,19 +400,6 @@ def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
     found = [(d.client.data, d.end, d.from_start) for d in wire.dissections]
     assert found == [(b"onetwo", "timeout", True), (b"three", "timeout", False)]
     assert wire.table.count == 3
-
-
-def test_segments_in_flight_at_a_reset_begin_nothing() -> None:
-    wire = Wire()
-    wire.connect()
-    wire.send(False, 1001, b"data")
-    wire.send(True, 5001, flags=RST)
-    for number in range(5):
-        wire.send(False, 1005 + 1000 * number, bytes(1000), ack=5001)
-    assert (wire.table.count, wire.only.client.data, wire.only.end) == (1, b"data", "rst")
-    wire.pause(6)
-    wire.send(False, 6005, b"so late that it is another")
-    assert wire.table.count == 2
 
 
 def test_a_stray_syn_ends_nothing() -> None:

@@ -42,6 +42,7 @@ from streams import (
     resegment,
     segments,
     sniff,
+    stray_resets,
     told,
     whole_messages,
 )
@@ -103,6 +104,8 @@ HARMLESS: dict[str, Mutation] = {
     "no acknowledgments": lambda talk, random: segments(talk, acks=False),
     "early acknowledgments": lambda talk, random: early_acks(segments(talk), random, random.choice([1, 5, 20])),
     "early acknowledgments of small segments": lambda talk, random: early_acks(cut_anew(talk, random), random, 10),
+    "resets that do not count": lambda talk, random: stray_resets(segments(talk), random, random.choice([1, 3])),
+    "late resets that do not count": lambda talk, random: stray_resets(cut_anew(talk, random), random, 1),
     "everything": lambda talk, random: early_acks(
         reorder(duplicate(overlap(cut_anew(talk, random), talk, random, 0.1), random, 0.1), random, 3), random, 2
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.addresses import Address, addresses
-from zmtpsniff.reassembly import Direction, Receiver, distance
+from zmtpsniff.reassembly import LONG_GRACE_NS, Direction, Receiver, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
 _MODULO = 1 << 32
@@ -207,8 +207,11 @@ class FlowTable:
         elif direction.flow.ended:
             direction = self._follow(direction, segment)
         else:
-            if self._refuse is not None and flags & RST and direction.isn is None:
-                self._tell_refusal(direction, segment)
+            if direction.reset is not None and not flags & RST:
+                self._doubt_reset(direction, segment)
+            if flags & RST:
+                self._take_reset(direction, segment)
+                return None
             self._close(direction, seq, flags, len(payload) + missing)
         return None if direction is None or direction.flow.ended else direction
 
@@ -307,18 +310,53 @@ class FlowTable:
     # ------------------------------------------------------------------ ending
 
     def _close(self, direction: Direction, seq: int, flags: int, length: int) -> None:
-        flow = direction.flow
-        if flags & RST:
-            if direction.next is not None and not -(1 << 24) < distance(seq, direction.next) < 1 << 30:
-                return  # far outside of the window: forged, or of an old connection
-            flow.closing = flow.closing or "rst"
-        elif flags & FIN:
+        """Take note of a FIN, if there is one."""
+        if flags & FIN:
             if direction.next is None:
                 direction.next = seq
             direction.fin = max(direction.offset + distance(seq, direction.next) + length, 0)
             direction.acked = min(direction.acked, direction.fin)
             if direction.other.fin is not None:
-                flow.closing = flow.closing or "fin"
+                direction.flow.closing = direction.flow.closing or "fin"
+
+    def _take_reset(self, direction: Direction, segment: Segment) -> None:
+        """A RST; octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
+        time_ns, packet, _, seq, ack, flags, _, _ = segment
+        flow = direction.flow
+        if self._refuse is not None and direction.isn is None:
+            self._tell_refusal(direction, segment)
+        flow.last_ns, flow.last_packet = time_ns, packet
+        ahead = 0 if direction.next is None else distance(seq, direction.next)
+        if not -(1 << 24) < ahead < 1 << 30:
+            return  # far outside of the window: forged, or of an old connection
+        flow.closing = "rst" if ahead else flow.closing or "rst"
+        if flow.unwanted:
+            return
+        direction.seen = True
+        if ahead and not (ahead == 1 and direction.finished):
+            # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
+            # are forged or late, unless octets before it are still to come here, or not in the capture.
+            direction.reset, direction.reset_ns, direction.reset_before = seq, time_ns, direction.other.next
+            direction.suspect()
+        else:
+            direction.reset = None
+        if ack != direction.other.next and flags & ACK:
+            direction.other.acknowledged(ack, time_ns, packet)
+        self._close_if_over(flow)
+
+    def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
+        """A segment of who has sent a RST: if it cannot be from before that, the RST did not count."""
+        time_ns, _, _, seq, ack, flags, payload, missing = segment
+        assert direction.reset is not None
+        left = distance(direction.reset, seq + len(payload) + missing + (flags & FIN > 0))
+        acknowledges = flags & ACK and direction.reset_before is not None and distance(ack, direction.reset_before) > 0
+        in_time = time_ns - direction.reset_ns <= LONG_GRACE_NS
+        if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
+            return
+        direction.reset = None
+        flow, other = direction.flow, direction.other
+        if other.reset is None:
+            flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
 
     def _tell_refusal(self, direction: Direction, segment: Segment) -> None:
         """Tell of a RST if it answers a SYN, the only thing that was said so far."""
@@ -336,7 +374,10 @@ class FlowTable:
         if flow.closing == "fin":
             over = all(direction.finished for direction in ends)
         else:
-            over = not any(direction.waiting or (direction.fin and not direction.finished) for direction in ends)
+            over = not any(
+                direction.waiting or direction.awaits_reset or (direction.fin and not direction.finished)
+                for direction in ends
+            )
         if over:
             self._end(flow, flow.closing or "open")
 

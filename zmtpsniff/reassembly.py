@@ -23,7 +23,7 @@ _HALF = 1 << 31
 # for so long, or any number for longer.
 _GRACE_PACKETS = 32
 _GRACE_NS = 10_000_000
-_LONG_GRACE_NS = 100_000_000
+LONG_GRACE_NS = 100_000_000
 # What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
 _SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
@@ -99,6 +99,9 @@ class Direction:
         "receiver",
         "recent",
         "recent_until",
+        "reset",
+        "reset_before",
+        "reset_ns",
         "seen",
         "waiting",
         "waiting_octets",
@@ -113,6 +116,11 @@ class Direction:
         self.next: int | None = None  # the sequence number expected next
         self.offset = 0  # of `next` in the stream
         self.fin: int | None = None  # stream offset at which it ends
+        # Sequence number and time of a RST that is not at `next`, and what was expected next of the other direction: it
+        # counts unless what follows shows that it did not.
+        self.reset: int | None = None
+        self.reset_ns = 0
+        self.reset_before: int | None = None
         self.notable = SYN | FIN | RST  # flags of segments to be looked at more closely
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
         self.seen = False  # a packet of this direction has been captured
@@ -132,6 +140,11 @@ class Direction:
     def finished(self) -> bool:
         """Whether everything up to the FIN has been delivered."""
         return self.fin is not None and self.offset >= self.fin
+
+    @property
+    def awaits_reset(self) -> bool:
+        """Whether octets before a RST have not been seen, or it may be none that counts."""
+        return self.reset is not None and self.reset != self.next
 
     def is_far(self, seq: int) -> bool:
         """Whether a sequence number is so far from those expected that it is another connection's."""
@@ -302,6 +315,8 @@ class Direction:
             offset -= 1
         if offset <= self.offset:
             return
+        if offset == self.offset + 1 and not self.waiting:
+            return  # a FIN that is not in the capture: no frame is of a single octet
         if not self.seen:
             self._doubt_presence(time_ns, packet)
             return
@@ -312,14 +327,14 @@ class Direction:
             self.doubts_since = time_ns
         self.doubts += 1
         waited = time_ns - self.doubts_since
-        if waited > _LONG_GRACE_NS or (self.doubts > _GRACE_PACKETS and waited > _GRACE_NS):
+        if waited > LONG_GRACE_NS or (self.doubts > _GRACE_PACKETS and waited > _GRACE_NS):
             while self.acked > self.offset:
                 self.lose(time_ns, packet)
 
     def settle(self, now_ns: int) -> None:
         """It is ``now_ns``: octets that were acknowledged long ago and have not been seen are lost."""
         in_doubt = self.doubts and self.seen and self.doubts_at == self.offset
-        if in_doubt and now_ns - self.doubts_since > _LONG_GRACE_NS:
+        if in_doubt and now_ns - self.doubts_since > LONG_GRACE_NS:
             while self.acked > self.offset:
                 self.lose(self.flow.last_ns, self.flow.last_packet)
 
@@ -348,6 +363,8 @@ class Direction:
             return
         if self.fin is not None:
             self.acked = max(self.acked, self.fin)
+        if self.reset is not None and 1 < distance(self.reset, self.next) <= _WINDOW:
+            self.acked = max(self.acked, self.offset + distance(self.reset, self.next))
         while self.waiting:
             self.lose(time_ns, packet)
         if self.acked > self.offset and self.seen:

@@ -20,6 +20,7 @@ from streams import (
     reorder,
     resegment,
     segments,
+    stray_resets,
 )
 
 from zmtpsniff.capture.source import Packet
@@ -160,6 +161,8 @@ def disturbed(random: Random) -> list[Sent]:
             replace(one, payload=bytes(len(one.payload))) if one.payload and random.random() < 0.05 else one
             for one in sent
         ]
+    if random.random() < 0.1:
+        sent = stray_resets(sent, random, random.choice([1, 3]))
     return sent
 
 

@@ -33,7 +33,7 @@ _BARE, _WHOLE = b"\0", b"\1"  # what a state begins with
 _FLOW_FIELDS = ("start_ns", "last_ns", "from_start", "unwanted", "closing", "ended")
 _DIRECTION_FIELDS = (
     *("key", "isn", "next", "offset", "fin", "notable", "seen", "acked"),
-    *("doubts", "doubts_at", "doubts_since"),
+    *("doubts", "doubts_at", "doubts_since", "reset", "reset_before", "reset_ns"),
 )
 _FLAT = 1  # level of compression: states are small and many
 

@@ -99,6 +99,7 @@ def transplant_direction(
     mine.flow.table.waiting_octets += theirs.waiting_octets
     mine.latest = max(mine.latest, theirs.latest)
     mine.notable = theirs.notable
+    mine.reset, mine.reset_before, mine.reset_ns = theirs.reset, theirs.reset_before, theirs.reset_ns
     if mine.receiver is not None:
         merged = [segment for segment in recent if segment not in theirs.recent]
         mine.recent = deque([*merged, *theirs.recent], mine.recent.maxlen)
