@@ -32,6 +32,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.following import TAIL, LongFrames
 from dissectors.zmtp.stream import Limits
 from zmtpsniff.flows import Flow, FlowTable
+from zmtpsniff.segment import ACK
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark import states
 
@@ -356,3 +357,16 @@ def test_a_search_goes_on_from_its_state() -> None:
             connection.client.feed(segment[6], segment[0], segment[1])
     assert connection.accepted
     assert not [event for event in connection._final if isinstance(event, Problem) and event.severity == "error"]
+
+
+@pytest.mark.parametrize("kept", range(1, 12))
+def test_the_header_of_a_long_frame_cut_by_a_gap(kept: int) -> None:
+    """Of ZMTP 1.0, where the length is followed by the flags, it is the longest there is."""
+    header = b"\xff" + (1 << 20).to_bytes(8, "big") + b"\0"
+    sent = [
+        Sent(CLIENT, 0, b"in the middle of something" + header[:kept], 0, ACK),
+        Sent(CLIENT, 5000, b"and more of it", 0, ACK),
+        *(Sent(SERVER, 0, b"", 5014, ACK) for _ in range(60)),
+    ]
+    events = sniff(packets(sent, step_ns=10_000_000))
+    assert not [event for event in events if isinstance(event, Message)]

@@ -264,8 +264,8 @@ class FlowTable:
 
     def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
-        time_ns, _, key, seq, _, _, payload, missing = segment
-        length = len(payload) + missing
+        time_ns, _, key, seq, _, flags, payload, missing = segment
+        length = 0 if flags & RST else len(payload) + missing
         if length and direction.is_far(seq):
             return self._open(key, time_ns, by_port=True)
         direction.swallow(seq, length)

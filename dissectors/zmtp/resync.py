@@ -44,6 +44,7 @@ _MARKS = (
 _MOST_LONG_BITS = 24.0
 # A frame that begins anywhere may be a false one that happens to end where a true one begins. Not so many in a row.
 _LINKS_NOT_TRUSTED = 2
+_LONG_HEADER_V1 = 10  # octets, with the flags
 # Frames of ZMTP 1.0 that end so are what 4-octet lengths of other protocols look like.
 _ZEROS = b"\0\0\0"
 
@@ -156,6 +157,8 @@ def read_header(octets: bytes, position: int, framing: int) -> tuple[int, int, b
     """
     end = len(octets)
     if end - position < 2:
+        return None
+    if framing == 1 and octets[position] == wire.LENGTH_ESCAPE_V1 and end - position < _LONG_HEADER_V1:
         return None
     found = (_header_v2 if framing == 2 else _header_v1)(octets, position, end)
     flags = _FLAGS_V2 if framing == 2 else _FLAGS_V1

@@ -13,13 +13,14 @@ from random import Random
 import pytest
 from adversary import capture, places
 from cutting import Joined, cut, joined, merged, whole
-from made_up import binary_body, publications, pushes, request_reply
-from streams import START_NS, Conversation, Packets, folders, packets, segments
+from made_up import binary_body, frame, publications, pushes, request_reply
+from streams import CLIENT, SERVER, START_NS, Conversation, Packets, Sent, folders, packets, segments
 
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.packets import UNIX
+from zmtpsniff.segment import ACK, RST, SYN
 from zmtpsniff.spark import states
 from zmtpsniff.spark.join import Join
 from zmtpsniff.spark.pieces import Piece, file_of, marked, marks, numbers_and_offsets, place, placed
@@ -159,6 +160,17 @@ def test_a_file_that_comes_late_is_not_joined() -> None:
     assert [outcome.verdict.fate for outcome in join.take(found[:1])] == ["alone"]
     (late,) = join.take(found[1:])
     assert (late.verdict.fate, late.verdict.anew) == ("redo", True)
+
+
+def test_a_connection_behind_a_reset_of_whose_sender_nothing_is_known_in_the_file() -> None:
+    """That its octets are far from those before, so that another connection has begun, only the whole tells."""
+    before = [Sent(CLIENT, -1, b"", -1, SYN), Sent(SERVER, -1, b"", 0, SYN | ACK), Sent(CLIENT, 0, b"no zmtp", 0, ACK)]
+    after = [Sent(CLIENT, 7, b"more", 0, ACK), Sent(SERVER, 0, b"", 11, RST | ACK)]
+    after += [Sent(SERVER, 1 << 29, b"\1\0", 11, ACK), Sent(SERVER, (1 << 29) + 2, b"", 11, ACK)]
+    given = packets([*before, *after], step_ns=1_000_000)
+    later = Sent(SERVER, (1 << 29) + 2, frame(b"later"), 11, ACK)
+    given += packets([after[3], later], start_ns=given[-1][0] + 700_000_000_000)
+    assert _check(cut(given, [3])).why["unnumbered"] == 1
 
 
 def test_a_place_holds_the_file_the_number_and_the_offset() -> None:

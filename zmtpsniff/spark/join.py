@@ -30,7 +30,7 @@ from zmtpsniff.spark.transplant import (
 )
 from zmtpsniff.spark.watch import UNIX_KEY
 
-_BOUNDS = {"bounds", "unix", "syn", "many resets"}  # what counts for connections that are not ZMTP, too
+_BOUNDS = {"bounds", "unix", "syn", "many resets", "unnumbered"}  # what counts for connections that are not ZMTP, too
 
 
 class CarriedFlow(Flow):

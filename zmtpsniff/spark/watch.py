@@ -278,6 +278,13 @@ class WatchedTable(FlowTable):
         else:
             trace.doubt("many resets")
 
+    def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
+        trace = self.traces[segment[2]]
+        if direction.flow is trace.first and not trace.birth and direction.next is None:
+            # Whether its number is far from those before, so that it is of another connection, is not known here.
+            trace.reasons.append("unnumbered")
+        return super()._follow(direction, segment)
+
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
         direction = super()._open(key, time_ns, by_port, server)
         trace = self.traces[key]
