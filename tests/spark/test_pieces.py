@@ -173,6 +173,16 @@ def test_a_connection_behind_a_reset_of_whose_sender_nothing_is_known_in_the_fil
     assert _check(cut(given, [3])).why["unnumbered"] == 1
 
 
+def test_a_reset_that_does_not_count_where_a_file_begins() -> None:
+    """Its sender has said nothing there that shows that it is not at the number expected next."""
+    sent = segments(pushes(3, Random(10), 200, batch=100))
+    place = next(at for at, one in enumerate(sent) if at > 40 and one.payload)
+    one = sent[place]
+    sent.insert(place, Sent(one.side, one.offset - 500, b"", one.ack, RST | ACK))
+    given = packets(sent)
+    assert _check(cut(given, [place - 1])).why["no order"] == 1
+
+
 def test_a_place_holds_the_file_the_number_and_the_offset() -> None:
     offset = 200 << 40  # of a capture of 200 TiB
     mark = marked(123_456, offset)

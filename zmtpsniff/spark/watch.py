@@ -244,6 +244,7 @@ class WatchedTable(FlowTable):
         trace.opening = False
         if not in_order:
             trace.give_up("no order")
+            trace.reasons.append("no order")  # also if it seems to have ended, which a RST of unknown numbers does
         for end in ends:
             assert isinstance(end, WatchedDirection)
             if not (end.flow.ended or end.pending or end.other.pending):
@@ -251,7 +252,7 @@ class WatchedTable(FlowTable):
             end.odd = False
             end.top_ack = None
             trace.bases[end.key] = end.next, end.offset
-        trace.reasons = [reason for reason in trace.reasons if reason in ("no order", "syn")]
+        trace.reasons = [reason for reason in ("no order", "syn") if reason in trace.reasons]
         trace.top_acks.clear()
         return True
 
