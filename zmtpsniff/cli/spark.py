@@ -31,6 +31,18 @@ class PortRanges(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class Location(click.ParamType):  # type: ignore[type-arg]
+    """A path or URL."""
+
+    name = "location"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what is empty, as a variable of a script may be: it would become / or the current folder."""
+        if not value:
+            self.fail("it is empty; give a path or URL", param, ctx)
+        return str(value)
+
+
 @click.group(cls=Group, short_help="Dissect many captures on Spark, into tables.")
 def spark() -> None:
     """Dissect the captures of many machines on Spark, into tables that can be queried.
@@ -41,8 +53,14 @@ def spark() -> None:
 
 
 @spark.command(short_help="Add captures to the tables.")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--output", required=True, metavar="DIR", help="Folder of the tables, a path or URL; made if needed.")
+@click.argument("inputs", nargs=-1, required=True, type=Location(), metavar="INPUT...")
+@click.option(
+    "--output",
+    required=True,
+    type=Location(),
+    metavar="DIR",
+    help="Folder of the tables, a path or URL; made if needed.",
+)
 @click.option(
     "--master",
     metavar="URL",
@@ -87,7 +105,12 @@ def spark() -> None:
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
-@click.option("--checkpoint", metavar="DIR", help="With --follow: what was taken already; by default in --output.")
+@click.option(
+    "--checkpoint",
+    type=Location(),
+    metavar="DIR",
+    help="With --follow: what was taken already; by default in --output.",
+)
 def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
@@ -170,7 +193,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 
 
 @spark.command(short_help="Say what the tables say.")
-@click.argument("folder", metavar="DIR")
+@click.argument("folder", type=Location(), metavar="DIR")
 @click.option(
     "--master",
     metavar="URL",

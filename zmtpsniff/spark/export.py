@@ -30,14 +30,15 @@ def open_store(session: "SparkSession", output: str, name: str) -> "Store":
     """
     from zmtpsniff.spark.store import Store, is_there
 
-    output = output.rstrip("/")
-    folder = f"{output}/{_FOLDER}"
+    if not output:  # it would become the root of all
+        raise SparkError("--output: it is empty; give a path or URL")
+    folder = f"{output.rstrip('/')}/{_FOLDER}"
     is_other = is_there(f"{folder}/{_NOTE}")
     if name == PARQUET:
         if is_other:
             raise SparkError(f"--output {output}: has tables in another format: name that with --format")
         return Store(output)
-    if not is_other and is_there(f"{output}/captures"):
+    if not is_other and is_there(f"{output.rstrip('/')}/captures"):
         raise SparkError(f"--output {output}: has tables in Parquet: leave out --format {name}, or take another folder")
     store = Store(folder)
     try:

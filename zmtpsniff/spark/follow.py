@@ -65,6 +65,8 @@ def follow(
     over, or idle for ``options.idle_seconds``. ``told`` is called after each micro-batch, of at most ``most_files``
     files. With ``once`` the query ends when it has taken what is there. Raises SparkError.
     """
+    if not output:
+        raise SparkError("--output: it is empty; give a path or URL")
     if not hasattr(session, "_jsc"):
         raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
 

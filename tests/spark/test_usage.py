@@ -1,0 +1,32 @@
+"""What ``zmtpsniff spark`` refuses before anything of Spark runs, in one line that names the option."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from conftest import FIXTURES
+
+from zmtpsniff.cli.main import cli
+
+CAPTURE = str(FIXTURES / "m31_push_pull.pcap")
+
+
+def refused(*arguments: str) -> str:
+    """What is said of a command line that is refused."""
+    done = CliRunner().invoke(cli, ["spark", *arguments], standalone_mode=False)
+    assert isinstance(done.exception, click.UsageError)
+    return done.exception.format_message()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["ingest", CAPTURE, "--output", ""], "'--output'"),
+        (["ingest", CAPTURE, "", "--output", "out"], "'INPUT...'"),
+        (["ingest", CAPTURE, "--follow", "--output", "out", "--checkpoint", ""], "'--checkpoint'"),
+        (["report", ""], "'DIR'"),
+    ],
+)
+def test_a_place_that_is_empty(tmp_path: Path, arguments: list[str], name: str) -> None:
+    assert refused(*arguments) == f"Invalid value for {name}: it is empty; give a path or URL"
