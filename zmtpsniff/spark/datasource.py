@@ -168,7 +168,8 @@ class _StreamReader(DataSourceStreamReader):
             return {"list": start["list"] + 1}
         known = {path for number in range(1, start["list"] + 1) for path in progress.files(number).values()}
         # The oldest first, as whoever rotates captures closes them.
-        new = sorted((file.modified_ns, file.path) for file in list_all(self._asked.inputs) if file.path not in known)
+        listed = list_all(self._asked.inputs, self._asked.state)
+        new = sorted((file.modified_ns, file.path) for file in listed if file.path not in known)
         if not new:
             return start
         paths = sorted(path for _, path in new[: self._asked.most_files])

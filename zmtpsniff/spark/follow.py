@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from zmtpsniff.spark.committing import commit_batch
 from zmtpsniff.spark.ingest import Ingested, add
 from zmtpsniff.spark.inputs import is_readable_in_python, local_path
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.listing import Listed, tables_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
@@ -95,7 +95,9 @@ def follow(
             told(done)
 
     try:
-        files = reduce(lambda one, other: one.unionAll(other), (_files(session, one, most_files) for one in inputs))
+        some = (_files(session, one, most_files) for one in inputs)
+        files = reduce(lambda one, other: one.unionAll(other), some)
+        files = files.where(~files.path.rlike(tables_of(output)))
         writer = (taken(files, asked, series) if stateful else files).writeStream.foreachBatch(take)
         writer = writer.outputMode("update").option("checkpointLocation", where)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}

@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zmtpsniff.spark.inputs import is_there
-from zmtpsniff.spark.listing import Listed, list_files, series_of
+from zmtpsniff.spark.listing import Listed, list_files, series_of, tables_of
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ def ingest(
 ) -> Ingested:
     """Read the files that ``inputs`` name and that are not in the tables of ``output`` yet, and add them there.
 
+    The files of these tables are none of them, wherever ``output`` is.
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
     the task of its connection. A ``format`` other than Parquet is written by Spark (see export). Where a new file is of
     a series that is known, connections go on where they were left; if it is older than what is known of its series, or
     a file has changed, all of the series is dissected anew. Raises SparkError.
     """
-    return add(session, list_files(list(inputs), session), output, options, series, exact, format)
+    listed = list_files(inputs, session, tables_of(output) if output else None)
+    return add(session, listed, output, options, series, exact, format)
 
 
 def add(
