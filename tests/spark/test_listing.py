@@ -1,5 +1,6 @@
 """Which files are listed, and which are left alone."""
 
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from local_job import Session
 
 from zmtpsniff.spark.ingest import ingest
+from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import list_files, tables_of
 from zmtpsniff.spark.progress import list_all
+from zmtpsniff.spark.session import SparkError
 
 CAPTURE = "m31_push_pull.pcap"
 
@@ -84,3 +87,29 @@ def test_what_a_stream_keeps(tmp_path: Path) -> None:
         found = [file.path for file in list_all([given], str(state))]
         assert found == [str(tmp_path / "one.pcap"), str(state / "two.pcap")]
     assert len(list_all([str(tmp_path)])) == 4
+
+
+def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
+    one, pipe = tmp_path / "one.pcap", tmp_path / "pipe.pcap"
+    put(one)
+    os.mkfifo(pipe)
+    (tmp_path / "link.pcap").symlink_to(pipe)
+    (tmp_path / "gone.pcap").symlink_to("nowhere")  # which is told
+    for given in (tmp_path, tmp_path / "*.pcap"):
+        wanted = [str(tmp_path / "gone.pcap"), str(one)]
+        assert [file.path for file in list_files([str(given)])] == wanted
+        assert [file.path for file in list_all([str(given)])] == wanted
+    for given in (str(pipe), f"file://{pipe}", "/dev/null"):
+        with pytest.raises(SparkError, match="it is a FIFO, a socket or a device, and no file; write"):
+            list_files([given])
+        with pytest.raises(SparkError, match="it is a FIFO"):
+            list_all([given])
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    """Whoever names it."""
+    pipe = tmp_path / "pipe.pcap"
+    os.mkfifo(pipe)
+    file = File(str(pipe))
+    assert list(file.batches()) == []
+    assert file.error == f"{pipe}: it is a FIFO, a socket or a device, and no file"

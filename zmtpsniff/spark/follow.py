@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.committing import commit_batch
 from zmtpsniff.spark.ingest import Ingested, add
-from zmtpsniff.spark.inputs import is_readable_in_python, local_path
+from zmtpsniff.spark.inputs import is_readable_in_python, is_special, local_path
 from zmtpsniff.spark.listing import Listed, tables_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
@@ -89,6 +89,7 @@ def follow(
                 done = commit_batch(output, query_id(session), number, dissect)
         else:
             files = sorted({named(Listed(*row)) for row in frame.collect()})
+            files = [file for file in files if not is_special(file.path)]
             with turn:
                 done = add(session, files, output, asked, series, exact)
         if told is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from zmtpsniff.spark.inputs import local_path
+from zmtpsniff.spark.inputs import SPECIAL, is_special, local_path
 from zmtpsniff.spark.session import SparkError
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def list_files(inputs: Sequence[str], session: "SparkSession | None" = None, but
     """The files that inputs name: files, globs, folders with all that is in them, or URLs of Hadoop file systems.
 
     Hidden files and folders, and those whose names begin with "_", are left out of folders, as Spark does, and so are
-    paths and URLs that match the regular expression ``but`` (see :func:`below`). Sorted, each once. Raises SparkError
-    for an input that names no file.
+    paths and URLs that match the regular expression ``but`` (see :func:`below`), and FIFOs, sockets and
+    devices in folders and globs. Sorted, each once. Raises SparkError for an input that names no file, or one of these.
     """
     found: dict[str, Listed] = {}
     for name in inputs:
         local = local_path(name)
         files = (
-            _of_spark(name, session, but) if local is None and session is not None else _of_folder(local or name, but)
+            _of_spark(name, session, but) if local is None and session is not None else local_files(local or name, but)
         )
         if not files:
             raise SparkError(f"{name}: there is no such file, or no file in it")
@@ -83,7 +83,10 @@ def listed_in(paths: "DataFrame") -> list[Listed]:
     )
 
 
-def _of_folder(name: str, but: str | None) -> list[Listed]:
+def local_files(name: str, but: str | None = None) -> list[Listed]:
+    """The files that a path or glob names, as :func:`list_files` has them; raises SparkError for a FIFO."""
+    if is_special(name):
+        raise SparkError(f"{name}: {SPECIAL}; write what comes out of it to a file first")
     paths = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
     files: list[Listed] = []
     for path in paths:
@@ -99,9 +102,8 @@ def _of_folder(name: str, but: str | None) -> list[Listed]:
 def _chosen(folder: str, names: Sequence[str], but: str | None) -> list[Listed]:
     """The files of a folder that have these names, without those to leave out, by whatever links it was come to."""
     real = os.path.realpath(folder)
-    return [
-        _listed(os.path.join(folder, name)) for name in names if but is None or not re.search(but, f"{real}/{name}")
-    ]
+    wanted = (os.path.join(folder, name) for name in names if but is None or not re.search(but, f"{real}/{name}"))
+    return [_listed(path) for path in wanted if not is_special(path)]
 
 
 def _listed(path: str) -> Listed:

@@ -15,7 +15,7 @@ import msgspec
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from zmtpsniff.spark.inputs import local_path
-from zmtpsniff.spark.listing import Listed, below, list_files
+from zmtpsniff.spark.listing import Listed, below, local_files
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import absolute
 from zmtpsniff.spark.whole import Left
@@ -29,11 +29,9 @@ def list_all(inputs: list[str], state: str = "") -> list[Listed]:
     but = below(state, r"files/[0-9]+\.json|left/[0-9a-f]{32}/") if state else None
     found: set[Listed] = set()
     for name in inputs:
-        if local_path(name) is not None:
-            try:
-                found.update(list_files([name], but=but))
-            except SparkError:  # nothing there yet
-                continue
+        local = local_path(name)
+        if local is not None:
+            found.update(local_files(local, but))
             continue
         try:
             system, path = FileSystem.from_uri(name)
