@@ -15,7 +15,7 @@ from local_job import Session
 
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import list_files, tables_of
+from zmtpsniff.spark.listing import check_series, list_files, series_of, tables_of
 from zmtpsniff.spark.progress import list_all
 from zmtpsniff.spark.session import SparkError
 
@@ -113,3 +113,11 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     file = File(str(pipe))
     assert list(file.batches()) == []
     assert file.error == f"{pipe}: it is a FIFO, a socket or a device, and no file"
+
+
+def test_series() -> None:
+    for rule, name in (("folder", "/in/web1"), ("file", "/in/web1/7.pcap"), ("/(web[0-9])/", "web1"), ("(x)?w", "")):
+        assert series_of("/in/web1/7.pcap", check_series(rule)) == (name or "/in/web1/7.pcap")
+    for rule in ("(", "web", "(?:web)"):
+        with pytest.raises(ValueError, match="is no"):
+            check_series(rule)

@@ -30,3 +30,16 @@ def refused(*arguments: str) -> str:
 )
 def test_a_place_that_is_empty(tmp_path: Path, arguments: list[str], name: str) -> None:
     assert refused(*arguments) == f"Invalid value for {name}: it is empty; give a path or URL"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("(", "'(' is no regular expression: missing ), unterminated subpattern at position 0"),
+        ("files", "'files' is not folder or file, and has no group (...) that names the series"),
+        ("", "'' is not folder or file, and has no group (...) that names the series"),
+    ],
+)
+def test_a_series_that_is_none(rule: str, said: str) -> None:
+    line = f"Invalid value for '--series': {said}"
+    assert refused("ingest", CAPTURE, "--output", "out", "--series", rule) == line

@@ -31,6 +31,21 @@ class PortRanges(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class SeriesRule(click.ParamType):  # type: ignore[type-arg]
+    """A rule that says which files are one series."""
+
+    name = "rule"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See that it is one; what is wrong with it becomes a usage error."""
+        from zmtpsniff.spark.listing import check_series
+
+        try:
+            return check_series(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 class Location(click.ParamType):  # type: ignore[type-arg]
     """A path or URL."""
 
@@ -77,6 +92,7 @@ def spark() -> None:
 )
 @click.option(
     "--series",
+    type=SeriesRule(),
     default="folder",
     show_default=True,
     metavar="RULE",

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
-from zmtpsniff.spark.listing import series_of
+from zmtpsniff.spark.listing import check_series, series_of
 from zmtpsniff.spark.options import Options, parse_ports
 from zmtpsniff.spark.progress import Progress, list_all
 from zmtpsniff.spark.rows import PROVISIONAL, Batch
@@ -63,7 +63,7 @@ class _Asked:
         self.table = options.get("table", "messages")
         if self.table not in TABLES:
             raise ValueError(f"table {self.table!r}: it can be {', '.join(TABLES)}")
-        self.series = options.get("series", "folder")
+        self.series = check_series(options.get("series", "folder"))
         paths = options.get("paths")
         self.inputs: list[str] = json.loads(paths) if paths else [options["path"]] if "path" in options else []
         if not self.inputs:

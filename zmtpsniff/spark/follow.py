@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from zmtpsniff.spark.committing import commit_batch
 from zmtpsniff.spark.ingest import Ingested, add
 from zmtpsniff.spark.inputs import is_readable_in_python, is_special, local_path
-from zmtpsniff.spark.listing import Listed, tables_of
+from zmtpsniff.spark.listing import Listed, check_series, tables_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
@@ -63,8 +63,10 @@ def follow(
     ``inputs`` are folders, or globs of folders. A file is taken as soon as it is seen, so it must be renamed into its
     folder when it is whole; names that begin with "." or "_" are left alone. The row of a connection comes once it is
     over, or idle for ``options.idle_seconds``. ``told`` is called after each micro-batch, of at most ``most_files``
-    files. With ``once`` the query ends when it has taken what is there. Raises SparkError.
+    files. With ``once`` the query ends when it has taken what is there. Raises SparkError, and ValueError for
+    a ``series`` that is none.
     """
+    check_series(series)
     if not output:
         raise SparkError("--output: it is empty; give a path or URL")
     if not hasattr(session, "_jsc"):

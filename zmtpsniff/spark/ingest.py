@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zmtpsniff.spark.inputs import is_there
-from zmtpsniff.spark.listing import Listed, list_files, series_of, tables_of
+from zmtpsniff.spark.listing import Listed, check_series, list_files, series_of, tables_of
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def ingest(
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
     the task of its connection. A ``format`` other than Parquet is written by Spark (see export). Where a new file is of
     a series that is known, connections go on where they were left; if it is older than what is known of its series, or
-    a file has changed, all of the series is dissected anew. Raises SparkError.
+    a file has changed, all of the series is dissected anew. Raises SparkError, and ValueError for a ``series`` that is
+    none.
     """
     listed = list_files(inputs, session, tables_of(output) if output else None)
     return add(session, listed, output, options, series, exact, format)
@@ -68,6 +69,7 @@ def add(
     """Do the same with files that have been listed."""
     from zmtpsniff.spark.export import PARQUET, export, open_store
 
+    check_series(series)
     store = open_store(session, output, format)
     try:
         store.check_columns(output)

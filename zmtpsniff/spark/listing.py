@@ -128,6 +128,19 @@ def _of_spark(url: str, session: "SparkSession", but: str | None) -> list[Listed
     return [Listed(row.path, row.length, row.modified * 1000) for row in wanted]
 
 
+def check_series(rule: str) -> str:
+    """A rule for :func:`series_of`, as it is; ValueError says what is wrong with one that is none."""
+    if rule in ("folder", "file"):
+        return rule
+    try:
+        groups = re.compile(rule).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{rule!r} is no regular expression: {error}") from None
+    if not groups:
+        raise ValueError(f"{rule!r} is not folder or file, and has no group (...) that names the series")
+    return rule
+
+
 def series_of(path: str, rule: str) -> str:
     """The series that a file belongs to: ``rule`` is folder, file or a regular expression whose group 1 names it.
 
