@@ -141,7 +141,7 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     """
     if not options["follow"] and (options["once"] or options["checkpoint"]):
         raise click.UsageError("--once and --checkpoint belong to --follow")
-    if options["follow"] and options["format_name"] != "parquet":
+    if options["follow"] and options["format_name"].lower() != "parquet":
         raise click.UsageError("--format: not with --follow, which writes Parquet")
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session, get_session_in_parts

@@ -67,7 +67,7 @@ def add(
     format: str = "parquet",  # noqa: A002  # as Spark calls it
 ) -> Ingested:
     """Do the same with files that have been listed."""
-    from zmtpsniff.spark.export import PARQUET, export, open_store
+    from zmtpsniff.spark.export import export, is_parquet, open_store
 
     check_series(series)
     store = open_store(session, output, format)
@@ -77,7 +77,7 @@ def add(
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
-            if format != PARQUET:  # which a run before may not have got to
+            if not is_parquet(format):  # which a run before may not have got to
                 export(session, store, format)
             return Ingested(0, len(listed), 0)
         changed = {file.path for file in new if file.path in there}
@@ -85,7 +85,7 @@ def add(
         for name in anew:
             known[name] = [file for file in known[name] if file.listed.path not in changed]
         rows = _add(session, store, new, known, options or Options(), series, exact, anew)
-        if format != PARQUET:
+        if not is_parquet(format):
             export(session, store, format)
         return Ingested(len(new), len(listed) - len(new), rows)
     finally:

@@ -160,7 +160,7 @@ def _said_in_one_line(master: str) -> Iterator[None]:
     except ImportError as error:
         raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
     except Exception as error:  # each way to reach Spark has errors of its own
-        raise SparkError(f"{master}: {_first_line(error)}") from error
+        raise SparkError(f"{master}: {first_line(error)}") from error
 
 
 def ship(session: "SparkSession") -> None:
@@ -273,7 +273,8 @@ def _prefer(settings: dict[str, str]) -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*more, options]).strip()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, in one line."""
     raised = getattr(error, "java_exception", None)  # of which Python's says in its first line where it was raised
     text = str(raised or error).strip() or type(error).__name__
     return text.splitlines()[0]
