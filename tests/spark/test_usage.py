@@ -43,3 +43,9 @@ def test_a_place_that_is_empty(tmp_path: Path, arguments: list[str], name: str) 
 def test_a_series_that_is_none(rule: str, said: str) -> None:
     line = f"Invalid value for '--series': {said}"
     assert refused("ingest", CAPTURE, "--output", "out", "--series", rule) == line
+
+
+@pytest.mark.parametrize(("option", "kind"), [("--max-bytes", "integer"), ("--idle", "number")])
+def test_a_number_that_is_none(option: str, kind: str) -> None:
+    line = f"Invalid value for '{option}': 'x' is not a valid {kind}"
+    assert refused("ingest", CAPTURE, "--output", "out", option, "x").rstrip(".") == line

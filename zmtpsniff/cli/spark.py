@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.options import DecodeAsRule
+from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def spark() -> None:
 @click.option("--ports", type=PortRanges(), default=(), metavar="PORTS", help="Only these: 5555,6000-6010.")
 @click.option(
     "--max-bytes",
-    type=click.IntRange(0),
+    type=IntRange(0),
     default=65_536,
     show_default=True,
     metavar="N",
@@ -115,7 +115,7 @@ def spark() -> None:
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
 @click.option(
     "--idle",
-    type=click.FloatRange(0, min_open=True),
+    type=FloatRange(0, min_open=True),
     default=86_400,
     show_default=True,
     metavar="SECONDS",
@@ -216,13 +216,13 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
 @click.option(
-    "--top", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
+    "--top", type=IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
 )
 @click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.001),
+    type=FloatRange(0.001),
     metavar="SECONDS",
     help="Intervals of what is told by time; by default what suits.",
 )
