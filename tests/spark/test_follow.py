@@ -153,7 +153,7 @@ def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]"
     return subprocess.Popen(
         [*command, "--master", "local[1]", "--follow", *options],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=output.with_name("stderr").open("wb"),
         start_new_session=True,  # so that the driver and its JVM can be killed at once
         env=os.environ | write_settings(output.with_name("settings")),
     )
@@ -190,6 +190,9 @@ def test_killed_in_mid_batch(tmp_path: Path) -> None:
     last = _run(source, output, "--once")
     try:
         assert last.wait(PATIENCE) == 0
+        told = output.with_name("stderr").read_text()
+        assert told.endswith(f" into {output}\n")
+        assert "Python worker" not in told
     finally:
         if last.poll() is None:
             os.killpg(last.pid, signal.SIGKILL)

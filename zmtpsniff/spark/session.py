@@ -30,6 +30,7 @@ _WITHOUT_ACTION = 24
 _PACKAGES = ("zmtpsniff", "dissectors")
 _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
 _WRAPPED = "zmtpsniff-java-"
+_CHATTY = "pyspark.sql.streaming.transform_with_state_driver_worker"
 _VERSION = re.compile(r'version "(\d+)')
 
 # What any run of ours needs.
@@ -255,6 +256,20 @@ def _wrap(java: str, version: int) -> None:
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
+
+
+@cache
+def silent_python(python: str) -> str:
+    """A script that runs ``python`` as Spark does, without what pyspark prints while it sets up a stream.
+
+    The worker that the driver starts for that connects back to Java, and tells its errors there and on standard error.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="zmtpsniff-python-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\n[ "$2" != {_CHATTY} ] || exec >/dev/null\nexec {shlex.quote(python)} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
 
 
 def _log_errors_alone() -> None:
