@@ -1,5 +1,6 @@
 """``zmtpsniff spark``."""
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -149,7 +150,11 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     asked = Options(*(options[name] for name in ("ports", "max_bytes", "rules", "show_secrets", "idle")))
     try:
         if options["follow"]:
-            _follow(get_session(options["master"]), inputs, asked, options)
+            interrupted = signal.getsignal(signal.SIGINT)
+            session = get_session(options["master"])
+            # That of pyspark calls Java from wherever the interrupt comes, which may be in the middle of a call.
+            signal.signal(signal.SIGINT, interrupted)
+            _follow(session, inputs, asked, options)
             return
         from zmtpsniff.spark.ingest import ingest as run
 
@@ -165,6 +170,7 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
 def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", options: dict[str, Any]) -> None:
     """Take files until Ctrl-C."""
     from zmtpsniff.spark.follow import follow
+    from zmtpsniff.spark.session import log_nothing
 
     following = follow(
         session,
@@ -180,6 +186,7 @@ def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", 
     try:
         following.wait()
     except KeyboardInterrupt:
+        log_nothing(session)
         following.stop()
 
 

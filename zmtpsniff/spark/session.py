@@ -3,6 +3,7 @@
 import atexit
 import importlib
 import importlib.util
+import logging
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -279,6 +280,14 @@ def _log_errors_alone() -> None:
     if "log4j2.configurationFile" not in options and not Path(configured, "log4j2.properties").exists():
         file = Path(__file__).with_name("log4j2.properties").as_uri()
         os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -Dlog4j2.configurationFile={file}".strip()
+
+
+def log_nothing(session: "SparkSession") -> None:
+    """Have nothing logged any more: of what is stopped in mid-work both Spark and py4j tell all that called it."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logs = session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # that of a driver is there
+    with suppress(Exception):  # who logs in another way
+        logs.core.config.Configurator.setAllLevels("", logs.Level.OFF)
 
 
 def _prefer(settings: dict[str, str]) -> None:
