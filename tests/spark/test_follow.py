@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from conftest import FIXTURES
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ from local_job import Session
 from spark_settings import write_settings
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
+from zmtpsniff.cli.main import cli
 from zmtpsniff.flows import Limits
+from zmtpsniff.spark import follow as following
+from zmtpsniff.spark import session
 from zmtpsniff.spark.follow import Following, follow
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import list_files
@@ -148,12 +152,55 @@ def test_begins_again_where_python_was_slow(tmp_path: Path, fails: int, text: st
     assert query.starts == starts
 
 
+class EndlessQuery:
+    """A query that runs until it is stopped; what happens to it, in order."""
+
+    def __init__(self) -> None:
+        self.stopped = Event()
+        self.told: list[object] = []
+
+    def start(self) -> "EndlessQuery":
+        return self
+
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802  # as Spark calls it
+        self.told.append(current_thread() is main_thread())
+        Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return self.stopped.wait(PATIENCE)
+
+    def stop(self) -> None:
+        self.told.append("stopped")
+        self.stopped.set()
+
+
+def test_an_interrupt_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever pyspark wants to do about it, and not while somebody waits for Java in the main thread."""
+    query = EndlessQuery()
+
+    def get_session(master: str | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def start(*arguments: object, **options: object) -> Following:
+        return Following(query.start, Lock(), str(tmp_path), Options())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session, "get_session", get_session)
+    monkeypatch.setattr(session, "log_nothing", lambda session: query.told.append("silent"))
+    monkeypatch.setattr(following, "follow", start)
+    command = ["spark", "ingest", str(tmp_path), "--output", str(tmp_path / "out"), "--follow"]
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        done = CliRunner().invoke(cli, command, catch_exceptions=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.exit_code, done.output) == (0, "")
+    assert query.told == [False, "silent", "stopped"]
+
+
 def _run(source: Path, output: Path, *options: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "zmtpsniff", "spark", "ingest", str(source), "--output", str(output)]
     return subprocess.Popen(
         [*command, "--master", "local[1]", "--follow", *options],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=output.with_name("stderr").open("wb"),
         start_new_session=True,  # so that the driver and its JVM can be killed at once
         env=os.environ | write_settings(output.with_name("settings")),
     )
@@ -190,6 +237,9 @@ def test_killed_in_mid_batch(tmp_path: Path) -> None:
     last = _run(source, output, "--once")
     try:
         assert last.wait(PATIENCE) == 0
+        told = output.with_name("stderr").read_text()
+        assert told.endswith(f" into {output}\n")
+        assert "Python worker" not in told
     finally:
         if last.poll() is None:
             os.killpg(last.pid, signal.SIGKILL)

@@ -1,5 +1,6 @@
 """What is open between micro-batches: kept in a state store, which may be lost or left behind, and never wrong."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -261,3 +262,15 @@ def test_only_what_changes_is_read_and_written(tmp_path: Path) -> None:
     log = OpenStates(Folder(str(query.output)))
     assert pq.read_metadata(query.output / log.files[-1]).num_rows == 3
     assert len(log.of(str(tmp_path / "in"))) == many
+
+
+def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
+    """Spark lists it as it lists files."""
+    (file,) = cut(FIXTURES / "m31_push_pull.pcap", [], tmp_path / "in")
+    pipe = tmp_path / "in" / "pipe.pcap"
+    os.mkfifo(pipe)
+    query = Query(tmp_path / "out")
+    listed = [*list_files([str(file)]), Listed(str(pipe), 0, 0)]
+    assert query.take_listed(listed, 0)[:2] == (1, 0)
+    assert query.take_listed(listed, 1)[:2] == (0, 1)
+    assert rows(tmp_path / "out", tmp_path / "in") == expected([file])

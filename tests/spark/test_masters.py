@@ -35,6 +35,11 @@ def test_unknown(master: str) -> None:
     assert (mistake(master) or "").startswith("Spark knows local, ")
 
 
+@pytest.mark.parametrize("count", ["0", "00", "-1", "9999999999", "2,0", "2,x"])
+def test_no_count(count: str) -> None:
+    assert (mistake(f"local[{count}]") or "").startswith("Spark knows local, ")
+
+
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
 @pytest.mark.parametrize(
     ("place", "said"), [("127.0.0.1:{}", "nobody answers there: "), ("a:b", "Port "), ("a:99999", "Port ")]

@@ -18,7 +18,7 @@ from conftest import FIXTURES
 from no_java import without_java
 
 from zmtpsniff.spark.daemon import without_archives
-from zmtpsniff.spark.session import code_archive, find_java, get_session_in_parts
+from zmtpsniff.spark.session import code_archive, find_java, get_session_in_parts, silent_python
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,6 +184,22 @@ def test_options_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variab
     else:
         monkeypatch.setenv(variable, option)
         assert given() == ["-Dname=of Spark", "Main"]
+
+
+def test_what_pyspark_prints_for_its_developers(tmp_path: Path) -> None:
+    python = tmp_path / "a python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\necho wrong >&2\n')
+    python.chmod(0o755)
+
+    def said(*arguments: str) -> tuple[str, str]:
+        done = subprocess.run([silent_python(str(python)), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout, done.stderr
+
+    module = "pyspark.sql.streaming.transform_with_state_driver_worker"
+    assert importlib.util.find_spec("pyspark") is None or importlib.util.find_spec(module)
+    assert said("-m", module) == ("", "wrong\n")
+    assert said("-m", "zmtpsniff.spark.daemon", "pyspark.worker")[0].splitlines()[-1] == "pyspark.worker"
+    assert said()[1] == "wrong\n"
 
 
 def test_workers_import_what_is_compiled(spark_session: "SparkSession") -> None:

@@ -19,7 +19,7 @@ from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.store import Store
+from zmtpsniff.spark.store import Folder, Store
 
 NAMES = ("m31_pub_sub.pcap", "m31_heartbeat.pcap", "rec_proxy.pcap", "sec_curve_ps_435_435.pcap", "epgm_pub_sub.pcap")
 
@@ -223,3 +223,11 @@ def test_tables_of_an_earlier_version_are_left_alone(tmp_path: Path, exact: bool
 def test_an_input_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SparkError, match="no such file"):
         run([tmp_path / "nothing-*.pcap"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc"])
+def test_an_output_that_is_empty_is_not_the_root(name: str) -> None:
+    with pytest.raises(SparkError, match="--output: it is empty"):
+        ingest(Session(), [str(FIXTURES / NAMES[0])], "", format=name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="it is empty"):
+        Folder("")

@@ -7,7 +7,7 @@ import click
 
 from zmtpsniff.capture.engines import ENGINES
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import options
+from zmtpsniff.cli.options import IntRange, options
 from zmtpsniff.cli.saving import make_saver
 from zmtpsniff.cli.tshark import plan_tshark
 from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
@@ -31,10 +31,10 @@ capturing = options(
     click.option("-f", "capture_filter", default="", metavar="FILTER", help='In libpcap\'s language: "tcp port 5555".'),
     click.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds."),
     click.option(
-        "-s", "snaplen", type=click.IntRange(64, 262_144), default=262_144, metavar="N", help="Octets of each packet."
+        "-s", "snaplen", type=IntRange(64, 262_144), default=262_144, metavar="N", help="Octets of each packet."
     ),
     click.option(
-        "-B", "buffer_mib", type=click.IntRange(1), default=64, show_default=True, metavar="MIB", help="Kernel buffer."
+        "-B", "buffer_mib", type=IntRange(1), default=64, show_default=True, metavar="MIB", help="Kernel buffer."
     ),
     click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
     click.option(

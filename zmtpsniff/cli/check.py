@@ -11,7 +11,7 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import File, decoding, display_filter, utc
+from zmtpsniff.cli.options import File, FloatRange, IntRange, decoding, display_filter, utc
 from zmtpsniff.cli.run import load, make_sniffer
 from zmtpsniff.cli.saving import fail_if_unsaved, saving
 from zmtpsniff.cli.tshark import tshark_options
@@ -81,7 +81,7 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
     help="Compare two captures, OLD and NEW. Says what is new, gone or changed; exit status 1 if anything is.",
 )
 @click.option(
-    "--factor", type=click.FloatRange(1, min_open=True), default=2.0, show_default=True, metavar="N",
+    "--factor", type=FloatRange(1, min_open=True), default=2.0, show_default=True, metavar="N",
     help="By how much rates and latencies may change (--init, --baseline).",
 )  # fmt: skip
 @click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C.")
@@ -92,7 +92,7 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
 )  # fmt: skip
 @click.option("-o", "output", type=File(), metavar="FILE", help="Write to FILE what has none of its own.")
 @click.option(
-    "--show", type=click.IntRange(0, 10_000), default=5, show_default=True, metavar="N",
+    "--show", type=IntRange(0, 10_000), default=5, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
 @display_filter

@@ -41,6 +41,18 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
             raise click.UsageError(f"-Y: {error}", ctx) from None
 
 
+class IntRange(click.IntRange):
+    """A whole number in a range, called so where one is none: click calls it an integer range."""
+
+    name = "integer"
+
+
+class FloatRange(click.FloatRange):
+    """A number in a range, called so where one is none."""
+
+    name = "number"
+
+
 class File(click.Path):
     """The name of a file, for shells to complete; opening it is what says that it is not there."""
 
@@ -61,7 +73,7 @@ def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _C
 
 
 decoding = options(
-    click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets."),
+    click.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
@@ -73,7 +85,7 @@ decoding = options(
         help="Say what messages mean to each other: replies, subscriptions that match, what is missing.",
     ),
     click.option(
-        "--timeout", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
+        "--timeout", type=FloatRange(0, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
         help="Report a request that waits for its reply for longer.",
     ),
     click.option(
@@ -89,15 +101,15 @@ decoding = options(
     ),
     click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
-        "--max-flows", type=click.IntRange(1), default=50_000, show_default=True, metavar="N",
+        "--max-flows", type=IntRange(1), default=50_000, show_default=True, metavar="N",
         help="Connections to follow at once; the one idle for longest gives way.",
     ),
     click.option(
-        "--max-waiting", type=click.IntRange(1), default=64, show_default=True, metavar="MIB",
+        "--max-waiting", type=IntRange(1), default=64, show_default=True, metavar="MIB",
         help="Memory for segments that wait for a missing one, of all connections; one may use a sixteenth.",
     ),
     click.option(
-        "--idle-timeout", type=click.FloatRange(1), default=86_400, show_default=True, metavar="SECONDS",
+        "--idle-timeout", type=FloatRange(1), default=86_400, show_default=True, metavar="SECONDS",
         help="End a connection after so long without a packet.",
     ),
 )  # fmt: skip
@@ -129,7 +141,7 @@ output = options(
         help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump.",
     ),
     click.option(
-        "--max-bytes", type=click.IntRange(0), metavar="N",
+        "--max-bytes", type=IntRange(0), metavar="N",
         help="Octets to show of each body, 0 for all. By default a few dozen, with -vv 4,096, in JSON 65,536, in "
         "dump all.",
     ),

@@ -1,11 +1,12 @@
 """``zmtpsniff spark``."""
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.options import DecodeAsRule
+from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,33 @@ class PortRanges(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class SeriesRule(click.ParamType):  # type: ignore[type-arg]
+    """A rule that says which files are one series."""
+
+    name = "rule"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See that it is one; what is wrong with it becomes a usage error."""
+        from zmtpsniff.spark.listing import check_series
+
+        try:
+            return check_series(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Location(click.ParamType):  # type: ignore[type-arg]
+    """A path or URL."""
+
+    name = "location"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what is empty, as a variable of a script may be: it would become / or the current folder."""
+        if not value:
+            self.fail("it is empty; give a path or URL", param, ctx)
+        return str(value)
+
+
 @click.group(cls=Group, short_help="Dissect many captures on Spark, into tables.")
 def spark() -> None:
     """Dissect the captures of many machines on Spark, into tables that can be queried.
@@ -41,8 +69,14 @@ def spark() -> None:
 
 
 @spark.command(short_help="Add captures to the tables.")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--output", required=True, metavar="DIR", help="Folder of the tables, a path or URL; made if needed.")
+@click.argument("inputs", nargs=-1, required=True, type=Location(), metavar="INPUT...")
+@click.option(
+    "--output",
+    required=True,
+    type=Location(),
+    metavar="DIR",
+    help="Folder of the tables, a path or URL; made if needed.",
+)
 @click.option(
     "--master",
     metavar="URL",
@@ -51,7 +85,7 @@ def spark() -> None:
 @click.option("--ports", type=PortRanges(), default=(), metavar="PORTS", help="Only these: 5555,6000-6010.")
 @click.option(
     "--max-bytes",
-    type=click.IntRange(0),
+    type=IntRange(0),
     default=65_536,
     show_default=True,
     metavar="N",
@@ -59,6 +93,7 @@ def spark() -> None:
 )
 @click.option(
     "--series",
+    type=SeriesRule(),
     default="folder",
     show_default=True,
     metavar="RULE",
@@ -81,13 +116,18 @@ def spark() -> None:
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
 @click.option(
     "--idle",
-    type=click.FloatRange(0, min_open=True),
+    type=FloatRange(0, min_open=True),
     default=86_400,
     show_default=True,
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
-@click.option("--checkpoint", metavar="DIR", help="With --follow: what was taken already; by default in --output.")
+@click.option(
+    "--checkpoint",
+    type=Location(),
+    metavar="DIR",
+    help="With --follow: what was taken already; by default in --output.",
+)
 def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
@@ -102,7 +142,7 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     """
     if not options["follow"] and (options["once"] or options["checkpoint"]):
         raise click.UsageError("--once and --checkpoint belong to --follow")
-    if options["follow"] and options["format_name"] != "parquet":
+    if options["follow"] and options["format_name"].lower() != "parquet":
         raise click.UsageError("--format: not with --follow, which writes Parquet")
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session, get_session_in_parts
@@ -110,7 +150,11 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     asked = Options(*(options[name] for name in ("ports", "max_bytes", "rules", "show_secrets", "idle")))
     try:
         if options["follow"]:
-            _follow(get_session(options["master"]), inputs, asked, options)
+            interrupted = signal.getsignal(signal.SIGINT)
+            session = get_session(options["master"])
+            # That of pyspark calls Java from wherever the interrupt comes, which may be in the middle of a call.
+            signal.signal(signal.SIGINT, interrupted)
+            _follow(session, inputs, asked, options)
             return
         from zmtpsniff.spark.ingest import ingest as run
 
@@ -126,6 +170,7 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
 def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", options: dict[str, Any]) -> None:
     """Take files until Ctrl-C."""
     from zmtpsniff.spark.follow import follow
+    from zmtpsniff.spark.session import log_nothing
 
     following = follow(
         session,
@@ -141,6 +186,7 @@ def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", 
     try:
         following.wait()
     except KeyboardInterrupt:
+        log_nothing(session)
         following.stop()
 
 
@@ -170,20 +216,20 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 
 
 @spark.command(short_help="Say what the tables say.")
-@click.argument("folder", metavar="DIR")
+@click.argument("folder", type=Location(), metavar="DIR")
 @click.option(
     "--master",
     metavar="URL",
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
 @click.option(
-    "--top", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
+    "--top", type=IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
 )
 @click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.001),
+    type=FloatRange(0.001),
     metavar="SECONDS",
     help="Intervals of what is told by time; by default what suits.",
 )

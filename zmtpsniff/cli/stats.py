@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import File, color, decoding, display_filter, utc
+from zmtpsniff.cli.options import File, FloatRange, IntRange, color, decoding, display_filter, utc
 from zmtpsniff.cli.run import make_sniffer
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
 
 @click.command(cls=Command, short_help="Say who talks to whom, how much, how fast.")
 @click.argument("captures", nargs=-1, required=True, type=File(), metavar="CAPTURE...")
-@click.option("--top", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Rows of each table.")
+@click.option("--top", type=IntRange(1), default=20, show_default=True, metavar="N", help="Rows of each table.")
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
@@ -30,7 +30,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.001),
+    type=FloatRange(0.001),
     metavar="SECONDS",
     help="Intervals of the time line; by default what suits the capture.",
 )

@@ -147,12 +147,14 @@ def dissect(paths: "DataFrame", options: Options | None = None, series: str = "f
     ``binaryFile`` has them, are used if they are there.
 
     Nothing is read before a table is used. With ``keep`` all rows stay on the executors' disks from then on, until
-    ``close`` is called. A file that cannot be read becomes a row of ``problems`` and of ``captures``.
+    ``close`` is called. A file that cannot be read becomes a row of ``problems`` and of ``captures``. Raises ValueError
+    for a ``series`` that is none.
     """
     from zmtpsniff.spark.job import Job
-    from zmtpsniff.spark.listing import listed_in
+    from zmtpsniff.spark.listing import check_series, listed_in
     from zmtpsniff.spark.tables import TABLES
 
+    check_series(series)
     rows = Job(paths.sparkSession, listed_in(paths), options or Options(), series).rows()
     if keep:
         from pyspark import StorageLevel

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
-from zmtpsniff.spark.listing import series_of
+from zmtpsniff.spark.listing import check_series, series_of
 from zmtpsniff.spark.options import Options, parse_ports
 from zmtpsniff.spark.progress import Progress, list_all
 from zmtpsniff.spark.rows import PROVISIONAL, Batch
@@ -63,7 +63,7 @@ class _Asked:
         self.table = options.get("table", "messages")
         if self.table not in TABLES:
             raise ValueError(f"table {self.table!r}: it can be {', '.join(TABLES)}")
-        self.series = options.get("series", "folder")
+        self.series = check_series(options.get("series", "folder"))
         paths = options.get("paths")
         self.inputs: list[str] = json.loads(paths) if paths else [options["path"]] if "path" in options else []
         if not self.inputs:
@@ -168,7 +168,8 @@ class _StreamReader(DataSourceStreamReader):
             return {"list": start["list"] + 1}
         known = {path for number in range(1, start["list"] + 1) for path in progress.files(number).values()}
         # The oldest first, as whoever rotates captures closes them.
-        new = sorted((file.modified_ns, file.path) for file in list_all(self._asked.inputs) if file.path not in known)
+        listed = list_all(self._asked.inputs, self._asked.state)
+        new = sorted((file.modified_ns, file.path) for file in listed if file.path not in known)
         if not new:
             return start
         paths = sorted(path for _, path in new[: self._asked.most_files])

@@ -11,7 +11,7 @@ next one writes the days again.
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.session import SparkError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,36 +21,47 @@ if TYPE_CHECKING:
 PARQUET = "parquet"
 _FOLDER = "_parquet"
 _NOTE = "_exported.json"
+_UNKNOWN = "DATA_SOURCE_NOT_FOUND"  # what Spark calls that
 
 
 def open_store(session: "SparkSession", output: str, name: str) -> "Store":
-    """The store for tables in the format ``name`` in ``output``.
+    """The store for tables in the format ``name`` in ``output``; the names of formats are the same in any case.
 
-    Raises SparkError if the tables there are in another format, or Spark cannot write them in that one.
+    Nothing is left in ``output`` of a format that Spark cannot write. Raises SparkError for such a one, and if the
+    tables there are in another format.
     """
-    from zmtpsniff.spark.store import Store, is_there
+    from zmtpsniff.spark.store import Store, delete_folder, is_there
 
-    output = output.rstrip("/")
-    folder = f"{output}/{_FOLDER}"
+    if not output:  # it would become the root of all
+        raise SparkError("--output: it is empty; give a path or URL")
+    folder = f"{output.rstrip('/')}/{_FOLDER}"
     is_other = is_there(f"{folder}/{_NOTE}")
-    if name == PARQUET:
+    if is_parquet(name):
         if is_other:
             raise SparkError(f"--output {output}: has tables in another format: name that with --format")
         return Store(output)
-    if not is_other and is_there(f"{output}/captures"):
+    if not is_other and is_there(f"{output.rstrip('/')}/captures"):
         raise SparkError(f"--output {output}: has tables in Parquet: leave out --format {name}, or take another folder")
     store = Store(folder)
+    note = None
     try:
         note = store.read_note(_NOTE)
         if note is None:
             _try(session, store, name)
             store.write_note(_NOTE, {"format": name, "made_of": {}})
-        elif (known := note["format"]) != name:
+        elif (known := note["format"]).lower() != name.lower():
             raise SparkError(f"--output {output}: has tables in {known}: say --format {known}, or take another folder")
     except SparkError:
+        if note is None:  # without it there are no tables
+            delete_folder(folder)
         store.close()
         raise
     return store
+
+
+def is_parquet(name: str) -> bool:
+    """Whether a format is the one that workers write themselves."""
+    return name.lower() == PARQUET
 
 
 def _try(session: "SparkSession", store: "Store", name: str) -> None:
@@ -62,7 +73,9 @@ def _try(session: "SparkSession", store: "Store", name: str) -> None:
         try:
             frame.write.format(name).save(f"{store.staging}/_try/{table}")
         except Exception as error:  # a writer may raise what it likes
-            text = " ".join(str(error).strip().split("\n")[0].split())
+            text = " ".join(first_line(error).split())
+            if _UNKNOWN in text:
+                raise SparkError(f"--format {name}: Spark knows no such format") from error
             raise SparkError(f"--format {name}: Spark cannot write the tables so: {text}") from error
 
 

@@ -13,15 +13,16 @@ folder has.
 import os
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from functools import reduce
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.committing import commit_batch
 from zmtpsniff.spark.ingest import Ingested, add
-from zmtpsniff.spark.inputs import is_readable_in_python, local_path
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.inputs import is_readable_in_python, is_special, local_path
+from zmtpsniff.spark.listing import Listed, check_series, tables_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError
@@ -63,8 +64,12 @@ def follow(
     ``inputs`` are folders, or globs of folders. A file is taken as soon as it is seen, so it must be renamed into its
     folder when it is whole; names that begin with "." or "_" are left alone. The row of a connection comes once it is
     over, or idle for ``options.idle_seconds``. ``told`` is called after each micro-batch, of at most ``most_files``
-    files. With ``once`` the query ends when it has taken what is there. Raises SparkError.
+    files. With ``once`` the query ends when it has taken what is there. Raises SparkError, and ValueError for
+    a ``series`` that is none.
     """
+    check_series(series)
+    if not output:
+        raise SparkError("--output: it is empty; give a path or URL")
     if not hasattr(session, "_jsc"):
         raise SparkError("--follow: not through Spark Connect; give the master itself (spark://host:7077)")
 
@@ -74,10 +79,21 @@ def follow(
 
     asked = (options or Options())._replace(at_end="nothing")
     turn = Lock()  # one writes at a time
+    stopping = Event()
     stateful = not exact and all(map(is_readable_in_python, inputs))
     where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}").rstrip("/") + ("" if stateful else _OF_JOBS)
 
     def take(frame: "DataFrame", number: int) -> None:
+        try:
+            take_batch(frame, number)
+        except Exception:
+            # What stopping does to a batch is not told at length: Spark searches all of it for whether it was stopped,
+            # with an expression by which its stack overflows.
+            if stopping.is_set():
+                raise SparkError("stopped") from None
+            raise
+
+    def take_batch(frame: "DataFrame", number: int) -> None:
         def dissect(position: Position) -> list[Taken]:
             tell_position(session, position)
             return [Taken(*row) for row in frame.collect()]
@@ -87,13 +103,16 @@ def follow(
                 done = commit_batch(output, query_id(session), number, dissect)
         else:
             files = sorted({named(Listed(*row)) for row in frame.collect()})
+            files = [file for file in files if not is_special(file.path)]
             with turn:
                 done = add(session, files, output, asked, series, exact)
         if told is not None:
             told(done)
 
     try:
-        files = reduce(lambda one, other: one.unionAll(other), (_files(session, one, most_files) for one in inputs))
+        some = (_files(session, one, most_files) for one in inputs)
+        files = reduce(lambda one, other: one.unionAll(other), some)
+        files = files.where(~files.path.rlike(tables_of(output)))
         writer = (taken(files, asked, series) if stateful else files).writeStream.foreachBatch(take)
         writer = writer.outputMode("update").option("checkpointLocation", where)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{_EVERY_SECONDS} seconds"}
@@ -103,7 +122,7 @@ def follow(
             with settings(session) if stateful else nullcontext():
                 return writer.start()
 
-        return Following(start, turn, output, asked)
+        return Following(start, turn, output, asked, stopping)
     except PySparkException as error:
         raise SparkError(f"--follow: {first_line(error)}") from error
 
@@ -111,8 +130,16 @@ def follow(
 class Following:
     """A query that takes files."""
 
-    def __init__(self, start: Callable[[], "StreamingQuery"], turn: Lock, output: str, options: Options) -> None:
+    def __init__(
+        self,
+        start: Callable[[], "StreamingQuery"],
+        turn: Lock,
+        output: str,
+        options: Options,
+        stopping: Event | None = None,
+    ) -> None:
         """Made by :func:`follow`."""
+        self._stopping = stopping or Event()
         self.query = start()
         self._start = start
         self._starts = 1
@@ -121,7 +148,24 @@ class Following:
         self._options = options
 
     def wait(self) -> None:
-        """Wait until it has ended, and tell of series where no file comes any more. Raises SparkError if it fails."""
+        """Wait until it has ended, and tell of series where no file comes any more. Raises SparkError if it fails.
+
+        What interrupts the calling thread, as Ctrl-C does, finds it waiting for another one: in mid-call py4j would be
+        left with an answer that nobody takes.
+        """
+        waiting = Future[None]()
+
+        def wait() -> None:
+            try:
+                self._wait()
+                waiting.set_result(None)
+            except BaseException as error:
+                waiting.set_exception(error)
+
+        Thread(target=wait, daemon=True).start()
+        waiting.result()
+
+    def _wait(self) -> None:
         from pyspark.errors import PySparkException
 
         ended = False
@@ -138,6 +182,7 @@ class Following:
 
     def stop(self) -> None:
         """End it, in mid-batch if it is in one: that is taken again next time."""
+        self._stopping.set()
         self.query.stop()
 
     def _tell_quiet(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zmtpsniff.spark.inputs import is_there
-from zmtpsniff.spark.listing import Listed, list_files, series_of
+from zmtpsniff.spark.listing import Listed, check_series, list_files, series_of, tables_of
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
@@ -46,12 +46,15 @@ def ingest(
 ) -> Ingested:
     """Read the files that ``inputs`` name and that are not in the tables of ``output`` yet, and add them there.
 
+    The files of these tables are none of them, wherever ``output`` is.
     ``series`` says which files are read as one capture (see series_of). With ``exact`` every segment is shuffled to
     the task of its connection. A ``format`` other than Parquet is written by Spark (see export). Where a new file is of
     a series that is known, connections go on where they were left; if it is older than what is known of its series, or
-    a file has changed, all of the series is dissected anew. Raises SparkError.
+    a file has changed, all of the series is dissected anew. Raises SparkError, and ValueError for a ``series`` that is
+    none.
     """
-    return add(session, list_files(list(inputs), session), output, options, series, exact, format)
+    listed = list_files(inputs, session, tables_of(output) if output else None)
+    return add(session, listed, output, options, series, exact, format)
 
 
 def add(
@@ -64,8 +67,9 @@ def add(
     format: str = "parquet",  # noqa: A002  # as Spark calls it
 ) -> Ingested:
     """Do the same with files that have been listed."""
-    from zmtpsniff.spark.export import PARQUET, export, open_store
+    from zmtpsniff.spark.export import export, is_parquet, open_store
 
+    check_series(series)
     store = open_store(session, output, format)
     try:
         store.check_columns(output)
@@ -73,7 +77,7 @@ def add(
         there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
         new = [file for file in listed if file.path not in there or there[file.path][1] != file]
         if not new:
-            if format != PARQUET:  # which a run before may not have got to
+            if not is_parquet(format):  # which a run before may not have got to
                 export(session, store, format)
             return Ingested(0, len(listed), 0)
         changed = {file.path for file in new if file.path in there}
@@ -81,7 +85,7 @@ def add(
         for name in anew:
             known[name] = [file for file in known[name] if file.listed.path not in changed]
         rows = _add(session, store, new, known, options or Options(), series, exact, anew)
-        if format != PARQUET:
+        if not is_parquet(format):
             export(session, store, format)
         return Ingested(len(new), len(listed) - len(new), rows)
     finally:

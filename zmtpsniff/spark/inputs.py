@@ -1,6 +1,7 @@
 """A capture file read by an executor: opened by whatever its path or URL names, packet by packet."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import closing
 from typing import IO, Any, Protocol
@@ -60,6 +61,8 @@ class File:
             return io.BytesIO(self._content)
         local = local_path(self.path)
         if local is not None:
+            if is_special(local):
+                raise CaptureError(f"{self.path}: {SPECIAL}")
             return open(local, "rb", buffering=0)
         from pyarrow.fs import FileSystem
 
@@ -75,6 +78,20 @@ def local_path(path: str) -> str | None:
     if path.startswith("file:"):
         return unquote(urlsplit(path).path)
     return None if "://" in path else path
+
+
+SPECIAL = "it is a FIFO, a socket or a device, and no file"
+"""What is said of what :func:`is_special` finds."""
+
+
+def is_special(path: str) -> bool:
+    """Whether a path or URL names a local FIFO, socket or device: who reads that may wait for ever."""
+    local = local_path(path)
+    try:
+        mode = 0 if local is None else os.stat(local).st_mode
+    except OSError:  # it is told when it is read
+        return False
+    return bool(mode) and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def is_readable_in_python(path: str) -> bool:

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 REMOTE = "sc://"
 """How the addresses of Spark Connect servers begin."""
 
-_LOCAL = r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]"
+_COUNT = "0*[1-9][0-9]{0,8}"  # of threads, and of failures
+_LOCAL = rf"local(\[({_COUNT}|\*)(\s*,\s*{_COUNT})?\])?|local-cluster\[.+\]"
 _KNOWN = re.compile(rf"{_LOCAL}|yarn|(spark|k8s|sc)://.+")
 _PORTS = {"spark": 7077, "sc": 15002}
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # which what connects to Spark Connect uses

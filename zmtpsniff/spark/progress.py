@@ -7,6 +7,7 @@ A task that is run again writes the same again.
 """
 
 import json
+import re
 from hashlib import sha256
 from uuid import uuid4
 
@@ -14,24 +15,23 @@ import msgspec
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from zmtpsniff.spark.inputs import local_path
-from zmtpsniff.spark.listing import Listed, list_files
+from zmtpsniff.spark.listing import Listed, below, local_files
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import absolute
 from zmtpsniff.spark.whole import Left
 
 
-def list_all(inputs: list[str]) -> list[Listed]:
+def list_all(inputs: list[str], state: str = "") -> list[Listed]:
     """The files that inputs name, as list_files has them; of other file systems those that Arrow knows.
 
-    An input without files is none. Raises SparkError.
+    What is kept in the folder ``state`` is left out. An input without files is none. Raises SparkError.
     """
+    but = below(state, r"files/[0-9]+\.json|left/[0-9a-f]{32}/") if state else None
     found: set[Listed] = set()
     for name in inputs:
-        if local_path(name) is not None:
-            try:
-                found.update(list_files([name]))
-            except SparkError:  # nothing there yet
-                continue
+        local = local_path(name)
+        if local is not None:
+            found.update(local_files(local, but))
             continue
         try:
             system, path = FileSystem.from_uri(name)
@@ -39,11 +39,12 @@ def list_all(inputs: list[str]) -> list[Listed]:
         except (OSError, ValueError) as error:
             raise SparkError(f"{name}: {' '.join(str(error).split())}; ingest reads whatever Spark can") from error
         scheme = name.partition("://")[0]
-        found.update(
+        files = (
             Listed(f"{scheme}://{info.path}", info.size, info.mtime_ns or 0)
             for info in infos
             if info.type == FileType.File and not any(part[0] in "._" for part in info.path.split("/") if part)
         )
+        found.update(file for file in files if but is None or not re.search(but, file.path))
     return sorted(found)
 
 

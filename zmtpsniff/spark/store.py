@@ -34,6 +34,8 @@ class Folder:
 
     def __init__(self, location: str) -> None:
         """Read the folder ``location``, a path or URL; raises OSError or ValueError if nothing opens that."""
+        if not location:
+            raise ValueError("it is empty; give a path or URL")
         self.location = location.rstrip("/") or "/"
         self._system, self._root = _file_system(self.location)
 

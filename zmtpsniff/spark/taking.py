@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from zmtpsniff.spark.connections import NO_STATE, spare_collector
 from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.ingest import Known, captures_of, is_late, known_files, latest_of
-from zmtpsniff.spark.inputs import File, is_there
+from zmtpsniff.spark.inputs import File, is_special, is_there
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.open_states import GONE, OpenStates, prefix_of
 from zmtpsniff.spark.options import Options
@@ -157,7 +157,7 @@ class Task:
         self._captures: list[Any] | None = None
 
     def take(self, series: str, files: Sequence[Listed], memory: Memory) -> Iterator[Taken]:
-        """Dissect those files of a series that are new; what there is to commit.
+        """Dissect those files of a series that are new; what there is to commit. FIFOs and their like are left alone.
 
         Where one is older than what is known of the series, all of it is dissected anew; if files of it are gone, that
         one is dissected by itself.
@@ -166,6 +166,7 @@ class Task:
         note = None if octets is None else msgspec.msgpack.decode(octets, type=Note)
         if note is None or note.epoch != self._position.epoch:
             note = self._learn(series, memory)
+        files = [file for file in files if not is_special(file.path)]
         paths = {file.path: file for file in sorted(files)}
         new = [file for path, file in paths.items() if not memory.knows(path)]
         yield Taken(series, "known", "", len(files) - len(new))
