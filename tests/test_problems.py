@@ -18,19 +18,31 @@ from zmtp_octets import (
     ready,
 )
 
-from dissectors.events import Connection, Message
+from dissectors.events import Command, Connection, Message
 from dissectors.problems import PROBLEMS
 
 BEFORE, AFTER = frame(b"before"), frame(b"after")
 PLAIN = [(0, greeting(b"PLAIN")), (1, greeting(b"PLAIN"))]
 CURVE = [(0, greeting(b"CURVE")), (1, greeting(b"CURVE"))]
 HELLO = command(b"HELLO", b"\x05alice\x03pwd")
+ENCRYPTED = [
+    *CURVE,
+    (0, command(b"HELLO", b"\1\0" + bytes(192))),
+    (1, command(b"WELCOME", bytes(160))),
+    (0, command(b"INITIATE", bytes(300))),
+    (1, command(b"READY", bytes(30))),
+]
 BARE = [(0, b"\x01\0"), (1, b"\x01\0")]
 
 
 def inside(*octets: bytes) -> list[tuple[int, bytes]]:
     """A healthy connection in which the client sends something odd between two messages."""
     return [*peers(), (0, BEFORE), (0, b"".join(octets)), (0, AFTER)]
+
+
+def box(nonce: int, size: int = 20) -> bytes:
+    """The body of an encrypted frame."""
+    return b"\x07MESSAGE" + nonce.to_bytes(8, "big") + bytes(size)
 
 
 def handshake(*properties: bytes) -> list[tuple[int, bytes]]:
@@ -103,10 +115,15 @@ CASES = {
         [*PLAIN, (0, command(b"HELLO", b"\x05alice\x09pwd"))], ["malformed-command"], "failed", 0,
     ),
     "CURVE HELLO too short": ([*CURVE, (0, command(b"HELLO", b"\1\0"))], ["malformed-command"], "failed", 0),
-    "in clear on CURVE": (
-        [*CURVE, (0, command(b"HELLO", bytes(194))), (1, command(b"WELCOME", bytes(160))),
-         (0, command(b"INITIATE", bytes(300))), (1, command(b"READY", bytes(30))), (0, frame(b"clear"))],
-        ["not-encrypted"], "complete", 1,
+    "in clear on CURVE": ([*ENCRYPTED, (0, frame(b"clear"))], ["not-encrypted"], "complete", 1),
+    "MORE on a box": (
+        [*ENCRYPTED, (0, frame(box(3), 1) + frame(box(4))), (0, frame(box(5, 9999), 1)[:500]),
+         (0, frame(box(5, 9999), 1)[500:] + frame(box(6)))],
+        ["command-with-more", "command-with-more"], "complete", 0,
+    ),
+    "a box with MORE inside a message in clear": (
+        [*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3), 1) + frame(b"2"))],
+        ["command-with-more", "command-inside-message", "not-encrypted"], "complete", 1,
     ),
     "3.1 command on 3.0": (
         [(0, greeting()), (1, greeting(minor=0)), *peers()[2:], (0, command(b"PING", b"\0\1"))],
@@ -141,6 +158,18 @@ def test_fault_is_reported(case: str) -> None:
     assert isinstance(events[-1], Connection)
     assert events[-1].handshake == handshake
     assert sum(isinstance(event, Message) for event in events) == messages
+
+
+def test_more_on_a_box_costs_no_box() -> None:
+    sent = [*ENCRYPTED, (0, frame(box(3), 1)), (0, frame(box(4, 9999), 1)[:700]), (0, frame(box(4, 9999), 1)[700:])]
+    events = dissect([*sent, (0, frame(box(5)))])
+    boxes = [event for event in events if isinstance(event, Command) and event.name == "MESSAGE"]
+    assert [(event.packet, event.nonce) for event in boxes] == [
+        (7, b"\0\0\0\0\0\0\0\3"),
+        (9, b"\0\0\0\0\0\0\0\4"),
+        (10, b"\0\0\0\0\0\0\0\5"),
+    ]
+    assert not any(event.incomplete for event in boxes)
 
 
 def test_capture_that_ends_inside_a_message_is_no_fault() -> None:

@@ -37,6 +37,24 @@ class Half(Upgraded):
     def _is_plain(self) -> bool:
         return not (self._damaged or self.subscribes) and self.connection.security.in_clear(self.side)
 
+    def look_again(self) -> None:
+        """Something about the connection changed that tells how messages are to be taken, and parts of them."""
+        super().look_again()
+        self._look_at_each(self.connection.security.has_boxes)
+
+    def _one_of_many(self, body: Octets) -> None:
+        # A box says inside whether more follow; MORE on its frame does not make it a part of anything.
+        if not (self.connection.security.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):
+            super()._one_of_many(body)
+            return
+        self.problem("command-with-more", "MORE is set on the frame of a MESSAGE")
+        whole = not self._damaged
+        if self._parts:
+            self.problem("command-inside-message", "a MESSAGE between the frames of a message")
+        else:
+            self._damaged = False
+        self._command(body, whole)
+
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
         security = self.connection.security

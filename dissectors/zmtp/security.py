@@ -72,6 +72,11 @@ class Security:
         """Whether a message may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
         return self.mechanism in (None, "CURVE", "GSSAPI") and (self.mechanism is not None or self.unknown_start)
 
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the mechanism is known to be one that has MESSAGE commands."""
+        return self.mechanism in ("CURVE", "GSSAPI")
+
     def in_clear(self, side: Side) -> bool:
         """Whether a message of this side is just a message."""
         return side in self._done and not self.may_encrypt
