@@ -116,6 +116,18 @@ CASES = {
     ),
     "CURVE HELLO too short": ([*CURVE, (0, command(b"HELLO", b"\1\0"))], ["malformed-command"], "failed", 0),
     "in clear on CURVE": ([*ENCRYPTED, (0, frame(b"clear"))], ["not-encrypted"], "complete", 1),
+    "commands in clear on CURVE": (
+        [*ENCRYPTED, (0, command(b"PING", b"\0\1")), (1, command(b"PONG")), (1, command(b"SUBSCRIBE", b"t")),
+         (1, command(b"CANCEL", b"t")), (0, command(b"JOIN", b"g")), (0, command(b"DANCE"))],
+        ["not-encrypted"] * 6, "complete", 0,
+    ),
+    "ERROR on CURVE": ([*ENCRYPTED, (1, command(b"ERROR", b"\x02no"))], ["peer-error"], "complete", 0),
+    "ERROR instead of WELCOME": (
+        [*ENCRYPTED[:3], (1, command(b"ERROR", b"\x03400"))], ["peer-error"], "failed", 0,
+    ),
+    "PING in the handshake of CURVE": (
+        [*ENCRYPTED[:3], (0, command(b"PING", b"\0\1")), *ENCRYPTED[3:]], ["unexpected-command"], "complete", 0,
+    ),
     "MORE on a box": (
         [*ENCRYPTED, (0, frame(box(3), 1) + frame(box(4))), (0, frame(box(5, 9999), 1)[:500]),
          (0, frame(box(5, 9999), 1)[500:] + frame(box(6)))],
@@ -170,6 +182,11 @@ def test_more_on_a_box_costs_no_box() -> None:
         (10, b"\0\0\0\0\0\0\0\5"),
     ]
     assert not any(event.incomplete for event in boxes)
+
+
+def test_where_the_mechanism_is_only_assumed_nothing_is_told_to_be_in_clear() -> None:
+    late = [(0, frame(box(number))) for number in range(3, 9)] + [(0, command(b"PING", b"\0\1")), (1, command(b"PONG"))]
+    assert "not-encrypted" not in problems(dissect(late, from_start=False))
 
 
 def test_capture_that_ends_inside_a_message_is_no_fault() -> None:

@@ -94,7 +94,7 @@ class Half(Upgraded):
         mechanism = security.mechanism_of(self, octets)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
-            self._check_command(name, mechanism)
+            self._check_command(name, mechanism, whole)
             self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
         if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
@@ -113,7 +113,7 @@ class Half(Upgraded):
             security.malformed(self.side, name)
         if "malformed-command" in codes:
             return
-        self._check_command(name, mechanism)
+        self._check_command(name, mechanism, whole)
         security.command(self, name, fields, mechanism)
         if not whole:
             security.lost(self.side)
@@ -122,10 +122,13 @@ class Half(Upgraded):
         self.look_again()
         self.other.look_again()
 
-    def _check_command(self, name: str, mechanism: str | None) -> None:
-        """Report a command that does not belong here."""
+    def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
+        """Report a command that does not belong here; ``whole`` is false if octets of it are missing."""
         security = self.connection.security
-        if not commands.is_known(name, mechanism):
+        in_clear = name != "MESSAGE" and name not in commands.HANDSHAKE_COMMANDS
+        if in_clear and whole and security.encrypts and security.is_done(self.side):
+            self.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
+        elif not commands.is_known(name, mechanism):
             if mechanism in (None, *security.KNOWN):
                 self.problem("unknown-command", f"command {name!r} is not known")
         elif name in commands.COMMANDS_OF_3_1 and self.connection.version == "3.0":
