@@ -115,6 +115,16 @@ CASES = {
         [*PLAIN, (0, command(b"HELLO", b"\x05alice\x09pwd"))], ["malformed-command"], "failed", 0,
     ),
     "CURVE HELLO too short": ([*CURVE, (0, command(b"HELLO", b"\1\0"))], ["malformed-command"], "failed", 0),
+    "CURVE HELLO of another version": (
+        [*CURVE, (0, command(b"HELLO", b"\2\0" + bytes(192)))], ["malformed-command"], "failed", 0,
+    ),
+    "padding of CURVE HELLO": (
+        [*CURVE, (0, command(b"HELLO", b"\1\0" + b"\1" * 192)), ENCRYPTED[3]], ["malformed-command"], "failed", 0,
+    ),
+    "padding of CURVE HELLO that its server does not mind": (
+        [*CURVE, (0, command(b"HELLO", b"\1\0" + b"\1" * 192)), *ENCRYPTED[3:], (0, frame(box(3)))],
+        ["malformed-command"], "complete", 0,
+    ),
     "in clear on CURVE": ([*ENCRYPTED, (0, frame(b"clear"))], ["not-encrypted"], "complete", 1),
     "commands in clear on CURVE": (
         [*ENCRYPTED, (0, command(b"PING", b"\0\1")), (1, command(b"PONG")), (1, command(b"SUBSCRIBE", b"t")),

@@ -325,6 +325,8 @@ class ZmtpConnection:
             return "complete"
         if self.protocol == upgrade.PROTOCOL and all(half.identity is not None for half in self.halves):
             return "complete"
+        if self.security.hello_is_bad:
+            return "failed"
         late = not self._from_start and not all(half.greeted for half in self.halves)
         return "not-seen" if late or self._not_seen or self.security.unknown_start else "incomplete"
 

@@ -33,6 +33,7 @@ class Security:
         "_done",
         "_sent",
         "failed",
+        "hello_is_bad",
         "mechanism",
         "unknown_start",
     )
@@ -45,6 +46,7 @@ class Security:
         self._assumed: str | None = None  # what commands look like, where no greeting tells
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
+        self.hello_is_bad = False  # so that the handshake fails, unless the server is lenient
         self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
         self._done: frozenset[Side] = frozenset()
 
@@ -97,7 +99,12 @@ class Security:
 
     def malformed(self, side: Side, name: str) -> None:
         """A command could not be taken apart; in the handshake that is its end."""
-        if side not in self._done or name in ("READY", "INITIATE"):
+        if side in self._done and name not in ("READY", "INITIATE"):
+            return
+        if name == "HELLO":
+            # libzmq does not look at all of it: whether it was too bad shows in what follows.
+            self.hello_is_bad = True
+        else:
             self.failed = self.failed or not self.complete
 
     def mechanism_of(self, half: Half, body: bytes) -> str | None:
