@@ -102,6 +102,12 @@ def test_versions_and_messages(name: str) -> None:
     assert [event.frames for event in of(Message, events, 1)] == from_server  # type: ignore[union-attr]
 
 
+def test_messages_tell_the_socket_type_of_a_peer_of_revision_0() -> None:
+    sent = [*CONVERSATIONS["2.0 and revision 0"][0], (1, frame_v1(b"b"))]
+    told = [event.socket_type for side in (0, 1) for event in of(Message, dissect(sent), side)]  # type: ignore[union-attr]
+    assert told == ["PUSH", "PULL"]
+
+
 @st.composite
 def cut_and_interleaved(draw: st.DrawFn, sent: Sent) -> Sent:
     """The same octets of both sides in other pieces and in another order of the sides."""

@@ -160,6 +160,7 @@ class FrameStream(FrameSearch):
         keep = self._keep
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
+        socket_type = self.socket_type  # one that announces revision 0 says it
         body: Octets
         while end - position >= 2:
             length = data[position]
@@ -197,7 +198,7 @@ class FrameStream(FrameSearch):
                 else:
                     frames = [body]
                 self.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
             else:
                 self._last_frame(body)
                 return position
