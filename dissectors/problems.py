@@ -286,14 +286,15 @@ PROBLEMS: dict[str, Kind] = {
         "A REQ socket drops it. The replier sent two replies to one request, or an envelope went wrong.",
     ),
     "no-delimiter": _warning(
-        "A message to or from a REQ or REP socket has no empty frame after its envelope (28/REQREP).",
+        "A message to or from a REQ or REP socket has no empty frame after its envelope, or nothing behind that "
+        "(28/REQREP).",
         "REQ and REP drop it silently: a DEALER or ROUTER that talks to them must send the empty frame itself.",
     ),
     "unmatched-message": _warning(
         "A message matches no subscription of the peer that gets it; a note if that peer never subscribed, or is an "
         "XSUB, which hands on all that comes. Reported for ten different messages of a connection.",
-        "An XPUB socket that sets subscriptions by itself (ZMQ_XPUB_MANUAL), one with ZMQ_INVERT_MATCHING, or a "
-        "publisher that does not filter.",
+        "An XPUB socket that sets subscriptions by itself (ZMQ_XPUB_MANUAL), sockets with ZMQ_INVERT_MATCHING, whose "
+        "subscribers want just these messages, or a publisher that does not filter.",
     ),
     "subscribed-twice": _note(
         "A topic is subscribed to that is subscribed to already.", "Harmless: some subscribers repeat themselves."

@@ -160,7 +160,10 @@ class PublishSubscribe(Rules):
             detail = "a message to a receiver that has not subscribed to anything"
             self._findings.report("unmatched-message", event, detail, "note")
         elif self._drops:
-            detail = "a message that matches no subscription of its receiver, which drops it"
+            detail = (
+                "a message that matches no subscription of its receiver, which drops it unless both sides match "
+                "inverted (ZMQ_INVERT_MATCHING)"
+            )
             self._findings.report("unmatched-message", event, detail)
         else:
             detail = "a message that matches no subscription of its receiver"
