@@ -126,6 +126,14 @@ class ZmtpConnection:
         if half.other.stopped or half.other.versioned is False:
             self.reject()
 
+    def has_refused(self, half: Opening) -> bool:
+        """Whether ``half`` was found to speak something else, which says much of the other one, too.
+
+        Not where the user says which version this is: then the other half is taken for that whatever this one says.
+        """
+        read = half.greeted or half.silent or half.versioned is not None or not half.beginning
+        return half.stopped and not (read or self.forced_version)
+
     def _refuse(self, half: Opening, code: str, detail: str) -> None:
         if not detail:
             what = next((name for start, name in _OTHERS if half.beginning.startswith(start)), None)
