@@ -18,7 +18,7 @@ from zmtp_octets import (
     ready,
 )
 
-from dissectors.events import Command, Connection, Message
+from dissectors.events import Command, Connection, Message, Subscription
 from dissectors.problems import PROBLEMS
 
 BEFORE, AFTER = frame(b"before"), frame(b"after")
@@ -64,6 +64,26 @@ CASES = {
     "unknown command": (inside(command(b"DANCE", b"x")), ["unknown-command"], "complete", 2),
     "READY again": (inside(ready(b"DEALER")), ["unexpected-command"], "complete", 2),
     "HELLO on NULL": (inside(HELLO), ["unexpected-command"], "complete", 2),
+    "subscriptions of a DEALER": (
+        inside(command(b"SUBSCRIBE", b"t"), command(b"CANCEL", b"t")), ["unexpected-command"] * 2, "complete", 2,
+    ),
+    "groups of a DEALER": (inside(command(b"JOIN", b"g"), command(b"LEAVE", b"g")), ["unexpected-command"] * 2,
+                           "complete", 2),
+    "subscriptions and groups of a PULL": (
+        [*peers(b"PUSH", b"PULL"), (1, command(b"SUBSCRIBE", b"t") + command(b"JOIN", b"g"))],
+        ["unexpected-command"] * 2, "complete", 0,
+    ),
+    "subscriptions of a PUB on 3.0": (
+        [(0, greeting(minor=0)), (1, greeting()), *peers(b"PUB", b"SUB")[2:], (0, command(b"SUBSCRIBE", b"t"))],
+        ["unexpected-command"], "complete", 0,
+    ),
+    "subscriptions of XSUB and SUB": (
+        [*peers(b"XSUB", b"XPUB"), (0, command(b"SUBSCRIBE", b"t") + frame(b"\1t") + frame(b"up") + frame(b"\0t")),
+         (1, frame(b"welcome"))], [], "complete", 2,
+    ),
+    "groups of a DISH": (
+        [*peers(b"RADIO", b"DISH"), (1, command(b"JOIN", b"g") + command(b"LEAVE", b"g"))], [], "complete", 0,
+    ),
     "PING without TTL": (inside(command(b"PING")), ["malformed-command"], "complete", 2),
     "PING context too long": (inside(command(b"PING", bytes(19))), ["malformed-command"], "complete", 2),
     "command inside a message": (
@@ -180,6 +200,14 @@ def test_fault_is_reported(case: str) -> None:
     assert isinstance(events[-1], Connection)
     assert events[-1].handshake == handshake
     assert sum(isinstance(event, Message) for event in events) == messages
+
+
+@pytest.mark.parametrize("sockets", [(b"PUSH", b"PULL"), (b"SUB", b"PUB"), (b"ROUTER", b"DEALER")])
+def test_who_may_not_subscribe_has_no_subscriptions(sockets: tuple[bytes, bytes]) -> None:
+    events = dissect([*peers(*sockets), (1, command(b"SUBSCRIBE", b"t"))])
+    assert [event.topic for event in events if isinstance(event, Subscription)] == [b"t"]
+    assert isinstance(events[-1], Connection)
+    assert events[-1].subscriptions == []
 
 
 def test_more_on_a_box_costs_no_box() -> None:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
-from dissectors.zmtp import commands, wire
+from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.websocket import Upgraded
 
 # Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
@@ -75,7 +75,9 @@ class Half(Upgraded):
         super()._message(frames, incomplete)
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
-        if on:
+        if not sockets.may_send(self.socket_type, "SUBSCRIBE"):
+            pass  # so that it gets nothing by it
+        elif on:
             self.topics[topic] = None
         else:
             self.topics.pop(topic, None)
@@ -131,6 +133,8 @@ class Half(Upgraded):
         elif not commands.is_known(name, mechanism):
             if mechanism in (None, *security.KNOWN):
                 self.problem("unknown-command", f"command {name!r} is not known")
+        elif not sockets.may_send(self.socket_type, name):
+            self.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
         elif name in commands.COMMANDS_OF_3_1 and self.connection.version == "3.0":
             self.problem_once("command-of-later-version", f"{name} on a connection of version 3.0")
         elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):

@@ -52,7 +52,7 @@ class PublishSubscribe(Rules):
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription or its end."""
         topic = event.topic
-        if self._gave_up:
+        if self._gave_up or event.src == self._address:  # a publisher that subscribes gets nothing by it
             return
         if not isinstance(topic, bytes) or event.incomplete:  # of a length that cannot be compared
             self._give_up()
