@@ -259,7 +259,11 @@ PROBLEMS: dict[str, Kind] = {
         "A command whose fields do not fit into it.", "The peer is broken, or speaks something newer."
     ),
     "unknown-command": _warning("A command that no specification knows.", "The peer is newer, or broken."),
-    "unexpected-command": _error("A command that does not belong here.", "The peer is broken."),
+    "unexpected-command": _error(
+        "A command that does not belong here: out of its place, of a socket that has none such, or a MESSAGE of CURVE "
+        "whose nonce does not count up.",
+        "The peer is broken, or somebody sends octets again that were sent before.",
+    ),
     "command-inside-message": _error(
         "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
         "The peer is broken.",

@@ -158,6 +158,25 @@ CASES = {
     "PING in the handshake of CURVE": (
         [*ENCRYPTED[:3], (0, command(b"PING", b"\0\1")), *ENCRYPTED[3:]], ["unexpected-command"], "complete", 0,
     ),
+    "nonces that do not count up": (
+        [*ENCRYPTED, (0, frame(box(5)) * 2 + frame(box(4)) + frame(box(6)))], ["unexpected-command"] * 2, "complete", 0,
+    ),
+    "nonces of a replay across octets": (
+        [*ENCRYPTED, (0, frame(box(256)) + frame(box(255)))], ["unexpected-command"], "complete", 0,
+    ),
+    "nonces of both sides": (
+        [*ENCRYPTED, (0, b"".join(frame(box(number)) for number in (3, 5, 255, 256, 2**32 - 1, 2**32, 2**32 + 1))),
+         (1, frame(box(2)) + frame(box(3)))], [], "complete", 0,
+    ),
+    "nonces in host order": (
+        [*ENCRYPTED, (0, b"".join(frame(box(int.from_bytes(number.to_bytes(8, "little"), "big"))) for number in (
+            *range(3, 600), 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**32 + 1)))],
+        [], "complete", 0,
+    ),
+    "nonces in host order that do not count up": (
+        [*ENCRYPTED, (0, frame(box(0x0700000000000000)) + frame(box(0x0600000000000000)))], ["unexpected-command"],
+        "complete", 0,
+    ),
     "MORE on a box": (
         [*ENCRYPTED, (0, frame(box(3), 1) + frame(box(4))), (0, frame(box(5, 9999), 1)[:500]),
          (0, frame(box(5, 9999), 1)[500:] + frame(box(6)))],

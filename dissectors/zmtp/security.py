@@ -25,12 +25,21 @@ _EXPECTED = {
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
 
 
+def _counts_up_in_host_order(last: bytes, nonce: bytes) -> bool:
+    """Whether these are nonces as libzmq 4.0 sends them, in the order of its processor, and in sequence.
+
+    In network order the first octets of a nonce are zero for billions of messages, which tells the two apart.
+    """
+    return any(last[:4]) and nonce[::-1] > last[::-1]
+
+
 class Security:
     """How far the handshake of a connection has come, and how its messages travel after it."""
 
     __slots__ = (
         "_assumed",
         "_done",
+        "_nonces",
         "_sent",
         "failed",
         "hello_is_bad",
@@ -49,6 +58,7 @@ class Security:
         self.hello_is_bad = False  # so that the handshake fails, unless the server is lenient
         self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
         self._done: frozenset[Side] = frozenset()
+        self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
 
     def begin(self, mechanism: str | None) -> None:
         """Both greetings are there and say ``mechanism``, None if they differ or one is not known."""
@@ -138,6 +148,19 @@ class Security:
         elif name == "MESSAGE":
             self._sent[side] = sent | {name}
             self._done |= {side}
+            nonce = fields.get("nonce")
+            if self.encrypts and isinstance(nonce, bytes):
+                self._count(half, nonce)
+
+    def _count(self, half: Half, nonce: bytes) -> None:
+        """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
+        last = self._nonces.get(half.side, b"")
+        if nonce > last or _counts_up_in_host_order(last, nonce):
+            self._nonces[half.side] = nonce
+        else:
+            half.problem(
+                "unexpected-command", f"MESSAGE with nonce 0x{nonce.hex()} behind one with nonce 0x{last.hex()}"
+            )
 
     def _hello(self, half: Half, mechanism: str | None) -> None:
         if mechanism == "PLAIN":
