@@ -222,13 +222,20 @@ class ZmtpConnection:
         elif not one.mechanism_is_legal:
             self.security.failed = True
         else:
-            self.security.begin(one.mechanism)
+            self._begin(one.mechanism)
             if one.mechanism not in Security.KNOWN:
                 last.problem("unknown-mechanism", f"mechanism {one.mechanism!r} is not known")
             elif one.mechanism != "NULL" and one.as_server and other.as_server:
                 last.problem("both-as-server", "both sides say that they are the server")
                 self.security.failed = True
         self._wake()
+
+    def _begin(self, mechanism: str) -> None:
+        """Both sides announce this mechanism."""
+        self.security.begin(mechanism)
+        if self.security.has_boxes:
+            for half in self.halves:
+                half.look_at_each()
 
     def greeted_zws(self) -> None:
         """A half has upgraded to ZWS; the server's protocol is the one that counts (45/ZWS, "Handshake")."""
@@ -244,7 +251,7 @@ class ZmtpConnection:
             if other.mechanism is None:
                 self.security.skip()
             else:
-                self.security.begin(other.mechanism)
+                self._begin(other.mechanism)
                 if other.mechanism not in Security.KNOWN:
                     other.problem("unknown-mechanism", f"mechanism {other.mechanism!r} is not known")
         else:

@@ -280,9 +280,9 @@ class FrameStream(FrameSearch):
 
     # ------------------------------------------------------------------ for those who know more than frames
 
-    def _look_at_each(self, each: bool) -> None:
-        """Say whether each frame with MORE needs a look, since it may be more than a part of a message."""
-        self._many = 0 if each else _MANY_FRAMES
+    def look_at_each(self) -> None:
+        """From now on each frame with MORE needs a look, since it may be more than a part of a message."""
+        self._many = 0
 
     def _is_plain(self) -> bool:
         """Whether messages need no look from now on."""

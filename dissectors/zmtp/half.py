@@ -37,11 +37,6 @@ class Half(Upgraded):
     def _is_plain(self) -> bool:
         return not (self._damaged or self.subscribes) and self.connection.security.in_clear(self.side)
 
-    def look_again(self) -> None:
-        """Something about the connection changed that tells how messages are to be taken, and parts of them."""
-        super().look_again()
-        self._look_at_each(self.connection.security.has_boxes)
-
     def _one_of_many(self, body: Octets) -> None:
         # A box says inside whether more follow; MORE on its frame does not make it a part of anything.
         if not (self.connection.security.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):

@@ -148,13 +148,14 @@ class Security:
         elif name == "MESSAGE":
             self._sent[side] = sent | {name}
             self._done |= {side}
-            nonce = fields.get("nonce")
-            if self.encrypts and isinstance(nonce, bytes):
-                self._count(half, nonce)
+            if self.mechanism == "CURVE":
+                self._count(half, fields.get("nonce"))
 
-    def _count(self, half: Half, nonce: bytes) -> None:
+    def _count(self, half: Half, nonce: object) -> None:
         """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
         last = self._nonces.get(half.side, b"")
+        if not isinstance(nonce, bytes):
+            return  # it is not all in the capture
         if nonce > last or _counts_up_in_host_order(last, nonce):
             self._nonces[half.side] = nonce
         else:
