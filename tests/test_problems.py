@@ -182,6 +182,10 @@ CASES = {
          (0, frame(box(5, 9999), 1)[500:] + frame(box(6)))],
         ["command-with-more", "command-with-more"], "complete", 0,
     ),
+    "a box behind the first frame of a message in clear": (
+        [*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3)) + frame(box(4)))],
+        ["command-inside-message", "not-encrypted"], "complete", 1,
+    ),
     "a box with MORE inside a message in clear": (
         [*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3), 1) + frame(b"2"))],
         ["command-with-more", "command-inside-message", "not-encrypted"], "complete", 1,
@@ -244,6 +248,12 @@ def test_more_on_a_box_costs_no_box() -> None:
 def test_where_the_mechanism_is_only_assumed_nothing_is_told_to_be_in_clear() -> None:
     late = [(0, frame(box(number))) for number in range(3, 9)] + [(0, command(b"PING", b"\0\1")), (1, command(b"PONG"))]
     assert "not-encrypted" not in problems(dissect(late, from_start=False))
+
+
+def test_a_box_is_no_frame_of_a_message_in_clear() -> None:
+    events = dissect([*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3)) + frame(box(4)))])
+    assert [event.frames for event in events if isinstance(event, Message)] == [[b"1"]]
+    assert [event.name for event in events if isinstance(event, Command)][-2:] == ["MESSAGE", "MESSAGE"]
 
 
 def test_capture_that_ends_inside_a_message_is_no_fault() -> None:

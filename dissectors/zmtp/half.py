@@ -58,6 +58,12 @@ class Half(Upgraded):
         if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least:
             self._command(frames[0], not incomplete)
             return
+        if len(frames) > 1 and security.has_boxes and at_hand(frames[-1]).startswith(wire.CURVE_MESSAGE):
+            *clear, box = frames
+            self._message(clear, incomplete)
+            self.problem("command-inside-message", "a MESSAGE where the last frame of a message should be")
+            self._command(box, not incomplete)
+            return
         if security.mechanism and not security.is_done(self.side) and not incomplete:
             self.problem("message-before-ready", "a message before this side's handshake was done")
             security.failed = True
