@@ -259,7 +259,11 @@ PROBLEMS: dict[str, Kind] = {
         "A command whose fields do not fit into it.", "The peer is broken, or speaks something newer."
     ),
     "unknown-command": _warning("A command that no specification knows.", "The peer is newer, or broken."),
-    "unexpected-command": _error("A command that does not belong here.", "The peer is broken."),
+    "unexpected-command": _error(
+        "A command that does not belong here: out of its place, of a socket that has none such, or a MESSAGE of CURVE "
+        "whose nonce does not count up.",
+        "The peer is broken, or somebody sends octets again that were sent before.",
+    ),
     "command-inside-message": _error(
         "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
         "The peer is broken.",
@@ -286,14 +290,15 @@ PROBLEMS: dict[str, Kind] = {
         "A REQ socket drops it. The replier sent two replies to one request, or an envelope went wrong.",
     ),
     "no-delimiter": _warning(
-        "A message to or from a REQ or REP socket has no empty frame after its envelope (28/REQREP).",
+        "A message to or from a REQ or REP socket has no empty frame after its envelope, or nothing behind that "
+        "(28/REQREP).",
         "REQ and REP drop it silently: a DEALER or ROUTER that talks to them must send the empty frame itself.",
     ),
     "unmatched-message": _warning(
         "A message matches no subscription of the peer that gets it; a note if that peer never subscribed, or is an "
         "XSUB, which hands on all that comes. Reported for ten different messages of a connection.",
-        "An XPUB socket that sets subscriptions by itself (ZMQ_XPUB_MANUAL), one with ZMQ_INVERT_MATCHING, or a "
-        "publisher that does not filter.",
+        "An XPUB socket that sets subscriptions by itself (ZMQ_XPUB_MANUAL), sockets with ZMQ_INVERT_MATCHING, whose "
+        "subscribers want just these messages, or a publisher that does not filter.",
     ),
     "subscribed-twice": _note(
         "A topic is subscribed to that is subscribed to already.", "Harmless: some subscribers repeat themselves."

@@ -102,6 +102,12 @@ def test_versions_and_messages(name: str) -> None:
     assert [event.frames for event in of(Message, events, 1)] == from_server  # type: ignore[union-attr]
 
 
+def test_messages_tell_the_socket_type_of_a_peer_of_revision_0() -> None:
+    sent = [*CONVERSATIONS["2.0 and revision 0"][0], (1, frame_v1(b"b"))]
+    told = [event.socket_type for side in (0, 1) for event in of(Message, dissect(sent), side)]  # type: ignore[union-attr]
+    assert told == ["PUSH", "PULL"]
+
+
 @st.composite
 def cut_and_interleaved(draw: st.DrawFn, sent: Sent) -> Sent:
     """The same octets of both sides in other pieces and in another order of the sides."""
@@ -270,3 +276,27 @@ FOREIGN = {
 def test_other_protocols_are_not_zmtp(name: str) -> None:
     client, server = FOREIGN[name]
     assert dissect([(0, client), (1, server), (0, client), (1, server)]) == []
+
+
+SOCKS = [
+    (0, b"\5\1\0"),
+    (1, b"\5\0"),
+    (0, b"\5\1\0\1\x0a\0\0\1\x15\xb3"),
+    (1, b"\5\0\0\1\0\0\0\0\0\0"),
+    (1, greeting()),
+]
+
+
+def test_a_forced_side_is_no_zmtp_1_0_beside_one_that_speaks_something_else() -> None:
+    events = dissect(SOCKS, forced=0)
+    assert problems(events) == ["not-zmtp", "not-zmtp"]
+    assert not any(isinstance(event, Greeting | Message) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("sent", "forced"),
+    [([(0, SOCKS[0][1]), (1, frame_v1(b"id") + frame_v1(b"a"))], 1), ([(1, frame_v1(b"id") + frame_v1(b"a"))], 0)],
+)
+def test_a_forced_side_is_zmtp_1_0_if_the_user_says_so_or_the_other_says_nothing(sent: Sent, forced: int) -> None:
+    events = dissect(sent, forced=forced)
+    assert [event.frames for event in events if isinstance(event, Message)] == [[b"a"]]

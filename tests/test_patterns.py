@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import CAPTURES, FIXTURES
+from zmtp_octets import dissect, frame, peers
 
 from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
 from zmtpsniff.capture.files import open_captures
@@ -93,6 +94,21 @@ def test_reply_without_delimiter_answers_nothing() -> None:
     request, reply = messages("no_delimiter")
     assert (reply.request, reply.envelope) == (None, None)
     assert request.envelope is not None
+
+
+@pytest.mark.parametrize(
+    ("client", "frames", "says"),
+    [
+        (b"REQ", frame(b""), "nothing follows the empty frame"),
+        (b"DEALER", frame(b"id", 1) + frame(b""), "nothing follows the empty frame"),
+        (b"DEALER", frame(b"x"), "without the empty frame"),
+    ],
+)
+def test_what_is_wrong_about_the_delimiter_is_told(client: bytes, frames: bytes, says: str) -> None:
+    events = Patterns().take(dissect([*peers(client, b"REP"), (0, frames)]))
+    told = [event.detail for event in events if isinstance(event, Problem) and event.code == "no-delimiter"]
+    assert len(told) == 1
+    assert says in told[0]
 
 
 def test_both_legs_through_a_proxy_are_joined() -> None:

@@ -18,19 +18,31 @@ from zmtp_octets import (
     ready,
 )
 
-from dissectors.events import Connection, Message
+from dissectors.events import Command, Connection, Message, Subscription
 from dissectors.problems import PROBLEMS
 
 BEFORE, AFTER = frame(b"before"), frame(b"after")
 PLAIN = [(0, greeting(b"PLAIN")), (1, greeting(b"PLAIN"))]
 CURVE = [(0, greeting(b"CURVE")), (1, greeting(b"CURVE"))]
 HELLO = command(b"HELLO", b"\x05alice\x03pwd")
+ENCRYPTED = [
+    *CURVE,
+    (0, command(b"HELLO", b"\1\0" + bytes(192))),
+    (1, command(b"WELCOME", bytes(160))),
+    (0, command(b"INITIATE", bytes(300))),
+    (1, command(b"READY", bytes(30))),
+]
 BARE = [(0, b"\x01\0"), (1, b"\x01\0")]
 
 
 def inside(*octets: bytes) -> list[tuple[int, bytes]]:
     """A healthy connection in which the client sends something odd between two messages."""
     return [*peers(), (0, BEFORE), (0, b"".join(octets)), (0, AFTER)]
+
+
+def box(nonce: int, size: int = 20) -> bytes:
+    """The body of an encrypted frame."""
+    return b"\x07MESSAGE" + nonce.to_bytes(8, "big") + bytes(size)
 
 
 def handshake(*properties: bytes) -> list[tuple[int, bytes]]:
@@ -52,6 +64,26 @@ CASES = {
     "unknown command": (inside(command(b"DANCE", b"x")), ["unknown-command"], "complete", 2),
     "READY again": (inside(ready(b"DEALER")), ["unexpected-command"], "complete", 2),
     "HELLO on NULL": (inside(HELLO), ["unexpected-command"], "complete", 2),
+    "subscriptions of a DEALER": (
+        inside(command(b"SUBSCRIBE", b"t"), command(b"CANCEL", b"t")), ["unexpected-command"] * 2, "complete", 2,
+    ),
+    "groups of a DEALER": (inside(command(b"JOIN", b"g"), command(b"LEAVE", b"g")), ["unexpected-command"] * 2,
+                           "complete", 2),
+    "subscriptions and groups of a PULL": (
+        [*peers(b"PUSH", b"PULL"), (1, command(b"SUBSCRIBE", b"t") + command(b"JOIN", b"g"))],
+        ["unexpected-command"] * 2, "complete", 0,
+    ),
+    "subscriptions of a PUB on 3.0": (
+        [(0, greeting(minor=0)), (1, greeting()), *peers(b"PUB", b"SUB")[2:], (0, command(b"SUBSCRIBE", b"t"))],
+        ["unexpected-command"], "complete", 0,
+    ),
+    "subscriptions of XSUB and SUB": (
+        [*peers(b"XSUB", b"XPUB"), (0, command(b"SUBSCRIBE", b"t") + frame(b"\1t") + frame(b"up") + frame(b"\0t")),
+         (1, frame(b"welcome"))], [], "complete", 2,
+    ),
+    "groups of a DISH": (
+        [*peers(b"RADIO", b"DISH"), (1, command(b"JOIN", b"g") + command(b"LEAVE", b"g"))], [], "complete", 0,
+    ),
     "PING without TTL": (inside(command(b"PING")), ["malformed-command"], "complete", 2),
     "PING context too long": (inside(command(b"PING", bytes(19))), ["malformed-command"], "complete", 2),
     "command inside a message": (
@@ -103,10 +135,60 @@ CASES = {
         [*PLAIN, (0, command(b"HELLO", b"\x05alice\x09pwd"))], ["malformed-command"], "failed", 0,
     ),
     "CURVE HELLO too short": ([*CURVE, (0, command(b"HELLO", b"\1\0"))], ["malformed-command"], "failed", 0),
-    "in clear on CURVE": (
-        [*CURVE, (0, command(b"HELLO", bytes(194))), (1, command(b"WELCOME", bytes(160))),
-         (0, command(b"INITIATE", bytes(300))), (1, command(b"READY", bytes(30))), (0, frame(b"clear"))],
-        ["not-encrypted"], "complete", 1,
+    "CURVE HELLO of another version": (
+        [*CURVE, (0, command(b"HELLO", b"\2\0" + bytes(192)))], ["malformed-command"], "failed", 0,
+    ),
+    "padding of CURVE HELLO": (
+        [*CURVE, (0, command(b"HELLO", b"\1\0" + b"\1" * 192)), ENCRYPTED[3]], ["malformed-command"], "failed", 0,
+    ),
+    "padding of CURVE HELLO that its server does not mind": (
+        [*CURVE, (0, command(b"HELLO", b"\1\0" + b"\1" * 192)), *ENCRYPTED[3:], (0, frame(box(3)))],
+        ["malformed-command"], "complete", 0,
+    ),
+    "in clear on CURVE": ([*ENCRYPTED, (0, frame(b"clear"))], ["not-encrypted"], "complete", 1),
+    "commands in clear on CURVE": (
+        [*ENCRYPTED, (0, command(b"PING", b"\0\1")), (1, command(b"PONG")), (1, command(b"SUBSCRIBE", b"t")),
+         (1, command(b"CANCEL", b"t")), (0, command(b"JOIN", b"g")), (0, command(b"DANCE"))],
+        ["not-encrypted"] * 6, "complete", 0,
+    ),
+    "ERROR on CURVE": ([*ENCRYPTED, (1, command(b"ERROR", b"\x02no"))], ["peer-error"], "complete", 0),
+    "ERROR instead of WELCOME": (
+        [*ENCRYPTED[:3], (1, command(b"ERROR", b"\x03400"))], ["peer-error"], "failed", 0,
+    ),
+    "PING in the handshake of CURVE": (
+        [*ENCRYPTED[:3], (0, command(b"PING", b"\0\1")), *ENCRYPTED[3:]], ["unexpected-command"], "complete", 0,
+    ),
+    "nonces that do not count up": (
+        [*ENCRYPTED, (0, frame(box(5)) * 2 + frame(box(4)) + frame(box(6)))], ["unexpected-command"] * 2, "complete", 0,
+    ),
+    "nonces of a replay across octets": (
+        [*ENCRYPTED, (0, frame(box(256)) + frame(box(255)))], ["unexpected-command"], "complete", 0,
+    ),
+    "nonces of both sides": (
+        [*ENCRYPTED, (0, b"".join(frame(box(number)) for number in (3, 5, 255, 256, 2**32 - 1, 2**32, 2**32 + 1))),
+         (1, frame(box(2)) + frame(box(3)))], [], "complete", 0,
+    ),
+    "nonces in host order": (
+        [*ENCRYPTED, (0, b"".join(frame(box(int.from_bytes(number.to_bytes(8, "little"), "big"))) for number in (
+            *range(3, 600), 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**32 + 1)))],
+        [], "complete", 0,
+    ),
+    "nonces in host order that do not count up": (
+        [*ENCRYPTED, (0, frame(box(0x0700000000000000)) + frame(box(0x0600000000000000)))], ["unexpected-command"],
+        "complete", 0,
+    ),
+    "MORE on a box": (
+        [*ENCRYPTED, (0, frame(box(3), 1) + frame(box(4))), (0, frame(box(5, 9999), 1)[:500]),
+         (0, frame(box(5, 9999), 1)[500:] + frame(box(6)))],
+        ["command-with-more", "command-with-more"], "complete", 0,
+    ),
+    "a box behind the first frame of a message in clear": (
+        [*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3)) + frame(box(4)))],
+        ["command-inside-message", "not-encrypted"], "complete", 1,
+    ),
+    "a box with MORE inside a message in clear": (
+        [*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3), 1) + frame(b"2"))],
+        ["command-with-more", "command-inside-message", "not-encrypted"], "complete", 1,
     ),
     "3.1 command on 3.0": (
         [(0, greeting()), (1, greeting(minor=0)), *peers()[2:], (0, command(b"PING", b"\0\1"))],
@@ -141,6 +223,37 @@ def test_fault_is_reported(case: str) -> None:
     assert isinstance(events[-1], Connection)
     assert events[-1].handshake == handshake
     assert sum(isinstance(event, Message) for event in events) == messages
+
+
+@pytest.mark.parametrize("sockets", [(b"PUSH", b"PULL"), (b"SUB", b"PUB"), (b"ROUTER", b"DEALER")])
+def test_who_may_not_subscribe_has_no_subscriptions(sockets: tuple[bytes, bytes]) -> None:
+    events = dissect([*peers(*sockets), (1, command(b"SUBSCRIBE", b"t"))])
+    assert [event.topic for event in events if isinstance(event, Subscription)] == [b"t"]
+    assert isinstance(events[-1], Connection)
+    assert events[-1].subscriptions == []
+
+
+def test_more_on_a_box_costs_no_box() -> None:
+    sent = [*ENCRYPTED, (0, frame(box(3), 1)), (0, frame(box(4, 9999), 1)[:700]), (0, frame(box(4, 9999), 1)[700:])]
+    events = dissect([*sent, (0, frame(box(5)))])
+    boxes = [event for event in events if isinstance(event, Command) and event.name == "MESSAGE"]
+    assert [(event.packet, event.nonce) for event in boxes] == [
+        (7, b"\0\0\0\0\0\0\0\3"),
+        (9, b"\0\0\0\0\0\0\0\4"),
+        (10, b"\0\0\0\0\0\0\0\5"),
+    ]
+    assert not any(event.incomplete for event in boxes)
+
+
+def test_where_the_mechanism_is_only_assumed_nothing_is_told_to_be_in_clear() -> None:
+    late = [(0, frame(box(number))) for number in range(3, 9)] + [(0, command(b"PING", b"\0\1")), (1, command(b"PONG"))]
+    assert "not-encrypted" not in problems(dissect(late, from_start=False))
+
+
+def test_a_box_is_no_frame_of_a_message_in_clear() -> None:
+    events = dissect([*ENCRYPTED, (0, frame(b"1", 1) + frame(box(3)) + frame(box(4)))])
+    assert [event.frames for event in events if isinstance(event, Message)] == [[b"1"]]
+    assert [event.name for event in events if isinstance(event, Command)][-2:] == ["MESSAGE", "MESSAGE"]
 
 
 def test_capture_that_ends_inside_a_message_is_no_fault() -> None:

@@ -46,11 +46,15 @@ def peers(client: bytes = b"DEALER", server: bytes = b"ROUTER") -> list[tuple[in
 
 
 def dissect(
-    sent: list[tuple[int, bytes]], end: str = "fin", limits: Limits | None = None, forced: int | None = None
+    sent: list[tuple[int, bytes]],
+    end: str = "fin",
+    limits: Limits | None = None,
+    forced: int | None = None,
+    from_start: bool = True,
 ) -> list[AnyEvent]:
     """The events of a connection in which the sides send these octets in this order."""
     out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (True, True), limits, forced)
+    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (from_start, from_start), limits, forced)
     for number, (side, octets) in enumerate(sent, 1):
         if connection.rejected:
             break

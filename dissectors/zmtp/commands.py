@@ -132,7 +132,8 @@ def assume_mechanism(body: bytes) -> str | None:
     if name == b"MESSAGE":
         return "CURVE"
     if name == b"HELLO":
-        return "CURVE" if len(data) == sum(size for _, size in _CURVE_HELLO) else "PLAIN"
+        alike = len(data) == sum(size for _, size in _CURVE_HELLO) and data[:2] == _VERSION_OF_CURVE
+        return "CURVE" if alike else "PLAIN"
     if name == b"WELCOME":
         return "CURVE" if len(data) == sum(size for _, size in _CURVE_WELCOME) else "PLAIN"
     if name in (b"READY", b"INITIATE") and isinstance(data, bytes) and parse_metadata(data).faults:
@@ -275,8 +276,22 @@ _COMMON: dict[str, Callable[[bytes, bool], _Result]] = {
 # 25/ZMTP-CURVE, "Framing of the handshake commands": the fields of each command and their octets
 _CURVE_HELLO = (("version", 2), ("padding", 72), ("client_key", 32), ("nonce", 8), ("box", 80))
 _CURVE_WELCOME = (("nonce", 16), ("box", 144))
+_VERSION_OF_CURVE = b"\1\0"
+
+
+def _curve_hello(data: bytes, whole: bool) -> _Result:
+    """HELLO of CURVE: there is one version of it, and its padding is zero (26/CURVEZMQ, "The HELLO Command")."""
+    fields, faults = _cut_fields(_CURVE_HELLO, data, True, whole, "HELLO")
+    if whole and not faults:
+        if not data.startswith(_VERSION_OF_CURVE):
+            faults = [("malformed-command", f"CURVE HELLO of version {fields['version']}, must be 1.0")]
+        elif any(data[2:74]):
+            faults = [("malformed-command", "the padding of CURVE HELLO is not zero")]
+    return fields, faults
+
+
 _CURVE: dict[str, Callable[[bytes, bool], _Result]] = {
-    "HELLO": _curve("HELLO", *_CURVE_HELLO),
+    "HELLO": _curve_hello,
     "WELCOME": _curve("WELCOME", *_CURVE_WELCOME),
     "INITIATE": _curve("INITIATE", ("cookie", 96), ("nonce", 8), ("box", 16 + 32), exact=False),
     "READY": _curve("READY", ("nonce", 8), ("box", 16), exact=False),

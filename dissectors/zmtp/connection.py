@@ -126,6 +126,14 @@ class ZmtpConnection:
         if half.other.stopped or half.other.versioned is False:
             self.reject()
 
+    def has_refused(self, half: Opening) -> bool:
+        """Whether ``half`` was found to speak something else, which says much of the other one, too.
+
+        Not where the user says which version this is: then the other half is taken for that whatever this one says.
+        """
+        read = half.greeted or half.silent or half.versioned is not None or not half.beginning
+        return half.stopped and not (read or self.forced_version)
+
     def _refuse(self, half: Opening, code: str, detail: str) -> None:
         if not detail:
             what = next((name for start, name in _OTHERS if half.beginning.startswith(start)), None)
@@ -214,13 +222,20 @@ class ZmtpConnection:
         elif not one.mechanism_is_legal:
             self.security.failed = True
         else:
-            self.security.begin(one.mechanism)
+            self._begin(one.mechanism)
             if one.mechanism not in Security.KNOWN:
                 last.problem("unknown-mechanism", f"mechanism {one.mechanism!r} is not known")
             elif one.mechanism != "NULL" and one.as_server and other.as_server:
                 last.problem("both-as-server", "both sides say that they are the server")
                 self.security.failed = True
         self._wake()
+
+    def _begin(self, mechanism: str) -> None:
+        """Both sides announce this mechanism."""
+        self.security.begin(mechanism)
+        if self.security.has_boxes:
+            for half in self.halves:
+                half.look_at_each()
 
     def greeted_zws(self) -> None:
         """A half has upgraded to ZWS; the server's protocol is the one that counts (45/ZWS, "Handshake")."""
@@ -236,7 +251,7 @@ class ZmtpConnection:
             if other.mechanism is None:
                 self.security.skip()
             else:
-                self.security.begin(other.mechanism)
+                self._begin(other.mechanism)
                 if other.mechanism not in Security.KNOWN:
                     other.problem("unknown-mechanism", f"mechanism {other.mechanism!r} is not known")
         else:
@@ -325,6 +340,8 @@ class ZmtpConnection:
             return "complete"
         if self.protocol == upgrade.PROTOCOL and all(half.identity is not None for half in self.halves):
             return "complete"
+        if self.security.hello_is_bad:
+            return "failed"
         late = not self._from_start and not all(half.greeted for half in self.halves)
         return "not-seen" if late or self._not_seen or self.security.unknown_start else "incomplete"
 

@@ -30,6 +30,7 @@ class FrameStream(FrameSearch):
         "_kept",
         "_left",
         "_length",
+        "_many",
         "_message_octets",
         "_parts",
         "_parts_octets",
@@ -45,6 +46,7 @@ class FrameStream(FrameSearch):
         self.socket_type: str | None = None
         self._keep = limits.keep
         self._plain = False  # messages need no look: no handshake, subscription, encryption or damage
+        self._many = _MANY_FRAMES  # from so many frames of a message on each needs a look
         self._parts: list[Octets] = []  # frames of the message that is not finished
         self._parts_octets = 0  # held in them, where they are many
         self._message_octets = _MESSAGE_OCTETS if limits.body_octets else wire.MAX_LENGTH
@@ -68,6 +70,7 @@ class FrameStream(FrameSearch):
         end = len(data)
         parts = self._parts
         plain = self._plain
+        many = self._many
         keep = self._keep
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
@@ -109,7 +112,7 @@ class FrameStream(FrameSearch):
                 return self._odd_frame(data, position)
             position = stop
             if flags & 1:
-                if len(parts) < _MANY_FRAMES:
+                if len(parts) < many:
                     parts.append(body)
                 else:
                     self._one_of_many(body)
@@ -157,6 +160,7 @@ class FrameStream(FrameSearch):
         keep = self._keep
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
+        socket_type = self.socket_type  # one that announces revision 0 says it
         body: Octets
         while end - position >= 2:
             length = data[position]
@@ -194,7 +198,7 @@ class FrameStream(FrameSearch):
                 else:
                     frames = [body]
                 self.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
             else:
                 self._last_frame(body)
                 return position
@@ -275,6 +279,10 @@ class FrameStream(FrameSearch):
         )
 
     # ------------------------------------------------------------------ for those who know more than frames
+
+    def look_at_each(self) -> None:
+        """From now on each frame with MORE needs a look, since it may be more than a part of a message."""
+        self._many = 0
 
     def _is_plain(self) -> bool:
         """Whether messages need no look from now on."""

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
-from dissectors.zmtp import commands, wire
+from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.websocket import Upgraded
 
 # Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
@@ -37,6 +37,19 @@ class Half(Upgraded):
     def _is_plain(self) -> bool:
         return not (self._damaged or self.subscribes) and self.connection.security.in_clear(self.side)
 
+    def _one_of_many(self, body: Octets) -> None:
+        # A box says inside whether more follow; MORE on its frame does not make it a part of anything.
+        if not (self.connection.security.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):
+            super()._one_of_many(body)
+            return
+        self.problem("command-with-more", "MORE is set on the frame of a MESSAGE")
+        whole = not self._damaged
+        if self._parts:
+            self.problem("command-inside-message", "a MESSAGE between the frames of a message")
+        else:
+            self._damaged = False
+        self._command(body, whole)
+
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
         security = self.connection.security
@@ -44,6 +57,12 @@ class Half(Upgraded):
         least = 0 if security.mechanism else wire.CURVE_MESSAGE_LEAST
         if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least:
             self._command(frames[0], not incomplete)
+            return
+        if len(frames) > 1 and security.has_boxes and at_hand(frames[-1]).startswith(wire.CURVE_MESSAGE):
+            *clear, box = frames
+            self._message(clear, incomplete)
+            self.problem("command-inside-message", "a MESSAGE where the last frame of a message should be")
+            self._command(box, not incomplete)
             return
         if security.mechanism and not security.is_done(self.side) and not incomplete:
             self.problem("message-before-ready", "a message before this side's handshake was done")
@@ -57,7 +76,9 @@ class Half(Upgraded):
         super()._message(frames, incomplete)
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
-        if on:
+        if not sockets.may_send(self.socket_type, "SUBSCRIBE"):
+            pass  # so that it gets nothing by it
+        elif on:
             self.topics[topic] = None
         else:
             self.topics.pop(topic, None)
@@ -76,7 +97,7 @@ class Half(Upgraded):
         mechanism = security.mechanism_of(self, octets)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
-            self._check_command(name, mechanism)
+            self._check_command(name, mechanism, whole)
             self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
         if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
@@ -95,7 +116,7 @@ class Half(Upgraded):
             security.malformed(self.side, name)
         if "malformed-command" in codes:
             return
-        self._check_command(name, mechanism)
+        self._check_command(name, mechanism, whole)
         security.command(self, name, fields, mechanism)
         if not whole:
             security.lost(self.side)
@@ -104,12 +125,17 @@ class Half(Upgraded):
         self.look_again()
         self.other.look_again()
 
-    def _check_command(self, name: str, mechanism: str | None) -> None:
-        """Report a command that does not belong here."""
+    def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
+        """Report a command that does not belong here; ``whole`` is false if octets of it are missing."""
         security = self.connection.security
-        if not commands.is_known(name, mechanism):
+        in_clear = name != "MESSAGE" and name not in commands.HANDSHAKE_COMMANDS
+        if in_clear and whole and security.encrypts and security.is_done(self.side):
+            self.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
+        elif not commands.is_known(name, mechanism):
             if mechanism in (None, *security.KNOWN):
                 self.problem("unknown-command", f"command {name!r} is not known")
+        elif not sockets.may_send(self.socket_type, name):
+            self.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
         elif name in commands.COMMANDS_OF_3_1 and self.connection.version == "3.0":
             self.problem_once("command-of-later-version", f"{name} on a connection of version 3.0")
         elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):

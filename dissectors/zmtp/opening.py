@@ -391,6 +391,8 @@ class Opening(FrameStream):
             strange = flags & wire.MORE or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
         else:
             strange = False
+        # ZMTP 1.0 has no mark: beside a side that speaks something else nothing makes this one an identity.
+        strange = strange or (not self.versioned and self.connection.has_refused(self.other))
         if length == 0 or length > _IDENTITY_LIMIT or strange:
             self.connection.refuse(self, "not-zmtp", "")
             return position

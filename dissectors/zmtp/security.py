@@ -25,14 +25,24 @@ _EXPECTED = {
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
 
 
+def _counts_up_in_host_order(last: bytes, nonce: bytes) -> bool:
+    """Whether these are nonces as libzmq 4.0 sends them, in the order of its processor, and in sequence.
+
+    In network order the first octets of a nonce are zero for billions of messages, which tells the two apart.
+    """
+    return any(last[:4]) and nonce[::-1] > last[::-1]
+
+
 class Security:
     """How far the handshake of a connection has come, and how its messages travel after it."""
 
     __slots__ = (
         "_assumed",
         "_done",
+        "_nonces",
         "_sent",
         "failed",
+        "hello_is_bad",
         "mechanism",
         "unknown_start",
     )
@@ -45,8 +55,10 @@ class Security:
         self._assumed: str | None = None  # what commands look like, where no greeting tells
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
+        self.hello_is_bad = False  # so that the handshake fails, unless the server is lenient
         self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
         self._done: frozenset[Side] = frozenset()
+        self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
 
     def begin(self, mechanism: str | None) -> None:
         """Both greetings are there and say ``mechanism``, None if they differ or one is not known."""
@@ -72,6 +84,11 @@ class Security:
         """Whether a message may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
         return self.mechanism in (None, "CURVE", "GSSAPI") and (self.mechanism is not None or self.unknown_start)
 
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the mechanism is known to be one that has MESSAGE commands."""
+        return self.mechanism in ("CURVE", "GSSAPI")
+
     def in_clear(self, side: Side) -> bool:
         """Whether a message of this side is just a message."""
         return side in self._done and not self.may_encrypt
@@ -92,7 +109,12 @@ class Security:
 
     def malformed(self, side: Side, name: str) -> None:
         """A command could not be taken apart; in the handshake that is its end."""
-        if side not in self._done or name in ("READY", "INITIATE"):
+        if side in self._done and name not in ("READY", "INITIATE"):
+            return
+        if name == "HELLO":
+            # libzmq does not look at all of it: whether it was too bad shows in what follows.
+            self.hello_is_bad = True
+        else:
             self.failed = self.failed or not self.complete
 
     def mechanism_of(self, half: Half, body: bytes) -> str | None:
@@ -126,6 +148,20 @@ class Security:
         elif name == "MESSAGE":
             self._sent[side] = sent | {name}
             self._done |= {side}
+            if self.mechanism == "CURVE":
+                self._count(half, fields.get("nonce"))
+
+    def _count(self, half: Half, nonce: object) -> None:
+        """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
+        last = self._nonces.get(half.side, b"")
+        if not isinstance(nonce, bytes):
+            return  # it is not all in the capture
+        if nonce > last or _counts_up_in_host_order(last, nonce):
+            self._nonces[half.side] = nonce
+        else:
+            half.problem(
+                "unexpected-command", f"MESSAGE with nonce 0x{nonce.hex()} behind one with nonce 0x{last.hex()}"
+            )
 
     def _hello(self, half: Half, mechanism: str | None) -> None:
         if mechanism == "PLAIN":

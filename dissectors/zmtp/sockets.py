@@ -6,6 +6,14 @@ NAMES_V2 = ("PAIR", "PUB", "SUB", "REQ", "REP", "DEALER", "ROUTER", "PULL", "PUS
 PUBLISHERS = frozenset({"PUB", "XPUB"})
 SUBSCRIBERS = frozenset({"SUB", "XSUB"})
 
+# 37/ZMTP: who sends the commands that only some sockets have
+SENDERS = {
+    "SUBSCRIBE": SUBSCRIBERS,
+    "CANCEL": SUBSCRIBERS,
+    "JOIN": frozenset({"DISH"}),
+    "LEAVE": frozenset({"DISH"}),
+}
+
 # 28/REQREP, 29/PUBSUB, 30/PIPELINE, 31/EXPAIR, 41/CLISRV, 48/RADISH, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
 PEERS: dict[str, frozenset[str]] = {
     "PAIR": frozenset({"PAIR"}),
@@ -38,3 +46,8 @@ def name_v2(number: int) -> str | None:
 def may_talk(one: str, other: str) -> bool:
     """Whether sockets of these two types may be connected; True where one of them is not known."""
     return one not in PEERS or other not in PEERS or other in PEERS[one]
+
+
+def may_send(socket_type: str | None, command: str) -> bool:
+    """Whether a socket of this type may send this command; True where the type is not known."""
+    return command not in SENDERS or socket_type not in PEERS or socket_type in SENDERS[command]

@@ -52,7 +52,7 @@ class PublishSubscribe(Rules):
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription or its end."""
         topic = event.topic
-        if self._gave_up:
+        if self._gave_up or event.src == self._address:  # a publisher that subscribes gets nothing by it
             return
         if not isinstance(topic, bytes) or event.incomplete:  # of a length that cannot be compared
             self._give_up()
@@ -160,7 +160,10 @@ class PublishSubscribe(Rules):
             detail = "a message to a receiver that has not subscribed to anything"
             self._findings.report("unmatched-message", event, detail, "note")
         elif self._drops:
-            detail = "a message that matches no subscription of its receiver, which drops it"
+            detail = (
+                "a message that matches no subscription of its receiver, which drops it unless both sides match "
+                "inverted (ZMQ_INVERT_MATCHING)"
+            )
             self._findings.report("unmatched-message", event, detail)
         else:
             detail = "a message that matches no subscription of its receiver"

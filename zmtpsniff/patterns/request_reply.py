@@ -67,6 +67,8 @@ class Exchange:
         envelope = _envelope(event.frames)
         if envelope is None and not event.incomplete:
             detail = "a message without the empty frame that a REQ or REP socket needs"
+            if b"" in event.frames:
+                detail = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
             self.findings.report("no-delimiter", event, detail)
         return envelope
 
