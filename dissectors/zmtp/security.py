@@ -25,12 +25,13 @@ _EXPECTED = {
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
 
 
-def _counts_up_in_host_order(last: bytes, nonce: bytes) -> bool:
-    """Whether these are nonces as libzmq 4.0 sends them, in the order of its processor, and in sequence.
+def counts_up(last: bytes, nonce: bytes) -> bool:
+    """Whether a nonce of CURVE may come after ``last``, which is empty if it is the first (26/CURVEZMQ).
 
-    In network order the first octets of a nonce are zero for billions of messages, which tells the two apart.
+    libzmq 4.0 sends them in the order of its processor. In network order the first octets of a nonce are zero for
+    billions of messages, which tells the two apart.
     """
-    return any(last[:4]) and nonce[::-1] > last[::-1]
+    return nonce > last or (any(last[:4]) and nonce[::-1] > last[::-1])
 
 
 class Security:
@@ -151,13 +152,21 @@ class Security:
             if self.mechanism == "CURVE":
                 self._count(half, fields.get("nonce"))
 
+    def last_nonce(self, side: Side) -> bytes:
+        """The nonce of this side's last MESSAGE of CURVE, empty if there was none."""
+        return self._nonces.get(side, b"")
+
+    def note_nonce(self, side: Side, nonce: bytes) -> None:
+        """Say that it is this one."""
+        self._nonces[side] = nonce
+
     def _count(self, half: Half, nonce: object) -> None:
         """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
-        last = self._nonces.get(half.side, b"")
+        last = self.last_nonce(half.side)
         if not isinstance(nonce, bytes):
             return  # it is not all in the capture
-        if nonce > last or _counts_up_in_host_order(last, nonce):
-            self._nonces[half.side] = nonce
+        if counts_up(last, nonce):
+            self.note_nonce(half.side, nonce)
         else:
             half.problem(
                 "unexpected-command", f"MESSAGE with nonce 0x{nonce.hex()} behind one with nonce 0x{last.hex()}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from dissectors.events import AnyEvent, WireEvent
+from dissectors.zmtp import sockets
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.addresses import Address, addresses
@@ -460,12 +461,15 @@ class Join:
             raise DoubtError(security.mechanism or "")
         if not security.unknown_start and len(security._done) < 2:
             raise DoubtError("the handshake is not over")
-        seen = {name: {side for what, side in piece.seen if what == name} for name in ("topic", "clear", "box")}
+        kinds = ("topic", "clear", "box", "command", *sockets.SENDERS)
+        seen = {name: {side for what, side in piece.seen if what == name} for name in kinds}
         if seen["box"] and not security.may_encrypt:
             raise DoubtError("boxes on a connection in clear")
         if seen["clear"] and security.encrypts:
             raise DoubtError("clear messages on an encrypted connection")
-        if connection.version == "3.0" and any(what == "command" for what, _ in piece.seen):
+        if seen["command"] and security.encrypts:
+            raise DoubtError("clear commands on an encrypted connection")
+        if connection.version == "3.0" and seen["command"]:
             raise DoubtError("commands of a later version")
         known = security.mechanism or halves[0].mechanism or halves[1].mechanism
         if known is None:
@@ -483,3 +487,6 @@ class Join:
                 and (synced.subscribes or other.side in seen["topic"])
             ):
                 raise DoubtError("subscriptions")
+            wrong = (name for name in sockets.SENDERS if not sockets.may_send(half.socket_type, name))
+            if any(other.side in seen[name] for name in wrong):
+                raise DoubtError("commands of another socket type")

@@ -50,6 +50,7 @@ class Synced(msgspec.Struct, array_like=True):
     told: list[str]  # codes of problems that are told once
     subscribes: bool
     topics: list[tuple[bool, bytes, int]]  # subscribed to (true) and cancelled since then; length if cut, else -1
+    nonces: list[bytes]  # of the first and the last box since then, if there are any
 
 
 class Piece(msgspec.Struct, array_like=True):

@@ -239,4 +239,4 @@ def _synced(half: WatchedHalf) -> Synced | None:
         (on, topic, -1) if isinstance(topic, bytes) else (on, getattr(topic, "data", b""), topic.length)
         for on, topic in half.topic_changes
     ]
-    return Synced(sync.framing, sync.octets, sync.messages, sync.told, sync.subscribes, topics)
+    return Synced(sync.framing, sync.octets, sync.messages, sync.told, sync.subscribes, topics, half.nonces)

@@ -5,6 +5,7 @@ from collections import deque
 from dissectors.events import Cut, Octets
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.security import counts_up
 from zmtpsniff.flows import Flow
 from zmtpsniff.reassembly import Direction, distance
 from zmtpsniff.segment import SYN, Segment
@@ -113,6 +114,10 @@ def check_half(half: Half, synced: Synced, piece: Piece) -> None:
         raise DoubtError("not at the sync point")
     if not set(synced.told) <= half._told:
         raise DoubtError("problems that are told once")
+    security = half.connection.security
+    in_order = not synced.nonces or counts_up(security.last_nonce(half.side), synced.nonces[0])
+    if security.mechanism == "CURVE" and not in_order:
+        raise DoubtError("nonces")
 
 
 def transplant_half(half: Half, theirs: Half, synced: Synced, piece: Piece) -> None:
@@ -125,6 +130,8 @@ def transplant_half(half: Half, theirs: Half, synced: Synced, piece: Piece) -> N
     half.messages += theirs.messages - synced.messages
     if theirs.packet:
         half.time_ns, half.packet = theirs.time_ns, placed(piece.first_ns, piece.file, theirs.packet)
+    if synced.nonces:
+        half.connection.security.note_nonce(half.side, synced.nonces[1])
     for on, data, length in synced.topics:
         topic: Octets = data if length < 0 else Cut(data, length)
         if on:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from dissectors.events import Command, Cut, Message, Octets, at_hand
-from dissectors.zmtp import wire
+from dissectors.events import Command, Cut, Message, Octets, Subscription, at_hand
+from dissectors.zmtp import sockets, wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.security import counts_up
 from zmtpsniff.spark.runs import Run
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ class Sync:
 class WatchedHalf(Half):
     """One side of a connection of which the beginning may be in an earlier file."""
 
-    __slots__ = ("has_clear", "has_command", "sync", "topic_changes", "trace")
+    __slots__ = ("has_clear", "has_command", "nonces", "sync", "topic_changes", "trace")
 
     has_clear: bool  # messages that are no boxes
     has_command: bool
+    nonces: list[bytes]  # of the first and the last box since the sync point, if there are any
     sync: Sync | None
     topic_changes: list[tuple[bool, Octets]]
     trace: Trace
@@ -187,9 +189,23 @@ class WatchedHalf(Half):
                 self.trace.doubt("cut command")
             elif isinstance(event, Command) and event.name not in _HARMLESS:
                 self.trace.doubt(event.name)
+            elif isinstance(event, Command) and event.name == "MESSAGE":
+                self.trace.seen.add(("box", self.side))
+                self._count(event.nonce)
             else:
-                box = isinstance(event, Command) and event.name == "MESSAGE"
-                self.trace.seen.add(("box" if box else "command", self.side))
+                self.trace.seen.add(("command", self.side))
+                name = "SUBSCRIBE" if isinstance(event, Subscription) else getattr(event, "name", "")
+                if name in sockets.SENDERS:
+                    self.trace.seen.add((name, self.side))
+
+    def _count(self, nonce: Octets | None) -> None:
+        """Note the nonce of a box: those of a connection count up."""
+        if not isinstance(nonce, bytes):
+            self.trace.doubt("cut box")
+            return
+        if self.nonces and not counts_up(self.nonces[1], nonce):
+            self.trace.doubt("nonces")
+        self.nonces = [self.nonces[0] if self.nonces else nonce, nonce]
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
         super()._subscription(on, topic, encoding, incomplete)
@@ -216,6 +232,7 @@ class WatchedConnection(ZmtpConnection):
             half.has_clear = half.has_command = False
             half.sync = None
             half.topic_changes = []
+            half.nonces = []
 
     @property
     def is_unknown(self) -> bool:
