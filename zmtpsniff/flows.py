@@ -219,7 +219,7 @@ class FlowTable:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
-        if direction is None or begins_another(direction, seq, ack, answers):
+        if direction is None or direction.begins_another(seq, ack, answers):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
                 self._suspect(direction, segment)
                 return None
@@ -231,7 +231,7 @@ class FlowTable:
             if flow.dissection is None and (answers or other.isn is None):  # ports may have told otherwise
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
-            if direction.next is None or _is_guessed(direction):
+            if direction.next is None or direction.is_guessed:
                 direction.next = (seq + 1) % _MODULO
         if answers and other.next is None:
             other.isn = (ack - 1) % _MODULO
@@ -495,22 +495,3 @@ def _nanoseconds(seconds: float) -> int:
 def _continues(syn: Segment, number: int) -> bool:
     """Whether a sequence number is one that follows a SYN, or the octets that came with it."""
     return (number - syn[3] - 1) % _MODULO <= len(syn[6])
-
-
-def begins_another(direction: Direction, seq: int, ack: int, answers: bool) -> bool:
-    """Whether a SYN on known addresses begins another connection, instead of repeating or answering one."""
-    if direction.isn is not None:
-        return direction.isn != seq
-    other = direction.other
-    if _is_guessed(direction):
-        return direction.is_far(seq)
-    if direction.next is not None:  # octets were seen before this SYN: does it number them?
-        return (direction.next - direction.offset) % _MODULO != (seq + 1) % _MODULO
-    if answers:  # a SYN may carry octets, which are acknowledged with it
-        return other.isn is not None and ack not in ((other.isn + 1) % _MODULO, other.next)
-    return direction.flow.ended or other.offset > 0
-
-
-def _is_guessed(direction: Direction) -> bool:
-    """Whether all that is known of a direction's numbers is what the other side once acknowledged."""
-    return direction.next is not None and not (direction.seen or direction.offset)

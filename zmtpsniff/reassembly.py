@@ -150,6 +150,24 @@ class Direction:
         """Whether a sequence number is so far from those expected that it is another connection's."""
         return self.next is not None and abs(distance(seq, self.next)) > _WINDOW
 
+    @property
+    def is_guessed(self) -> bool:
+        """Whether all that is known of its numbers is what the other side once acknowledged."""
+        return self.next is not None and not (self.seen or self.offset)
+
+    def begins_another(self, seq: int, ack: int, answers: bool) -> bool:
+        """Whether a SYN begins another connection, instead of repeating or answering the one that began this."""
+        if self.isn is not None:
+            return self.isn != seq
+        other = self.other
+        if self.is_guessed:
+            return self.is_far(seq)
+        if self.next is not None:  # octets were seen before this SYN: does it number them?
+            return (self.next - self.offset) % _MODULO != (seq + 1) % _MODULO
+        if answers:  # a SYN may carry octets, which are acknowledged with it
+            return other.isn is not None and ack not in ((other.isn + 1) % _MODULO, other.next)
+        return self.flow.ended or other.offset > 0
+
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver

@@ -13,7 +13,7 @@ from typing import Any
 
 from dissectors.events import AnyEvent
 from dissectors.zmtp.half import Half
-from zmtpsniff.flows import End, Flow, FlowTable, Limits, begins_another
+from zmtpsniff.flows import End, Flow, FlowTable, Limits
 from zmtpsniff.reassembly import Direction, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 from zmtpsniff.spark import states
@@ -270,7 +270,7 @@ class WatchedTable(FlowTable):
         if segment[5] & SYN and direction is not None and direction.flow is trace.first:
             # Whether it begins another connection can depend on how this one began.
             _, _, _, seq, ack, flags, _, _ = segment
-            if not direction.flow.ended or not begins_another(direction, seq, ack, bool(flags & ACK)):
+            if not direction.flow.ended or not direction.begins_another(seq, ack, bool(flags & ACK)):
                 trace.reasons.append("syn")
         if trace.others:
             return
