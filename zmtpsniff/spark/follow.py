@@ -25,7 +25,7 @@ from zmtpsniff.spark.inputs import is_readable_in_python, is_special, local_path
 from zmtpsniff.spark.listing import Listed, check_series, tables_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.session import SparkError, first_line
 from zmtpsniff.spark.taking import Position, Taken
 
 if TYPE_CHECKING:
@@ -189,11 +189,6 @@ class Following:
         # Who else writes to the tables may do so; there is a next time.
         with self._turn, suppress(SparkError):
             tell_quiet(self._output, self._options)
-
-
-def first_line(error: Exception) -> str:
-    """What an error of Spark says, in one line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _cause(error: Exception) -> str:
