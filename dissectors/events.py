@@ -15,6 +15,10 @@ Severity = Literal["error", "warning", "note"]
 Side = Literal["client", "server"]
 
 
+UNBOUNDED = 1 << 62
+"""The stream offset that stands for: nothing is known of what a sender had seen."""
+
+
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """Octets of which only the first are at hand: the rest was over a limit or is not in the capture."""
 

@@ -18,6 +18,7 @@ from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.patterns.connections import Refusal
+from zmtpsniff.patterns.conversation import Doubt
 from zmtpsniff.payloads import Payloads
 from zmtpsniff.tls import Tls, TlsConnection
 
@@ -58,7 +59,12 @@ class Sniffer:
         self._tls = tls
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
-        self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
+        self._flows = flows.FlowTable(
+            self._connect,
+            flow_limits,
+            None if patterns is None else self._refuse,
+            None if patterns is None else self._suspect,
+        )
         self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
         self._connections = 0
         self._packets = 0
@@ -164,11 +170,10 @@ class Sniffer:
         self._flows.take(segments)
 
     def _connect(
-        self, number: int, client: Address, server: Address, from_start: bool
+        self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
     ) -> ZmtpConnection | TlsConnection:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
-        starts = (from_start, from_start)
         connection = ZmtpConnection(
             self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
         )
@@ -176,6 +181,9 @@ class Sniffer:
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
+
+    def _suspect(self, number: int, time_ns: int, packet: int) -> None:
+        self._events.append(Doubt(time_ns, packet, number))  # type: ignore[arg-type]  # taken out
 
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         if kind == "beacon":

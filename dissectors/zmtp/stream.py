@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dissectors.events import AnyEvent, Problem
+from dissectors.events import UNBOUNDED, AnyEvent, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp import wire
 
@@ -38,12 +38,14 @@ class OctetStream:
         "_starts",
         "_state",
         "_told",
+        "begin",
         "dst",
         "flow",
         "limits",
         "octets",
         "out",
         "packet",
+        "seen",
         "src",
         "time_ns",
     )
@@ -57,6 +59,8 @@ class OctetStream:
         self.limits = limits
         self.time_ns = 0  # of the packet read last
         self.packet = 0
+        self.begin = 0  # the stream offset of the octets read last
+        self.seen = UNBOUNDED  # how much their sender can have seen of the other side's stream
         self.octets = 0  # of the stream so far, gaps included
         self._state: State = self._dead
         self._chunks: list[bytes] = []  # octets that wait until there are _need of them
@@ -67,10 +71,15 @@ class OctetStream:
         self._starts: list[int] = []  # where they do in the octets held
         self._told: frozenset[str] = frozenset()  # codes that are reported once for each direction
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
-        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``."""
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
+        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``.
+
+        They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
+        """
         self.time_ns = time_ns
         self.packet = packet
+        self.begin = begin
+        self.seen = seen
         self.octets += len(data)
         if self._held:
             if self._searching:

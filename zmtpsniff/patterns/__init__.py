@@ -22,7 +22,7 @@ from dissectors.events import (
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.patterns.beacons import Announced
 from zmtpsniff.patterns.connections import Connections, Refusal
-from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.patterns.heartbeats import Heartbeats
 from zmtpsniff.patterns.proxies import Forwarding
 from zmtpsniff.patterns.publish_subscribe import Publisher, PublishSubscribe
@@ -71,7 +71,7 @@ class Patterns:
         self._connections = Connections(self._findings)
         self._announced = Announced()
         self._pipelines: dict[str, Pipeline] = {}
-        self._refusals = False  # whether there are any in this batch
+        self._internal = False  # whether this batch has what is no record
         self._now_ns = 0
         self._settled_ns = 0
 
@@ -93,7 +93,7 @@ class Patterns:
             else:
                 if type(event) is Connection and place > 1:
                     self._pass(events[place - 2])
-                elif type(event) is Problem and event.code in _BLINDING:
+                elif type(event) is Doubt or (type(event) is Problem and event.code in _BLINDING):
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
                     passed = place
@@ -105,9 +105,9 @@ class Patterns:
             found.append((place, findings.take()))
         if found:
             events = _inserted(events, found)
-        if self._refusals:
-            self._refusals = False
-            events = [event for event in events if not isinstance(event, Refusal)]
+        if self._internal:
+            self._internal = False
+            events = [event for event in events if not isinstance(event, Refusal | Doubt)]
         return events
 
     def _settle(self, events: list[AnyEvent]) -> None:
@@ -155,10 +155,11 @@ class Patterns:
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
         elif isinstance(event, Refusal):
-            self._refusals = True
+            self._internal = True
             self._connections.refuse(event)
-        elif isinstance(event, Problem) and event.flow is not None and event.code in _BLINDING:
-            conversation = self._conversations.get(event.flow)
+        elif isinstance(event, Doubt) or (isinstance(event, Problem) and event.code in _BLINDING):
+            self._internal |= isinstance(event, Doubt)
+            conversation = self._conversations.get(event.flow)  # type: ignore[arg-type]
             if conversation is not None:
                 # What was late before is so wherever batches end.
                 conversation.rules.pass_time(self._now_ns)

@@ -3,10 +3,18 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Subscription, WireEvent
+from dissectors.events import AnyEvent, Command, Connection, Event, Message, Problem, Subscription, WireEvent
 from dissectors.problems import PROBLEMS
 
 _ROOM = 32 << 20
+
+
+class Doubt(Event, tag="doubt"):
+    """Octets of a connection are presumed lost; no record, since they may still come."""
+
+    time_ns: int
+    packet: int
+    flow: int
 
 
 class Sent(Protocol):
