@@ -1,0 +1,323 @@
+"""What is shown of a capture, held against what was sent.
+
+The oracle knows what was sent, and which octets of it are in the capture. Where all are, what is shown must be all of
+it, and nothing may be told but what would be told of the same packets in order. Where octets are missing, what is shown
+must have been sent, what came before the first of them must be shown, and nobody but the capture may be blamed.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.patterns import Patterns
+from zmtpsniff.sniffer import Sniffer
+
+from .conversations import CLIENT, SERVER, Sent
+from .network import FIN, RST, SYN, Session
+from .tap import Packets, Records, joined, packets
+
+# Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
+TRUE_NOTES = frozenset({"plain-credentials", "command-inside-message", "command-of-later-version", "older-peer"})
+# Of more than notes, what may be told of a capture that misses octets.
+BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
+# One of these must be told if octets in the middle are missing.
+TELLS_LOSS = BLAMES_CAPTURE | {"frames-found-again", "no-greeting", "one-direction", "capture-ends-inside"}
+
+
+@dataclass
+class Case:
+    """A capture, and what was really sent."""
+
+    name: str
+    sessions: list[Session]
+    files: list[Records]
+    batch: int = 100
+    foreign: bool = False  # another protocol than ZMTP
+    holes: bool = False  # octets are missing that no record tells of
+    how: str = ""  # what was done to it
+
+
+@dataclass
+class Verdict:
+    """What is wrong with what was shown, a line each, and how much of what was sent was shown."""
+
+    faults: list[str] = field(default_factory=list)
+    count: Counter[str] = field(default_factory=Counter)
+
+
+def sniff(given: Sequence[list[Packet]], batch: int = 100) -> list[AnyEvent]:
+    """All events of packets of these files, as `zmtpsniff read` gets them."""
+    sniffer = Sniffer(Packets(given, batch), patterns=Patterns())
+    return [event for events in sniffer.events() for event in events]
+
+
+def judge(case: Case) -> Verdict:
+    """Show a case, and hold what is shown against what was sent."""
+    files = [packets(records) for records in case.files]
+    events = sniff(files, case.batch)
+    verdict = Verdict()
+    _check_records(events, joined(files), verdict)
+    if case.foreign:
+        _check_foreign(events, verdict)
+        return verdict
+    flows = _by_connection(case, events, verdict)
+    for session, shown in zip(case.sessions, flows, strict=True):
+        _Judge(case, session, shown, verdict).judge()
+    return verdict
+
+
+# ---------------------------------------------------------------------- rules for any capture
+
+
+def _check_records(events: Sequence[AnyEvent], given: Sequence[Packet], verdict: Verdict) -> None:
+    last: dict[tuple[int, str], int] = {}
+    ended = set()
+    faults = verdict.faults
+    for event in events:
+        if isinstance(event, Connection):
+            ended.add(event.flow)
+            continue
+        if isinstance(event, Capture) or getattr(event, "flow", None) is None:
+            continue
+        if event.flow in ended and not isinstance(event, Problem):  # type: ignore[union-attr]
+            faults.append(f"a record of flow {event.flow} after its connection record")  # type: ignore[union-attr]
+        if isinstance(event, (Message, Command)) and event.latency_ns is not None and event.latency_ns < 0:
+            faults.append(f"a latency of {event.latency_ns} ns")
+        number: int = event.packet  # type: ignore[union-attr,assignment]
+        if not 1 <= number <= len(given) or event.time_ns != given[number - 1][0]:  # type: ignore[union-attr]
+            faults.append(f"packet {number} does not have the time of its record")
+        if not isinstance(event, Problem):
+            key = event.flow, event.src  # type: ignore[union-attr]
+            if number < last.get(key, 1):  # type: ignore[arg-type]
+                faults.append(f"packet {number} of a record is before that of the one before")
+            last[key] = number  # type: ignore[index]
+    total = events[-1]
+    assert isinstance(total, Capture)
+    if total.packets != len(given):
+        faults.append(f"{total.packets} packets instead of {len(given)}")
+    if total.zmtp_flows != len(ended):
+        faults.append(f"{total.zmtp_flows} flows of ZMTP, but {len(ended)} connection records")
+
+
+def _check_foreign(events: Sequence[AnyEvent], verdict: Verdict) -> None:
+    total = events[-1]
+    assert isinstance(total, Capture)
+    verdict.count["flows"] += total.flows
+    if total.zmtp_flows:
+        verdict.faults.append(f"{total.zmtp_flows} flows taken for ZMTP")
+    elif len(events) > 1:
+        verdict.faults.append(f"records of a flow that is no ZMTP: {events[0]}")
+
+
+def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
+    """The events of each connection; those on the same addresses are told by the order of their flows."""
+    by_flow: dict[int, list[AnyEvent]] = {}
+    ends: dict[int, frozenset[str]] = {}
+    for event in events:
+        flow = getattr(event, "flow", None)
+        if flow is None:
+            if isinstance(event, Problem):
+                verdict.faults.append(f"{event.severity} {event.code}, of no flow")
+            continue
+        by_flow.setdefault(flow, []).append(event)
+        if isinstance(event, Connection):
+            ends[flow] = frozenset((event.client.address, event.server.address))
+    out = []
+    places: Counter[frozenset[str]] = Counter()
+    pairs = [frozenset((one.address(CLIENT), one.address(SERVER))) for one in case.sessions]
+    for pair in pairs:
+        flows = sorted(flow for flow, addresses in ends.items() if addresses == pair)
+        number = pairs.count(pair)
+        if len(flows) > number:
+            verdict.faults.append(f"{number} connections on one pair of addresses shown as {len(flows)}")
+        mine = flows[places[pair] : places[pair] + 1] if places[pair] < number - 1 else flows[places[pair] :]
+        places[pair] += 1
+        out.append([event for flow in mine for event in by_flow[flow]])
+    return out
+
+
+# ---------------------------------------------------------------------- one connection
+
+
+class _Judge:
+    """Holds what is shown of one connection against it."""
+
+    def __init__(self, case: Case, session: Session, shown: list[AnyEvent], verdict: Verdict) -> None:
+        self.session = session
+        self.talk = session.talk
+        self.shown = shown
+        self.faults = verdict.faults
+        self.count = verdict.count
+        records = [record.segment for file in case.files for record in file if record.segment.session is session]
+        self.flags = {(one.side, one.flags & (SYN | FIN | RST)) for one in records}
+        self.first_lost, self.seen = [0, 0], [0, 0]
+        for side in (CLIENT, SERVER):
+            spans = sorted(
+                (one.offset, one.offset + len(one.payload)) for one in records if one.side == side and one.payload
+            )
+            reached = 0
+            for begin, end in spans:
+                if begin > reached:
+                    break
+                reached = max(reached, end)
+            self.first_lost[side] = reached
+            self.seen[side] = max((end for _, end in spans), default=0)
+        self.lengths = [len(self.talk.stream(side)) for side in (CLIENT, SERVER)]
+        self.holes = case.holes
+        self.whole = self.first_lost == self.lengths and not case.holes
+        # For each message shown which one of those sent it is, -1 if it is not known; for both sides.
+        self.which: list[list[int]] = [[], []]
+        self.messages: list[list[Message]] = [[], []]
+
+    def judge(self) -> None:
+        for side in (CLIENT, SERVER):
+            address = self.session.address(side)
+            self.messages[side] = [one for one in self.shown if isinstance(one, Message) and one.src == address]
+            self._check_messages(side)
+        self._check_subscriptions()
+        self._check_pairs()
+        self._check_problems()
+        if self.whole:
+            self._check_connection()
+
+    def _check_messages(self, side: int) -> None:
+        """What is shown was sent, in that order; all of it that must be seen is shown."""
+        sent, shown = self.talk.messages[side], self.messages[side]
+        who = ("client", "server")[side]
+        places: dict[tuple[bytes, ...], int] = {one.frames: place for place, one in enumerate(sent)}
+        last = -1
+        for event in shown:
+            if event.incomplete:
+                self.which[side].append(-1)
+                self.count["incomplete"] += 1
+                if self.whole:
+                    self.faults.append(f"a message of the {who} in packet {event.packet} is marked as incomplete")
+                continue
+            place = places.get(tuple(event.frames), -1)  # type: ignore[arg-type]
+            self.which[side].append(place)
+            if place < 0:
+                self.faults.append(f"the {who} never sent what packet {event.packet} shows: {_brief(event.frames)}")
+            elif place <= last:
+                self.faults.append(f"message {place} of the {who} is shown after {last}")
+            else:
+                last = place
+        found = set(self.which[side]) - {-1}
+        self.count["sent"] += len(sent)
+        self.count["shown"] += len(found)
+        lost = [place for place, one in enumerate(sent) if self._must_be_shown(side, one) and place not in found]
+        if lost:
+            self.faults.append(
+                f"{len(lost)} of {len(sent)} messages of the {who} are not shown, the first is {lost[0]}"
+            )
+
+    def _must_be_shown(self, side: int, message: Sent) -> bool:
+        if self.whole:
+            return True
+        if self.first_lost[side] == self.lengths[side]:  # the other side's octets are those that are missing
+            return not self.holes and (self.talk.version != "1.0" or self.first_lost[1 - side] > 0)
+        # Before the first hole, provided that it is known by then what both speak.
+        return message.end <= self.first_lost[side] and self.first_lost[1 - side] >= 64
+
+    def _check_subscriptions(self) -> None:
+        for side in (CLIENT, SERVER):
+            address = self.session.address(side)
+            sent = self.talk.subscriptions[side]
+            shown = [
+                (one.action, one.topic, one.encoding)
+                for one in self.shown
+                if isinstance(one, Subscription) and one.src == address and not one.incomplete
+            ]
+            rest = iter(sent)
+            if self.whole and shown != sent:
+                self.faults.append(f"subscriptions {shown} instead of {sent}")
+            elif not all(any(one == other for other in rest) for one in shown):
+                self.faults.append(f"subscriptions {shown} that are not in {sent}")
+
+    def _check_pairs(self) -> None:
+        """Each reply names the packet of its own request."""
+        talk = self.talk
+        asks, answers = talk.requester, 1 - talk.requester
+        packet_of = {
+            which: event.packet
+            for which, event in zip(self.which[asks], self.messages[asks], strict=True)
+            if which >= 0
+        }
+        of_others = {event.packet for event in self.messages[asks] if event.incomplete}
+        for which, event in zip(self.which[answers], self.messages[answers], strict=True):
+            if which < 0:
+                continue
+            request = talk.pairs.get(which)
+            if request is None:
+                if event.request is not None:
+                    self.faults.append(f"message {which} in packet {event.packet} answers nothing, but is shown to")
+                continue
+            if event.request is None:
+                self.count["unpaired"] += 1
+                if self.whole and talk.pairs_shown:
+                    self.faults.append(f"reply {which} in packet {event.packet} is shown without its request")
+            elif event.request == packet_of.get(request) or (request not in packet_of and event.request in of_others):
+                self.count["right pairs"] += 1
+            else:
+                self.count["wrong pairs"] += 1
+                self.faults.append(
+                    f"reply {which} in packet {event.packet} is shown with the request of {event.request}"
+                )
+
+    def _check_problems(self) -> None:
+        loss_told = False
+        for event in self.shown:
+            if not isinstance(event, Problem):
+                continue
+            loss_told = loss_told or event.code in TELLS_LOSS
+            allowed = event.code in TRUE_NOTES
+            if not self.whole:
+                allowed = event.severity == "note" or event.code in BLAMES_CAPTURE
+            if not allowed:
+                self.faults.append(f"{event.severity} {event.code} in packet {event.packet}: {event.detail}")
+        inside = any(self.first_lost[side] < self.seen[side] for side in (CLIENT, SERVER))
+        if self.shown and (inside or self.holes) and not loss_told:
+            self.faults.append("nothing tells of the octets that are missing")
+
+    def _check_connection(self) -> None:
+        """The connection record of a capture that has all octets."""
+        records = [one for one in self.shown if isinstance(one, Connection)]
+        if not records:
+            self.faults.append("no connection is shown")
+            return
+        record, talk = records[0], self.talk
+        has_syn = any(flags & SYN for _, flags in self.flags)
+        if has_syn or self.session.ports[CLIENT] > self.session.ports[SERVER]:
+            shown = record.client.address, record.server.address
+            if shown != (self.session.address(CLIENT), self.session.address(SERVER)):
+                self.faults.append("client and server are taken for each other")
+                return
+        else:
+            return
+        wanted = {"handshake": "complete", "version": talk.version, "mechanism": talk.mechanism}
+        if talk.version != "1.0":
+            wanted["client's type"], wanted["server's type"] = talk.types
+        if talk.end == "rst" and any(flags & RST for _, flags in self.flags):
+            wanted["end"] = "rst"
+        elif talk.end == "open" or all((side, FIN) in self.flags for side in (CLIENT, SERVER)):
+            wanted["end"] = talk.end
+        told = {
+            "handshake": record.handshake,
+            "version": record.version,
+            "mechanism": record.mechanism,
+            "client's type": record.client.socket_type,
+            "server's type": record.server.socket_type,
+            "end": record.end,
+        }
+        for name, value in wanted.items():
+            if told[name] != value:
+                self.faults.append(f"{name}: {told[name]} instead of {value}")
+        octets = [record.octets.client, record.octets.server]
+        if octets != self.lengths:
+            self.faults.append(f"octets: {octets} instead of {self.lengths}")
+
+
+def _brief(frames: Sequence[object]) -> str:
+    text = repr(frames)
+    return text if len(text) < 100 else f"{text[:100]}..."
