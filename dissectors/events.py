@@ -18,6 +18,10 @@ Side = Literal["client", "server"]
 UNBOUNDED = 1 << 62
 """The stream offset that stands for: nothing is known of what a sender had seen."""
 
+# Fields that are no part of a record. ``offset`` is where, in the stream of an event's sender, the octets begin that
+# completed it; ``seen`` where those of the other side begin that the sender had not received by then.
+_FOR_ANALYSIS = frozenset({"offset", "seen"})
+
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """Octets of which only the first are at hand: the rest was over a limit or is not in the capture."""
@@ -47,6 +51,11 @@ def without_first(octets: Octets, number: int) -> Octets:
     if isinstance(octets, Cut):
         return Cut(octets.data[number:], octets.length - number)
     return at_hand(octets)[number:]
+
+
+def record_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields that the record of an event, or of a part of one, has."""
+    return tuple(field for field in msgspec.structs.fields(kind) if field.name not in _FOR_ANALYSIS)
 
 
 class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
@@ -110,6 +119,8 @@ class Command(WireEvent, tag="command"):
     token: Octets | None = None  # GSSAPI INITIATE
     status: int | None = None  # CLOSE of WebSocket: why the connection is closed (RFC 6455, section 7.4)
     data: Octets | None = None  # what an unknown or malformed command holds after its name
+    offset: int = 0
+    seen: int = UNBOUNDED
     incomplete: bool = False  # octets of it are missing from the capture
     latency_ns: int | None = None  # PONG: since the PING that it answers
     request: int | None = None  # number of the packet with that
@@ -121,6 +132,8 @@ class Subscription(WireEvent, tag="subscription"):
     action: Literal["subscribe", "cancel"]
     topic: Octets
     encoding: Literal["message", "command"]
+    offset: int = 0
+    seen: int = UNBOUNDED
     incomplete: bool = False
 
 
@@ -150,6 +163,8 @@ class Message(WireEvent, tag="message"):
 
     frames: list[Octets]
     socket_type: str | None = None  # of the sender
+    offset: int = 0
+    seen: int = UNBOUNDED
     incomplete: bool = False  # frames or octets are, or may be, missing from the capture
     # What other messages tell of it; these are set later, by those who see all of them.
     envelope: Envelope | None = None

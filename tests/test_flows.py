@@ -30,7 +30,7 @@ class Side:
     is_absent: bool = False
     packets: list[int] = field(default_factory=list)
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
         assert data
         self.data += data
         self.packets.append(packet)
@@ -54,7 +54,7 @@ class Dissection:
 
     number: int
     client_address: Address
-    from_start: bool
+    from_start: tuple[bool, bool]
     client: Side = field(default_factory=Side)
     server: Side = field(default_factory=Side)
     rejected: bool = False
@@ -77,7 +77,7 @@ class Wire:
         self.packet = 0
         self.now = SECOND
 
-    def _connect(self, number: int, client: Address, server: Address, from_start: bool) -> Dissection:
+    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> Dissection:
         self.dissections.append(Dissection(number, client, from_start))
         return self.dissections[-1]
 
@@ -225,7 +225,7 @@ def test_data_on_syn_and_fin() -> None:
     wire.send(True, 5000, flags=SYN | ACK, ack=1006)
     wire.send(False, 1006, b"last", flags=FIN | ACK | PSH, ack=5001)
     wire.send(True, 5001, flags=FIN | ACK, ack=1011)
-    assert (wire.only.client.data, wire.only.end, wire.only.from_start) == (b"earlylast", "fin", True)
+    assert (wire.only.client.data, wire.only.end, wire.only.from_start) == (b"earlylast", "fin", (True, True))
 
 
 def test_a_refused_connection_is_a_flow_without_octets() -> None:

@@ -236,7 +236,7 @@ class Flow:
         elif direction.presumed > direction.offset:
             direction.lose(direction.presumed, time_ns, packet)
         elif end > direction.offset + 1:  # one may be a FIN: no frame is of a single octet
-            self.table.doubt(self, time_ns, packet)
+            self.table.doubt(self, self.since_ns or time_ns, packet)
         direction.presumed = max(direction.presumed, end)
 
     def give_up(self, time_ns: int, packet: int) -> None:

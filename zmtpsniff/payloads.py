@@ -7,6 +7,7 @@ from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Mes
 from dissectors.payloads import PayloadConnection, PayloadDissector
 from dissectors.problems import PROBLEMS
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.patterns.conversation import latency_ns
 
 _ENOUGH = 0.5  # certainty from which on a dissector gets a message
 _UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked
@@ -214,7 +215,8 @@ def _join(track: _Track, event: Message, request: object) -> None:
     """What the application says that a message answers is better known than what only their order suggests."""
     times = track.times
     if isinstance(request, int) and request in times:
-        event.request, event.latency_ns, event.paired = request, event.time_ns - times[request], None
+        event.request, event.paired = request, None
+        event.latency_ns = latency_ns(event, times[request])
     times[event.packet] = event.time_ns
     if len(times) > _REMEMBERED:
         del times[next(iter(times))]

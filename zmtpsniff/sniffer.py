@@ -213,7 +213,7 @@ class Sniffer:
         events = self._events[:]
         self._events.clear()  # the connections hold this list
         if self._patterns is not None:
-            events = self._patterns.take(events)
+            events = self._patterns.take(events, self._flows.waiting_since_ns)
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:

@@ -47,7 +47,7 @@ class Radio:
             body = Cut(payload[end : end + keep], length - end)
         stream.messages += 1
         stream.out.append(
-            Message(time_ns, packet, stream.flow, stream.src, stream.dst, [group, body], "RADIO", missing > 0)
+            Message(time_ns, packet, stream.flow, stream.src, stream.dst, [group, body], "RADIO", incomplete=missing > 0)
         )
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int) -> None:

@@ -74,12 +74,12 @@ class FrameStream(FrameSearch):
         keep = self._keep
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
-        socket_type = self.socket_type
+        socket_type, offset, seen = self.socket_type, self.begin, self.seen
         body: Octets
         if plain and not parts and end - position >= wire.ENOUGH_ALIKE and not data[position]:
             alike = wire.messages_alike(data, position)
             for body in alike:
-                append(Message(time_ns, packet, flow, src, dst, [body], socket_type))
+                append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
             self.messages += len(alike)
             position += len(alike) * (2 + data[position + 1])
         while end - position >= 2:
@@ -125,7 +125,7 @@ class FrameStream(FrameSearch):
                 else:
                     frames = [body]
                 self.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen))
             else:
                 self._last_frame(body)
                 return position
@@ -161,6 +161,7 @@ class FrameStream(FrameSearch):
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         socket_type = self.socket_type  # one that announces revision 0 says it
+        offset, seen = self.begin, self.seen
         body: Octets
         while end - position >= 2:
             length = data[position]
@@ -198,7 +199,7 @@ class FrameStream(FrameSearch):
                 else:
                     frames = [body]
                 self.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen))
             else:
                 self._last_frame(body)
                 return position
@@ -275,8 +276,11 @@ class FrameStream(FrameSearch):
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         self.messages += 1
         self.out.append(
-            Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type, incomplete)
-        )
+            Message(
+                self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type,
+                self.begin, self.seen, incomplete,
+            )
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ for those who know more than frames
 

@@ -85,7 +85,7 @@ class Half(Upgraded):
         self.out.append(
             Subscription(
                 self.time_ns, self.packet, self.flow, self.src, self.dst,
-                "subscribe" if on else "cancel", topic, encoding, incomplete,
+                "subscribe" if on else "cancel", topic, encoding, self.begin, self.seen, incomplete,
             )
         )  # fmt: skip
 
@@ -106,7 +106,7 @@ class Half(Upgraded):
         self.out.append(
             Command(
                 self.time_ns, self.packet, self.flow, self.src, self.dst, name,
-                incomplete=not whole and not isinstance(body, Cut), **fields,  # type: ignore[arg-type]
+                offset=self.begin, seen=self.seen, incomplete=not whole and not isinstance(body, Cut), **fields,  # type: ignore[arg-type]
             )
         )  # fmt: skip
         for code, detail in faults:

@@ -77,8 +77,11 @@ class Patterns:
 
     # ------------------------------------------------------------------ the hot loop
 
-    def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """Look at a batch of events and add to them; returns them with the problems found, each behind its event."""
+    def take(self, events: list[AnyEvent], horizon_ns: int | None = None) -> list[AnyEvent]:
+        """Look at a batch of events and add to them; returns them with the problems found, each behind its event.
+
+        Of events from ``horizon_ns`` on some may still be missing: packets wait for what the capture has later.
+        """
         on_message = self._on_message
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
@@ -100,7 +103,7 @@ class Patterns:
                 self._take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
-        self._settle(events)
+        self._settle(events, horizon_ns)
         if findings.events:
             found.append((place, findings.take()))
         if found:
@@ -110,18 +113,19 @@ class Patterns:
             events = [event for event in events if not isinstance(event, Refusal | Doubt)]
         return events
 
-    def _settle(self, events: list[AnyEvent]) -> None:
+    def _settle(self, events: list[AnyEvent], horizon_ns: int | None) -> None:
         """Once a second, look for what has waited for too long."""
         for event in reversed(events):
             if self._pass(event):
                 break
-        if self._now_ns - self._settled_ns < _SETTLE_NS:
+        now_ns = self._now_ns if horizon_ns is None else min(self._now_ns, horizon_ns)
+        if now_ns - self._settled_ns < _SETTLE_NS:
             return
-        self._settled_ns = self._now_ns
+        self._settled_ns = now_ns
         for waiting in self._waiting.values():
             for rules in waiting:
-                rules.pass_time(self._now_ns)
-        self._connections.pass_time(self._now_ns)
+                rules.pass_time(now_ns)
+        self._connections.pass_time(now_ns)
 
     def _pass(self, event: AnyEvent) -> bool:
         """Take the time from an event, if it has one."""
@@ -162,9 +166,10 @@ class Patterns:
             conversation = self._conversations.get(event.flow)  # type: ignore[arg-type]
             if conversation is not None:
                 # What was late before is so wherever batches end.
-                conversation.rules.pass_time(self._now_ns)
+                before_ns = self._now_ns if event.time_ns is None else min(self._now_ns, event.time_ns)
+                conversation.rules.pass_time(before_ns)
                 if conversation.pings is not None:
-                    conversation.pings.pass_time(self._now_ns)
+                    conversation.pings.pass_time(before_ns)
                 conversation.blind = True
                 conversation.rules.lose()
                 if conversation.pings is not None:

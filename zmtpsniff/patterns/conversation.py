@@ -32,6 +32,20 @@ class Sent(Protocol):
     def dst(self) -> str: ...  # noqa: D102
 
 
+def can_know(event: Message | Command, offset: int) -> bool:
+    """Whether the sender of an event can have seen what the other side's octets from ``offset`` on completed.
+
+    What a sender had acknowledged is the most that it can have seen. Where that is not known it can have seen all.
+    """
+    return event.seen > offset
+
+
+def latency_ns(answer: Message | Command, asked_ns: int) -> int | None:
+    """The nanoseconds between a question and its answer as captured; None if the capture has the answer first."""
+    latency = answer.time_ns - asked_ns
+    return latency if latency >= 0 else None
+
+
 class Findings:
     """Problems found by looking at an event, which then follow it."""
 

@@ -1,13 +1,14 @@
 """The words that the formats for people have in common."""
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription, record_fields
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import at_hand, escape, quote
 
 # The ends of a connection as the wire shows them, in words.
 ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still open"}
 
-_FIRST_OWN_FIELD = Command.__struct_fields__.index("name") + 1
+_NAMES = [field.name for field in record_fields(Command)]
+_OWN_FIELDS = _NAMES[_NAMES.index("name") + 1 :]
 
 _TOLD_APART = frozenset({"incomplete", "latency_ns", "request"})
 
@@ -59,9 +60,10 @@ def message_words(event: Message) -> str:
 def relation_words(event: Message | Command) -> list[str]:
     """What a message means to others, beside the subscription that it matches."""
     words = []
-    if event.latency_ns is not None:
+    if event.request is not None:
         guess = " by order" if isinstance(event, Message) and event.paired == "order" else ""
-        words.append(f"{duration(event.latency_ns)} after #{event.request}{guess}")
+        how = "answers" if event.latency_ns is None else f"{duration(event.latency_ns)} after"
+        words.append(f"{how} #{event.request}{guess}")
     if isinstance(event, Message) and event.forwards is not None:
         words.append(f"forwards #{event.forwards.packet} of flow {event.forwards.flow}")
     return words
@@ -70,7 +72,7 @@ def relation_words(event: Message | Command) -> list[str]:
 def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
     """The fields that a command has, by the names people know them by: octets, and text that is ready to be shown."""
     fields: list[tuple[str, str | Octets]] = []
-    for name in Command.__struct_fields__[_FIRST_OWN_FIELD:]:
+    for name in _OWN_FIELDS:
         value = getattr(event, name)
         if value is None or name in _TOLD_APART:
             continue
