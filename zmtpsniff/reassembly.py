@@ -79,6 +79,11 @@ def distance(number: int, origin: int) -> int:
     return (number - origin + HALF) % MODULO - HALF
 
 
+def _is_before(ack: int | None, other: int | None) -> bool:
+    """Whether an acknowledgment is known to be older than another."""
+    return ack is not None and other is not None and distance(ack, other) < 0
+
+
 class Direction:
     """What is known of one direction of a flow."""
 
@@ -242,8 +247,10 @@ class Direction:
             if not (len(payload) <= 1 and offset == self.offset - 1):
                 self._compare(offset, payload, time_ns, packet)
             return
-        if offset < self.offset:
+        if (known := self.offset - offset) > 0:
             self._compare(offset, payload, time_ns, packet)
+            missing -= max(known - len(payload), 0)
+            offset, payload = self.offset, payload[known:]
         self._wait(Waiting(offset, payload, missing, time_ns, packet, ack))
 
     def _appear(self, offset: int) -> None:
@@ -284,6 +291,8 @@ class Direction:
             self._compare_waiting(segment, other)
             if end < other.offset:
                 together.append(self._part(segment, end, other.offset))
+            if segment.offset <= other.offset and other.end <= segment.end and _is_before(segment.ack, other.ack):
+                other = other._replace(ack=segment.ack)  # the retransmission was captured first
             together.append(other)
             end = other.end
         if end < segment.end:
