@@ -413,7 +413,8 @@ class FlowTable:
         if ahead and not (ahead == 1 and direction.finished):
             # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
             # are forged or late, unless octets before it are still to come here, or not in the capture.
-            direction.reset, direction.reset_ns, direction.reset_before = seq, time_ns, direction.other.next
+            direction.reset, direction.reset_ns = seq, time_ns
+            direction.reset_before = ack if flags & ACK else direction.other.highest
         else:
             direction.reset = None
         if flags & ACK:

@@ -125,8 +125,8 @@ class Direction:
         self.next: int | None = None  # the sequence number expected next; known once the flow has begun
         self.offset = 0  # of `next` in the stream
         self.fin: int | None = None  # stream offset at which it ends
-        # Sequence number and time of a RST that is not at `next`, and what was expected next of the other direction: it
-        # counts unless what follows shows that it did not.
+        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can have
+        # seen: it counts unless what follows shows that it did not.
         self.reset: int | None = None
         self.reset_ns = 0
         self.reset_before: int | None = None
@@ -146,6 +146,14 @@ class Direction:
         self.owed_packet = 0
         self.recent = _NONE_RECENT
         self.recent_until = 0  # stream offset from which `recent` may hold too much
+
+    @property
+    def highest(self) -> int | None:
+        """The sequence number behind the last octet that is known to have been sent."""
+        if self.next is None:
+            return None
+        end = max(self.offset, self.acked, self.waiting[-1].end if self.waiting else 0)
+        return (self.next + end - self.offset) % MODULO
 
     @property
     def finished(self) -> bool:
@@ -291,13 +299,25 @@ class Direction:
             self._compare_waiting(segment, other)
             if end < other.offset:
                 together.append(self._part(segment, end, other.offset))
-            if segment.offset <= other.offset and other.end <= segment.end and _is_before(segment.ack, other.ack):
-                other = other._replace(ack=segment.ack)  # the retransmission was captured first
-            together.append(other)
+            if _is_before(segment.ack, other.ack):  # the retransmission was captured first
+                together += self._sent_earlier(other, segment)
+            else:
+                together.append(other)
             end = other.end
         if end < segment.end:
             together.append(self._part(segment, end, segment.end))
         waiting[first:last] = together
+
+    def _sent_earlier(self, waiting: Waiting, segment: Waiting) -> list[Waiting]:
+        """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
+        begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
+        self._account(-len(waiting.payload) - _SEGMENT_COST)
+        parts = []
+        for first, last in ((waiting.offset, begin), (begin, end), (end, waiting.end)):
+            if first < last:
+                part = self._part(waiting, first, last)
+                parts.append(part._replace(ack=segment.ack) if first == begin else part)
+        return parts
 
     def _compare_waiting(self, segment: Waiting, other: Waiting) -> None:
         """Compare a segment with one that already waits, which wins."""
