@@ -49,8 +49,8 @@ class Conversation:
     """What two programs say to each other on one connection, and what is true of it."""
 
     name: str
-    types: tuple[str, str]  # socket types of client and server, "" where the version does not tell
-    version: str  # negotiated
+    types: tuple[str, str]  # socket types of client and server
+    versions: tuple[str, str]  # that they can speak
     mechanism: str | None
     writes: list[Write] = field(default_factory=list)
     messages: tuple[list[Sent], list[Sent]] = field(default_factory=lambda: ([], []))
@@ -59,10 +59,25 @@ class Conversation:
     )
     requester: int = CLIENT
     pairs: dict[int, int] = field(default_factory=dict)  # a replier's message to the requester's that it answers
-    pairs_shown: bool = True  # whether the wire tells them
+    commands: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))  # names
     end: End = "fin"
     closer: int = CLIENT
-    is_zmtp: bool = True
+    opened: tuple[int, int] = (0, 0)  # how many writes of each side are the greeting and the handshake
+
+    @property
+    def version(self) -> str:
+        """The version that is negotiated."""
+        return min(self.versions)
+
+    @property
+    def pairs_shown(self) -> bool:
+        """Whether the wire tells what answers what."""
+        return self.version != "1.0"
+
+    @property
+    def opening(self) -> int:
+        """How many of the writes are the greetings and the handshake."""
+        return self.opened[CLIENT] + self.opened[SERVER]
 
     def stream(self, side: int) -> bytes:
         """All octets of a side."""
@@ -84,11 +99,6 @@ def frame_v1(body: bytes, more: bool = False) -> bytes:
     """A frame of ZMTP 1.0."""
     length = len(body) + 1
     return (bytes([length]) if length < 255 else struct.pack("!BQ", 255, length)) + bytes([more]) + body
-
-
-def command(name: bytes, data: bytes = b"") -> bytes:
-    """A command of ZMTP 3.x."""
-    return frame(bytes([len(name)]) + name + data, command=True)
 
 
 def metadata(socket_type: str, identity: bytes) -> bytes:
@@ -119,7 +129,6 @@ class Script:
         self._held = bytearray(), bytearray()
         self._length = [0, 0]
         self.count = [0, 0]  # writes of each side
-        self.opened = 0, 0  # of these, those of the opening
         self._serial = 0
         self.old = talk.version == "1.0"  # frames of ZMTP 1.0
         self.most = random.choice([8, 40, 40, 200, 200, 1000])  # octets of a body
@@ -173,12 +182,18 @@ class Script:
         length = self.random.randrange(self.most)
         return b"%s%d %s" % (name, self._serial, text(self.random, length))
 
+    def command(self, side: int, name: bytes, data: bytes = b"") -> None:
+        """Put a command into a side's next write."""
+        self.say(side, frame(bytes([len(name)]) + name + data, command=True))
+        if name not in (b"SUBSCRIBE", b"CANCEL"):  # which are shown as subscriptions
+            self.talk.commands[side].append(name.decode())
+
     def subscribe(self, side: int, topic: bytes, action: str = "subscribe") -> None:
         """Put a subscription, or its end, into a side's next write."""
         wanted = action == "subscribe"
         as_command = self.talk.version == "3.1" and self.talk.types[side] == "SUB"
         if as_command:
-            self.say(side, command(b"SUBSCRIBE" if wanted else b"CANCEL", topic))
+            self.command(side, b"SUBSCRIBE" if wanted else b"CANCEL", topic)
         else:
             self.say(side, (frame_v1 if self.old else frame)(bytes([wanted]) + topic))
         self.talk.subscriptions[side].append((action, topic, "command" if as_command else "message"))
@@ -186,9 +201,9 @@ class Script:
     def ping(self, side: int) -> None:
         """A PING and its PONG, each in a write of its own."""
         context = self.random.choice([b"", b"%d" % self.random.randrange(1000)])
-        self.say(side, command(b"PING", b"\0\0" + context))
+        self.command(side, b"PING", b"\0\0" + context)
         self.flush(side)
-        self.say(1 - side, command(b"PONG", context))
+        self.command(1 - side, b"PONG", context)
         self.flush(1 - side)
 
 
@@ -198,51 +213,46 @@ class Script:
 def _open(script: Script, style: str) -> None:
     """The greetings and the handshake, in the steps in which libzmq sends them."""
     talk, random = script.talk, script.random
-    version = talk.version
-    if version == "1.0":
-        for side in (CLIENT, SERVER):
+    for side in (CLIENT, SERVER):
+        if talk.versions[side] == "1.0":
             script.say(side, frame_v1(b""))
-            script.flush(side, needs=0)
-        return
-    if style == "whole":  # what other implementations do
-        signatures = [b"", b""]
-    else:
-        signatures = [_SIGNATURE, _SIGNATURE]
-        for side in (CLIENT, SERVER):
+        else:
             script.say(side, _SIGNATURE)
+        if style == "steps" or talk.version == "1.0":
             script.flush(side, needs=0)
-    if version == "2.0":
+    if talk.version == "1.0":
+        return  # what another one takes for a signature is the identity frame of this version, with a long length
+    mixed = "2.0" in talk.versions and talk.versions[CLIENT] != talk.versions[SERVER]
+    for side in (CLIENT, SERVER):
+        script.say(side, bytes([1 if talk.versions[side] == "2.0" else 3]))
+        if mixed or (style == "steps" and random.random() < 0.5):  # 10, 1 and 53 octets, or 10 and 54
+            script.flush(side, needs=int(style == "steps"))
+    begun = script.count[SERVER], script.count[CLIENT]
+    if talk.version == "2.0":
         for side in (CLIENT, SERVER):
-            script.say(side, _SIGNATURE[len(signatures[side]) :] + bytes([1, _NUMBERS[talk.types[side]]]))
-            script.say(side, frame(b""))
-            script.flush(side, needs=len(signatures[side]) // 10)
+            script.say(side, bytes([_NUMBERS[talk.types[side]]]) + frame(b""))
+            script.flush(side, needs=begun[side])
         return
     mechanism = (talk.mechanism or "NULL").encode()
-    minor = int(version[-1])
     for side in (CLIENT, SERVER):
-        script.say(side, _SIGNATURE[len(signatures[side]) :] + b"\3")
-        if style == "steps" and random.random() < 0.5:  # 10, 1 and 53 octets, or 10 and 54
-            script.flush(side, needs=1)
-        script.say(side, bytes([minor]) + mechanism.ljust(20, b"\0") + bytes(32))
-    needed = [script.count[SERVER], script.count[CLIENT]]
-    for side in (CLIENT, SERVER):
-        script.flush(side, needs=needed[side] if style == "steps" else 0)
+        script.say(side, bytes([int(talk.versions[side][-1])]) + mechanism.ljust(20, b"\0") + bytes(32))
+        script.flush(side, needs=begun[side] if style == "steps" else 0)
     identity = b"" if random.random() < 0.8 else b"peer-%d" % random.randrange(100)
     said = [metadata(kind, identity) for kind in talk.types]
     if talk.mechanism == "PLAIN":
-        for side, octets in (
-            (CLIENT, command(b"HELLO", b"\5admin\6secret")),
-            (SERVER, command(b"WELCOME")),
-            (CLIENT, command(b"INITIATE", said[CLIENT])),
-            (SERVER, command(b"READY", said[SERVER])),
+        for side, name, data in (
+            (CLIENT, b"HELLO", b"\5admin\6secret"),
+            (SERVER, b"WELCOME", b""),
+            (CLIENT, b"INITIATE", said[CLIENT]),
+            (SERVER, b"READY", said[SERVER]),
         ):
-            script.say(side, octets)
+            script.command(side, name, data)
             script.flush(side)
         return
-    greeted = list(script.count)
+    greeted = script.count[SERVER], script.count[CLIENT]
     for side in (CLIENT, SERVER):
-        script.say(side, command(b"READY", said[side]))
-        script.flush(side, needs=greeted[1 - side])
+        script.command(side, b"READY", said[side])
+        script.flush(side, needs=greeted[side])
 
 
 # ---------------------------------------------------------------------- what socket types say
@@ -302,7 +312,7 @@ def _pipelined(script: Script, count: int) -> None:
 
 def _greeted(script: Script, side: int) -> int:
     """How many writes of the other side were its opening."""
-    return script.opened[1 - side]
+    return script.talk.opened[1 - side]
 
 
 def _publish(script: Script, count: int) -> None:
@@ -389,24 +399,34 @@ _KINDS: list[tuple[str, str, Callable[[Script, int], None]]] = [
     ("PUSH", "PULL", _large),
 ]
 _ASKING = frozenset({"REQ", "DEALER"})
+_VERSIONS = [("3.1", "3.1")] * 6 + [
+    ("3.0", "3.0"), ("2.0", "2.0"), ("1.0", "1.0"), ("3.1", "3.0"), ("3.1", "2.0"), ("3.0", "2.0"), ("3.1", "1.0"),
+    ("2.0", "1.0"),
+]  # fmt: skip
 
 
-def converse(random: Random, kinds: frozenset[str] | None = None, versions: tuple[str, ...] = ()) -> Conversation:
-    """A conversation of any kind; of one with a socket type of ``kinds``, of one of ``versions``, if these are given."""
+def converse(random: Random, kinds: frozenset[str] | None = None, greets: bool = False) -> Conversation:
+    """A conversation of any kind.
+
+    One of the socket types in ``kinds`` asks, subscribes or pushes, if these are given. One that ``greets`` is of a
+    version with a signature.
+    """
     first, second, play = random.choice([kind for kind in _KINDS if kinds is None or kind[0] in kinds])
-    version = random.choice(versions or ("3.1", "3.1", "3.1", "3.0", "2.0", "1.0"))
-    if version == "1.0" and play is _publish:
-        version = "3.1"  # a subscriber of ZMTP 1.0 says nothing
+    versions = random.choice(_VERSIONS)
+    if "1.0" in versions and (greets or play is _publish):  # a subscriber of ZMTP 1.0 says nothing
+        versions = "3.1", "3.1"
+    if random.random() < 0.5:
+        versions = versions[::-1]
     types = (first, second) if random.random() < 0.7 else (second, first)
     mechanism = None
-    if version[0] == "3":
+    if min(versions)[0] == "3":
         mechanism = "PLAIN" if random.random() < 0.1 else "NULL"
     end: End = random.choice(("fin", "fin", "fin", "rst", "open"))
-    talk = Conversation(f"{first}-{second} {version}", types, version, mechanism, end=end, closer=random.randrange(2))
+    name = f"{first}-{second} {'/'.join(versions)}"
+    talk = Conversation(name, types, versions, mechanism, end=end, closer=random.randrange(2))
     talk.requester = CLIENT if types[CLIENT] in _ASKING else SERVER
-    talk.pairs_shown = version != "1.0"
     script = Script(random, talk, random.choice([5 * US, 100 * US, 100 * US, 500 * US, 20 * MS]))
     _open(script, random.choice(["steps", "steps", "whole"]))
-    script.opened = script.count[CLIENT], script.count[SERVER]
+    talk.opened = script.count[CLIENT], script.count[SERVER]
     play(script, random.choice([2, 5, 10, 20, 40]))
     return talk

@@ -31,7 +31,7 @@ class Link:
     loss: float = 0.0
     spurious: float = 0.0  # share of segments that are sent again though they arrived
     timeout_ns: int = 5 * MS  # until a lost segment is sent again
-    tap: float = 0.5  # where on the way packets are captured: 0 at the client, 1 at the server
+    reorder: float = 0.0  # share of segments that others overtake on their way
 
     @classmethod
     def choose(cls, random: Random) -> "Link":
@@ -47,14 +47,14 @@ class Link:
             cork=random.choice([0.0, 0.0, 0.2, 0.6]),
             loss=random.choice([0.0, 0.0, 0.0, 0.02, 0.1]),
             spurious=random.choice([0.0, 0.0, 0.0, 0.05]),
-            tap=random.choice([0.0, 0.02, 0.5, 0.98, 1.0]),
+            reorder=random.choice([0.0, 0.0, 0.0, 0.05]),
         )
 
 
 class Segment:
     """A TCP segment on its way."""
 
-    __slots__ = ("ack", "flags", "number", "offset", "passed_ns", "payload", "sent_ns", "session", "side")
+    __slots__ = ("ack", "arrival_ns", "flags", "offset", "payload", "reach", "sent_ns", "session", "side")
 
     def __init__(
         self, session: "Session", side: int, offset: int, payload: bytes, ack: int, flags: int, sent_ns: int
@@ -67,7 +67,15 @@ class Segment:
         self.ack = ack
         self.flags = flags
         self.sent_ns = sent_ns
-        self.passed_ns = -1  # at the capture point; -1 if it was lost before
+        self.arrival_ns = sent_ns  # when it arrives, or would have arrived
+        self.reach = 1.0  # how far it gets, as a part of its way; less than 1 if it is lost
+
+    def passes(self, place: float) -> int:
+        """When it passes a place: 0 is at the client, 1 at the server; -1 if it is lost before."""
+        part = 1 - place if self.side else place
+        if part > self.reach:
+            return -1
+        return self.sent_ns + int(part * (self.arrival_ns - self.sent_ns))
 
     def octets(self) -> bytes:
         """The packet: Ethernet, IPv4 and TCP."""
@@ -103,6 +111,7 @@ class Session:
     isn: tuple[int, int]
     link: Link
     segments: list[Segment]
+    hole: tuple[int, int, int] | None = None  # side, offset and length of octets that are not in `segments`
 
     def address(self, side: int) -> str:
         """Address and port, as records have them."""
@@ -111,9 +120,7 @@ class Session:
 
 def connect(talk: Conversation, random: Random, link: Link, place: int = 0, start_ns: int = 0) -> Session:
     """Carry a conversation over a link, from ``start_ns`` on; ``place`` tells its addresses from those of others."""
-    ports = 40_000 + place, 5555
-    if random.random() < 0.1:
-        ports = 4000 + place, 5555
+    ports = random.choice([40_000, 40_000, 40_000, 4000]) + place, 5555 + place
     isn = random.choice([random.randrange(_MODULO), _MODULO - 1 - random.randrange(3000)]), random.randrange(_MODULO)
     session = Session(
         talk, (b"\x0a\0\0\1", b"\x0a\0\1\2"), ports, isn if random.random() < 0.5 else isn[::-1], link, []
@@ -217,15 +224,16 @@ class _Exchange:
         segment = Segment(self.session, side, offset, payload, ack, flags, self.now)
         self.session.segments.append(segment)
         random = self.random
-        arrival = max(self.now + link.delay_ns + int(link.jitter_ns * random.random()), end.last_arrival + 1)
-        end.last_arrival = arrival
-        part = 1 - link.tap if side else link.tap  # of the way, up to the capture point
+        arrival = self.now + link.delay_ns + int(link.jitter_ns * random.random())
+        if payload and link.reorder and random.random() < link.reorder:
+            arrival += 3 * link.delay_ns  # those behind it do not wait
+        else:
+            arrival = end.last_arrival = max(arrival, end.last_arrival + 1)
+        segment.arrival_ns = arrival
         if payload and link.loss and random.random() < link.loss:
-            if random.random() > part:
-                segment.passed_ns = self.now + int(part * (arrival - self.now))
+            segment.reach = random.random() * 0.999
             self._at(self.now + link.timeout_ns, _AGAIN, side, (offset, len(payload)))
             return
-        segment.passed_ns = self.now + int(part * (arrival - self.now))
         self._at(arrival, _ARRIVE, 1 - side, segment)
         if payload and link.spurious and random.random() < link.spurious:
             self._at(self.now + link.timeout_ns, _AGAIN, side, (offset, len(payload)))

@@ -19,7 +19,7 @@ from .network import FIN, RST, SYN, Session
 from .tap import Packets, Records, joined, packets
 
 # Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
-TRUE_NOTES = frozenset({"plain-credentials", "command-inside-message", "command-of-later-version", "older-peer"})
+TRUE_NOTES = frozenset({"plain-credentials", "command-inside-message", "older-peer", "slow-joiner"})
 # Of more than notes, what may be told of a capture that misses octets.
 BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 # One of these must be told if octets in the middle are missing.
@@ -35,7 +35,7 @@ class Case:
     files: list[Records]
     batch: int = 100
     foreign: bool = False  # another protocol than ZMTP
-    holes: bool = False  # octets are missing that no record tells of
+    timely: bool = False  # stamped as it passed, in order
     how: str = ""  # what was done to it
 
 
@@ -118,7 +118,7 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
     for event in events:
         flow = getattr(event, "flow", None)
         if flow is None:
-            if isinstance(event, Problem):
+            if isinstance(event, Problem) and event.code not in TRUE_NOTES:
                 verdict.faults.append(f"{event.severity} {event.code}, of no flow")
             continue
         by_flow.setdefault(flow, []).append(event)
@@ -165,8 +165,11 @@ class _Judge:
             self.first_lost[side] = reached
             self.seen[side] = max((end for _, end in spans), default=0)
         self.lengths = [len(self.talk.stream(side)) for side in (CLIENT, SERVER)]
-        self.holes = case.holes
-        self.whole = self.first_lost == self.lengths and not case.holes
+        self.timely = case.timely
+        if session.hole is not None:
+            side, offset, _ = session.hole
+            self.first_lost[side] = min(self.first_lost[side], offset)
+        self.whole = self.first_lost == self.lengths
         # For each message shown which one of those sent it is, -1 if it is not known; for both sides.
         self.which: list[list[int]] = [[], []]
         self.messages: list[list[Message]] = [[], []]
@@ -177,6 +180,7 @@ class _Judge:
             self.messages[side] = [one for one in self.shown if isinstance(one, Message) and one.src == address]
             self._check_messages(side)
         self._check_subscriptions()
+        self._check_commands()
         self._check_pairs()
         self._check_problems()
         if self.whole:
@@ -215,10 +219,10 @@ class _Judge:
     def _must_be_shown(self, side: int, message: Sent) -> bool:
         if self.whole:
             return True
-        if self.first_lost[side] == self.lengths[side]:  # the other side's octets are those that are missing
-            return not self.holes and (self.talk.version != "1.0" or self.first_lost[1 - side] > 0)
-        # Before the first hole, provided that it is known by then what both speak.
-        return message.end <= self.first_lost[side] and self.first_lost[1 - side] >= 64
+        # Nobody knows ZMTP 1.0 by one of its sides alone.
+        if self.talk.version == "1.0" and self.first_lost[1 - side] < 2:
+            return False
+        return message.end <= self.first_lost[side]
 
     def _check_subscriptions(self) -> None:
         for side in (CLIENT, SERVER):
@@ -235,15 +239,41 @@ class _Judge:
             elif not all(any(one == other for other in rest) for one in shown):
                 self.faults.append(f"subscriptions {shown} that are not in {sent}")
 
+    def _check_commands(self) -> None:
+        """What is shown of a side's commands was sent; each PONG names the packet of its own PING."""
+        pings: list[list[Command]] = [[], []]
+        pongs: list[list[Command]] = [[], []]
+        for side in (CLIENT, SERVER):
+            address = self.session.address(side)
+            shown = [
+                one for one in self.shown if isinstance(one, Command) and one.src == address and not one.incomplete
+            ]
+            names = [one.name for one in shown]
+            sent = self.talk.commands[side]
+            rest = iter(sent)
+            if self.whole and names != sent:
+                self.faults.append(f"commands {names} instead of {sent}")
+            elif not all(name in rest for name in names):
+                self.faults.append(f"commands {names} that are not in {sent}")
+            pings[side] = [one for one in shown if one.name == "PING"]
+            pongs[side] = [one for one in shown if one.name == "PONG"]
+        if not self.whole:
+            return
+        for side in (CLIENT, SERVER):
+            for ping, pong in zip(pings[side], pongs[1 - side], strict=False):
+                if pong.request != ping.packet:
+                    self.faults.append(
+                        f"the PONG in packet {pong.packet} is shown with packet {pong.request} instead of {ping.packet}"
+                    )
+
     def _check_pairs(self) -> None:
         """Each reply names the packet of its own request."""
         talk = self.talk
         asks, answers = talk.requester, 1 - talk.requester
-        packet_of = {
-            which: event.packet
-            for which, event in zip(self.which[asks], self.messages[asks], strict=True)
-            if which >= 0
+        by_place = {
+            which: event for which, event in zip(self.which[asks], self.messages[asks], strict=True) if which >= 0
         }
+        packet_of = {which: event.packet for which, event in by_place.items()}
         of_others = {event.packet for event in self.messages[asks] if event.incomplete}
         for which, event in zip(self.which[answers], self.messages[answers], strict=True):
             if which < 0:
@@ -259,6 +289,12 @@ class _Judge:
                     self.faults.append(f"reply {which} in packet {event.packet} is shown without its request")
             elif event.request == packet_of.get(request) or (request not in packet_of and event.request in of_others):
                 self.count["right pairs"] += 1
+                asked = by_place.get(request)
+                if event.latency_ns is not None:
+                    if asked is not None and event.latency_ns != event.time_ns - asked.time_ns:
+                        self.faults.append(f"the latency in packet {event.packet} is not what lies between the two")
+                elif self.timely:
+                    self.faults.append(f"packet {event.packet} has no latency")
             else:
                 self.count["wrong pairs"] += 1
                 self.faults.append(
@@ -271,13 +307,13 @@ class _Judge:
             if not isinstance(event, Problem):
                 continue
             loss_told = loss_told or event.code in TELLS_LOSS
-            allowed = event.code in TRUE_NOTES
+            allowed = event.severity == "note" and event.code in TRUE_NOTES
             if not self.whole:
                 allowed = event.severity == "note" or event.code in BLAMES_CAPTURE
             if not allowed:
                 self.faults.append(f"{event.severity} {event.code} in packet {event.packet}: {event.detail}")
         inside = any(self.first_lost[side] < self.seen[side] for side in (CLIENT, SERVER))
-        if self.shown and (inside or self.holes) and not loss_told:
+        if self.shown and (inside or self.session.hole is not None) and not loss_told:
             self.faults.append("nothing tells of the octets that are missing")
 
     def _check_connection(self) -> None:
@@ -295,9 +331,10 @@ class _Judge:
                 return
         else:
             return
-        wanted = {"handshake": "complete", "version": talk.version, "mechanism": talk.mechanism}
+        wanted: dict[str, str | None] = {"handshake": "complete", "version": talk.version, "mechanism": talk.mechanism}
         if talk.version != "1.0":
             wanted["client's type"], wanted["server's type"] = talk.types
+        wanted["client's version"], wanted["server's version"] = map(self._announced, (CLIENT, SERVER))
         if talk.end == "rst" and any(flags & RST for _, flags in self.flags):
             wanted["end"] = "rst"
         elif talk.end == "open" or all((side, FIN) in self.flags for side in (CLIENT, SERVER)):
@@ -308,6 +345,8 @@ class _Judge:
             "mechanism": record.mechanism,
             "client's type": record.client.socket_type,
             "server's type": record.server.socket_type,
+            "client's version": record.client.version,
+            "server's version": record.server.version,
             "end": record.end,
         }
         for name, value in wanted.items():
@@ -316,6 +355,13 @@ class _Judge:
         octets = [record.octets.client, record.octets.server]
         if octets != self.lengths:
             self.faults.append(f"octets: {octets} instead of {self.lengths}")
+
+    def _announced(self, side: int) -> str | None:
+        """The version that a side says: it is silent on what the other is too old for."""
+        mine, other = self.talk.versions[side], self.talk.versions[1 - side]
+        if other == "1.0" and mine != "1.0":
+            return None
+        return "3" if other == "2.0" and mine[0] == "3" else mine
 
 
 def _brief(frames: Sequence[object]) -> str:

@@ -30,10 +30,10 @@ class Record(NamedTuple):
 Records = list[Record]
 
 
-def watch(*sessions: Session) -> Records:
-    """What passes the capture point, with the time at which it does."""
-    passing = [segment for session in sessions for segment in session.segments if segment.passed_ns >= 0]
-    return sorted((Record(START_NS + one.passed_ns, one) for one in passing), key=_TIME)
+def watch(place: float, *sessions: Session) -> Records:
+    """What passes a place between client (0) and server (1), with the time at which it does."""
+    passing = [(segment.passes(place), segment) for session in sessions for segment in session.segments]
+    return sorted((Record(START_NS + time, one) for time, one in passing if time >= 0), key=_TIME)
 
 
 # ---------------------------------------------------------------------- order
