@@ -104,7 +104,9 @@ class Command(WireEvent, tag="command"):
     """A command frame of ZMTP 3.x, or a CURVE MESSAGE; which fields it has depends on its name."""
 
     name: str
-    properties: dict[str, Octets] | None = None  # READY, INITIATE
+    properties: dict[str, Octets] | None = None  # READY, INITIATE: by their names as on the wire
+    socket_type: str | None = None  # READY, INITIATE: the property of that name, in upper or lower case
+    identity: Octets | None = None  # likewise
     reason: Octets | None = None  # ERROR, CLOSE
     ttl_ms: int | None = None  # PING
     context: Octets | None = None  # PING, PONG

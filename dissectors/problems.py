@@ -249,7 +249,7 @@ PROBLEMS: dict[str, Kind] = {
         "A peer was closed without waiting (ZMQ_LINGER) or killed in the middle of a message.",
     ),
     "implausible-length": _warning(
-        "The connection ended inside a frame that announced more than any program sends.",
+        "The connection or the capture ended inside a frame of which over 1 GiB is missing, and nearly nothing came.",
         "The peer is broken, or does not speak ZMTP after its greeting.",
     ),
     "capture-ends-inside": _note(
@@ -267,6 +267,10 @@ PROBLEMS: dict[str, Kind] = {
     "command-inside-message": _error(
         "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
         "The peer is broken.",
+    ),
+    "heartbeat-inside-message": _note(
+        "PING or PONG between the frames of one message, which the grammar of 37/ZMTP does not have.",
+        "libzmq does so (ZMQ_HEARTBEAT_IVL) while a long message goes out, and takes it. Reported once for each side.",
     ),
     "command-of-later-version": _note(
         "A command that only ZMTP 3.1 specifies on a connection of version 3.0.",

@@ -189,7 +189,7 @@ def test_connection_record() -> None:
 def test_other_records() -> None:
     events: list[AnyEvent] = [
         Greeting(T, 1, 1, CLIENT, SERVER, "3.1", "NULL", False),
-        Command(T, 2, 1, CLIENT, SERVER, "READY", {"Socket-Type": b"REQ", "Identity": b""}),
+        Command(T, 2, 1, CLIENT, SERVER, "READY", {"Socket-Type": b"REQ", "Identity": b""}, "REQ", b""),
         Command(T, 3, 1, CLIENT, SERVER, "HELLO", username=b"admin", password=Hidden(6)),
         Command(T, 4, 1, CLIENT, SERVER, "PING", ttl_ms=0, context=b""),
         Subscription(T, 5, 1, CLIENT, SERVER, "subscribe", b"weather.", "message"),
@@ -206,6 +206,8 @@ def test_other_records() -> None:
             "packet": 2,
             "name": "READY",
             "properties": {"Socket-Type": {"length": 3, "text": "REQ"}, "Identity": {"length": 0, "text": ""}},
+            "socket_type": "REQ",
+            "identity": {"length": 0, "text": ""},
         },
         {
             "type": "command",

@@ -13,7 +13,6 @@ _ENOUGH = 0.5  # certainty from which on a dissector gets a message
 _UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked
 _REMEMBERED = 1000  # messages of a connection that others may answer
 _RARELY = 1009  # and then of so many messages one is tried again
-_TYPES = frozenset({"READY", "INITIATE"})
 _DEPTH = 64  # of what a field holds: deeper than people look, and far from what Python can follow
 
 
@@ -101,14 +100,8 @@ class Payloads:
         return track
 
     def _announcement(self, event: Command | Greeting) -> None:
-        kind = None
-        if isinstance(event, Greeting):
-            kind = event.socket_type
-        elif event.properties and event.name in _TYPES:
-            value = event.properties.get("Socket-Type")
-            kind = value.decode("ascii", "replace") if isinstance(value, bytes) else None
-        if kind is not None:
-            self._types.setdefault(event.flow, {})[event.src] = kind
+        if event.socket_type is not None:
+            self._types.setdefault(event.flow, {})[event.src] = event.socket_type
 
     def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
         """Find who knows the message, first among those who knew others of the connection."""

@@ -4,7 +4,7 @@ The two loops over frames are the hottest code of the program; each is one metho
 case first.
 """
 
-from dissectors.events import AnyEvent, Cut, Message, Octets
+from dissectors.events import AnyEvent, Cut, Message, Octets, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.searching import FrameSearch
 from dissectors.zmtp.stream import Limits
@@ -16,6 +16,9 @@ _WAIT_LIMIT = 4096
 _MANY_FRAMES = 1024
 _MOST_FRAMES = 1 << 20
 _MESSAGE_OCTETS = 64 << 20
+# How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), be it between two
+# frames of a message, and takes them there; the grammar of 37/ZMTP has no such place.
+_HEARTBEATS = (b"\x04PING", b"\x04PONG")
 
 
 class FrameStream(FrameSearch):
@@ -234,7 +237,7 @@ class FrameStream(FrameSearch):
             if flags & wire.MORE:
                 self.problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
             if self._parts:
-                self.problem("command-inside-message", "a command between the frames of a message")
+                self._interrupt(body, whole)
             self._command(body, whole)
             return
         if not whole:
@@ -244,6 +247,14 @@ class FrameStream(FrameSearch):
             self._one_of_many(body)
         else:
             self._last_frame(body)
+
+    def _interrupt(self, command: Octets, whole: bool) -> None:
+        """Report a command between the frames of a message, unless it may be one that libzmq sends there."""
+        name = at_hand(command)[: len(_HEARTBEATS[0])]
+        if name in _HEARTBEATS:
+            self.problem_once("heartbeat-inside-message", "PING or PONG between the frames of a message, first here")
+        elif whole or not any(heartbeat.startswith(name) for heartbeat in _HEARTBEATS):
+            self.problem("command-inside-message", "a command between the frames of a message")
 
     def _one_of_many(self, body: Octets) -> None:
         """A frame with MORE, which is kept within bounds: nothing says how many frames a message may have."""

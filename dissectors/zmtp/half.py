@@ -6,8 +6,10 @@ from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, 
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.websocket import Upgraded
 
-# Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
-_PLAUSIBLE_REST = 1 << 32
+# A frame that lacks more octets than this at the end of its connection, and of which less than one part in so many
+# came, is taken for one whose length is nonsense.
+_PLAUSIBLE_REST = 1 << 30
+_NEARLY_NOTHING = 100
 _MORE_THAN_ANY = 1 << 65  # octets: no frame is so long
 
 
@@ -132,7 +134,7 @@ class Half(Upgraded):
         if in_clear and whole and security.encrypts and security.is_done(self.side):
             self.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
         elif not commands.is_known(name, mechanism):
-            if mechanism in (None, *security.KNOWN):
+            if whole and mechanism in (None, *security.KNOWN):  # else its name may be cut
                 self.problem("unknown-command", f"command {name!r} is not known")
         elif not sockets.may_send(self.socket_type, name):
             self.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
@@ -187,8 +189,11 @@ class Half(Upgraded):
             self._open_body()
         if self._collects:
             detail = f"{self._left} of the {self._length} octets of a frame's body are missing"
-            code = "implausible-length" if self._left > _PLAUSIBLE_REST else "truncated-frame"
-            self.problem("capture-ends-inside" if end == "open" else code, detail)
+            came = self._length - self._left
+            if self._left > _PLAUSIBLE_REST and came < self._length // _NEARLY_NOTHING:
+                self.problem("implausible-length", detail)
+            else:
+                self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
         elif self._held and not searching:
             detail = f"the last {held} octets are the beginning of a frame"
             self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)

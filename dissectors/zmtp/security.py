@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissectors.events import Side
+from dissectors.events import Cut, Side
 from dissectors.zmtp import commands, sockets, wire
 
 if TYPE_CHECKING:
@@ -181,14 +181,11 @@ class Security:
 
     def _metadata(self, half: Half, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
-        properties = fields.get("properties")
-        if not isinstance(properties, dict):
-            return
-        kind = commands.find_property(properties, "Socket-Type")
-        if isinstance(kind, bytes):
-            half.set_socket_type(commands.text(kind))
-        identity = commands.find_property(properties, "Identity")
-        if identity is not None:
+        socket_type = fields.get("socket_type")
+        if isinstance(socket_type, str):
+            half.set_socket_type(socket_type)
+        identity = fields.get("identity")
+        if isinstance(identity, bytes | Cut):
             half.identity = identity
             if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
                 half.problem("identity-too-long", f"an identity of {len(identity)} octets")

@@ -12,7 +12,6 @@ from dissectors.events import (
     Connection,
     Greeting,
     Message,
-    Octets,
     Problem,
     Share,
     Subscription,
@@ -183,19 +182,14 @@ class Patterns:
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
         if event.socket_type is not None:
-            self._announce(conversation, event, event.socket_type, event.identity)
+            self._announce(conversation, event)
 
     def _command(self, event: Command) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             return
-        properties = event.properties
-        if properties is not None and event.name in ("READY", "INITIATE"):
-            names = {name.lower(): value for name, value in properties.items()}
-            socket_type = names.get("socket-type")
-            if isinstance(socket_type, bytes):
-                kind = socket_type.decode("ascii", "replace")
-                self._announce(conversation, event, kind, names.get("identity"))
+        if event.socket_type is not None:
+            self._announce(conversation, event)
         elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
             conversation.pings = Heartbeats(conversation, self._findings)
             self._listen(conversation)
@@ -203,11 +197,10 @@ class Patterns:
             conversation.pings.command(event)
         conversation.rules.command(event)
 
-    def _announce(
-        self, conversation: Conversation, event: Greeting | Command, kind: str, identity: Octets | None
-    ) -> None:
+    def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
         if event.src in conversation.types:
             return
+        kind, identity = event.socket_type, event.identity
         conversation.types[event.src] = kind if kind in PEERS else ""
         if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
             conversation.identities[event.src] = identity

@@ -10,7 +10,7 @@ ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still 
 _NAMES = [field.name for field in record_fields(Command)]
 _OWN_FIELDS = _NAMES[_NAMES.index("name") + 1 :]
 
-_TOLD_APART = frozenset({"incomplete", "latency_ns", "request"})
+_TOLD_APART = frozenset({"incomplete", "latency_ns", "request", "socket_type", "identity"})  # the last two: properties
 
 
 def number(count: int, noun: str) -> str:
@@ -87,12 +87,6 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
     return fields
 
 
-def socket_type_of(event: Command) -> str | None:
-    """The socket type that a READY or INITIATE announces, safe to show."""
-    value = (event.properties or {}).get("Socket-Type")
-    return escape(value.decode("latin-1")) if isinstance(value, bytes) else None
-
-
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
     """What one end of a connection announced, as in ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
     words = [] if peer.socket_type is None else [escape(peer.socket_type)]
@@ -118,5 +112,4 @@ def connection_words(event: Connection) -> str:
 
 def command_words(event: Command) -> str:
     """The name of a command, with the socket type that a READY or INITIATE announces, as in ``READY REQ``."""
-    socket_type = socket_type_of(event)
-    return escape(event.name) if socket_type is None else f"{escape(event.name)} {socket_type}"
+    return " ".join([escape(word) for word in (event.name, event.socket_type) if word is not None])

@@ -209,6 +209,7 @@ class Rows:
             "name": _texts([event.name for event in events]),
             "version": _texts([event.version for event in events]),
             "properties": [self._properties(event.properties) for event in events],
+            "socket_type": _texts([event.socket_type for event in events]),
             "ttl_ms": _numbers([event.ttl_ms for event in events]),
             "status": _numbers([event.status for event in events]),
             "incomplete": [event.incomplete for event in events],
@@ -308,9 +309,7 @@ class Rows:
         return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
 
 
-_COMMAND_OCTETS = tuple(
-    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "public_key")
-)
+_COMMAND_OCTETS = tuple(name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name != "public_key")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
 
