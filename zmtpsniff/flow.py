@@ -92,6 +92,9 @@ class Flow:
         "last_ns",
         "last_packet",
         "number",
+        "predecessor",
+        "retired_ns",
+        "retired_packet",
         "server",
         "start_ns",
         "table",
@@ -114,6 +117,9 @@ class Flow:
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
+        self.predecessor: Flow | None = None  # on the same addresses, of which packets may still come
+        self.retired_ns = 0  # when this became one
+        self.retired_packet = 0
 
     @property
     def directions(self) -> tuple[Direction, Direction]:
@@ -150,6 +156,7 @@ class Flow:
         unusual = (
             not self.begun
             or self.ended
+            or self.predecessor is not None
             or self.client.waiting
             or self.server.waiting
             or self.client.reset is not None

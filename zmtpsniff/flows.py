@@ -16,6 +16,7 @@ _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the 
 _SWEEP_PART = 4096  # flows looked at in one go
 _LONGEST_SECONDS = 1e9
 _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
+_STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
 _MOST_DOUBTFUL = 8  # segments of a direction
 _RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
 _LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, where no packet of its flow comes
@@ -95,6 +96,7 @@ class FlowTable:
         self._now_ns = 0
         self._directions: dict[bytes, Direction] = {}
         self._flows: dict[int, Flow] = {}
+        self._retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses, until it is made
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others, those that began to first
         self._sweeping: list[int] = []
         self._next_sweep = 0
@@ -174,6 +176,8 @@ class FlowTable:
         """Take a segment that begins, ends or changes something, or whose flow has segments that wait."""
         time_ns, packet, key, _, _, flags, payload, _ = segment
         direction = self._directions.get(key)
+        if direction is not None and direction.flow.predecessor is not None:
+            direction = self._of_predecessor(direction, segment) or direction
         if direction is not None and self._is_left(direction.flow, time_ns):
             self._discard(direction.flow, "timeout")
             direction = None
@@ -342,9 +346,43 @@ class FlowTable:
             pending = direction.pending if direction.next is None or direction.is_far(seq) else None
         if pending is None:
             return False
-        self._discard(direction.flow, "open")
+        self._retire(direction.flow, segment[0], segment[1])
         self._examine(pending)
         return True
+
+    def _retire(self, flow: Flow, time_ns: int, packet: int) -> None:
+        """Another connection begins on the addresses of a flow, of which packets may still come."""
+        for direction in flow.directions:
+            direction.pending = None
+        if flow.ended or flow.dissection is None or not flow.begun:
+            self._discard(flow, "open")
+            return
+        if flow.predecessor is not None:
+            self._discard(flow.predecessor, "open")
+            flow.predecessor = None
+        flow.retired_ns, flow.retired_packet = time_ns, packet
+        for direction in flow.directions:
+            del self._directions[direction.key]
+            self._retired[direction.key] = flow
+
+    def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
+        """The direction of the flow before on the same addresses, if a segment is still of that."""
+        time_ns, packet, key, seq, _, flags, _, _ = segment
+        flow = direction.flow
+        predecessor = flow.predecessor
+        assert predecessor is not None
+        if predecessor.ended or self.patience.is_over(
+            predecessor.retired_ns, predecessor.retired_packet, time_ns, packet
+        ):
+            flow.predecessor = None
+            self._discard(predecessor, "open")
+            return None
+        before = predecessor.client if predecessor.client.key == key else predecessor.server
+        if flags & SYN or before.place(seq) is None:
+            return None
+        if direction.isn is not None:
+            return before if not 0 < distance(seq, direction.isn) <= WINDOW else None
+        return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
 
     def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
@@ -357,9 +395,8 @@ class FlowTable:
 
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
         """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
-        old = self._directions.get(key)
-        if old is not None:
-            self._discard(old.flow, "open")
+        while (old := self._directions.get(key)) is not None:
+            self._retire(old.flow, time_ns, old.flow.last_packet)
         if len(self._flows) >= self._limits.flows:
             self._evict()
         number = self.number()
@@ -372,6 +409,8 @@ class FlowTable:
         self._directions[key] = mine
         self._directions[back] = theirs
         self._flows[flow.number] = flow
+        flow.predecessor = self._retired.pop(key, None)
+        self._retired.pop(back, None)
         return mine
 
     def _dissect(self, flow: Flow) -> bool:
@@ -484,10 +523,14 @@ class FlowTable:
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
+        if flow.predecessor is not None:
+            predecessor, flow.predecessor = flow.predecessor, None
+            self._discard(predecessor, end)
         if not flow.begun:
             self._begin(flow)
+        if self._flows.pop(flow.number, None) is None:
+            return  # its segments turned out to be of two connections
         self._end(flow, flow.closed or end)
-        del self._flows[flow.number]
         for direction in flow.directions:
             if self._directions.get(direction.key) is direction:
                 del self._directions[direction.key]
