@@ -19,7 +19,7 @@ from .network import FIN, RST, SYN, Session
 from .tap import Packets, Records, joined, packets
 
 # Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
-TRUE_NOTES = frozenset({"plain-credentials", "command-inside-message", "older-peer", "slow-joiner"})
+TRUE_NOTES = frozenset({"plain-credentials", "heartbeat-inside-message", "older-peer", "slow-joiner"})
 # Of more than notes, what may be told of a capture that misses octets.
 BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 # One of these must be told if octets in the middle are missing.

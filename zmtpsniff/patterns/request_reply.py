@@ -160,11 +160,12 @@ class LockStep(Rules):
         The reply may have come before this event all the same, if the one who asks had not seen it.
         """
         self.pass_time(event.time_ns)
-        if not (key or self._exchange.conversation.blind or event.seen == UNBOUNDED):
+        blind = self._exchange.conversation.blind
+        if not (key or blind or event.seen == UNBOUNDED):
             before = self._packet or self._answered_packet
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
             self._exchange.findings.report("request-before-reply", event, detail)
-        if self._packet and not self._late:  # else all is said
+        if self._packet and not self._late and (key or not blind):  # else all is said, or its reply is not in the capture
             self._given_up.append(self._request())
         self._packet = 0
         self._late = False
