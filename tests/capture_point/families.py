@@ -8,6 +8,7 @@ from typing import Literal
 from .conversations import CLIENT, MS, SECOND, SERVER, US, converse
 from .network import FIN, RST, SYN, Link, Segment, Session, connect
 from .oracle import Case
+from .protocols import PROTOCOLS, speak
 from .tap import Record, Records, duplicate, jitter, late, swap, watch, without
 
 _PLACES = (0.0, 0.02, 0.5, 0.98, 1.0)  # of the capture point, from client to server
@@ -332,6 +333,44 @@ def _near(one: Session, other: Session, side: int) -> bool:
     return not 1 << 26 < away < (1 << 32) - (1 << 26)
 
 
+# ---------------------------------------------------------------------- other protocols
+
+
+def protocols(random: Random) -> Case:
+    """A flow that is not ZMTP, from its start or not, in some disorder."""
+    name = random.choice(list(PROTOCOLS))
+    session = connect(speak(name, random), random, Link.choose(random))
+    whole = records = _watched(random, [session])
+    how = name
+    if random.random() < 0.5:
+        count = random.choice([1, 2, 3, random.randrange(len(records))])
+        records = whole[count:]
+        how += f", from {count} on"
+        if all(_chains(records, side) for side in (CLIENT, SERVER)):  # nobody could tell it from ZMTP
+            records = whole
+            how = name
+    if random.random() < 0.2:
+        records, said = _disorder(records, random)
+        how += f", {said}"
+    return replace(_case(random, how, [session], records), foreign=True)
+
+
+def _chains(records: Records, side: int) -> bool:
+    """Whether all that is seen of a side can be read as frames of ZMTP 2.0 and later."""
+    seen = sorted((one.offset, one.payload) for _, one in records if one.side == side and one.payload)
+    octets = b""
+    begin = seen[0][0] if seen else 0
+    for offset, payload in seen:
+        octets += payload[max(begin + len(octets) - offset, 0) :]
+    at = 0
+    while at + 2 <= len(octets):
+        if octets[at] > 7:
+            return False
+        long = octets[at] & 2
+        at += 9 + int.from_bytes(octets[at + 1 : at + 9]) if long else 2 + octets[at + 1]
+    return at - len(octets) < 1 << 20
+
+
 FAMILIES: dict[str, Callable[[Random], Case]] = {
     "order": order,
     "pairs": pairs,
@@ -342,6 +381,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "merge": merge,
     "holes": holes,
     "reuse": reuse,
+    "protocols": protocols,
 }
 
 

@@ -60,7 +60,7 @@ def judge(case: Case) -> Verdict:
     verdict = Verdict()
     _check_records(events, joined(files), verdict)
     if case.foreign:
-        _check_foreign(events, verdict)
+        _check_foreign(case, events, verdict)
         return verdict
     flows = _by_connection(case, events, verdict)
     for session, shown in zip(case.sessions, flows, strict=True):
@@ -101,14 +101,14 @@ def _check_records(events: Sequence[AnyEvent], given: Sequence[Packet], verdict:
         faults.append(f"{total.zmtp_flows} flows of ZMTP, but {len(ended)} connection records")
 
 
-def _check_foreign(events: Sequence[AnyEvent], verdict: Verdict) -> None:
+def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> None:
     total = events[-1]
     assert isinstance(total, Capture)
     verdict.count["flows"] += total.flows
     if total.zmtp_flows:
-        verdict.faults.append(f"{total.zmtp_flows} flows taken for ZMTP")
+        verdict.faults.append(f"{case.sessions[0].talk.name} taken for ZMTP: {case.how}")
     elif len(events) > 1:
-        verdict.faults.append(f"records of a flow that is no ZMTP: {events[0]}")
+        verdict.faults.append(f"{case.sessions[0].talk.name} has records: {events[0]}")
 
 
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
