@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
-from .conversations import CLIENT, MS, SECOND, SERVER, US, converse
+from .conversations import CLIENT, MS, SECOND, SERVER, US, Conversation, converse
 from .network import FIN, RST, SYN, Link, Segment, Session, connect
 from .oracle import Case
 from .protocols import PROTOCOLS, speak
@@ -248,7 +248,7 @@ def holes(random: Random) -> Case:
     session, number = _long_pause(random)
     talk, segments = session.talk, session.segments
     side = talk.writes[number].side
-    offset = sum(len(write.octets) for write in talk.writes[:number] if write.side == side)
+    offset = _said(talk, number)[side]
     first_ns = next(one.sent_ns for one in segments if one.side == side and one.offset == offset and one.payload)
     length = random.choice([1 << 20, 1 << 28, random.randrange(1 << 31, 1 << 32), random.randrange(1 << 31, 1 << 32)])
     for one in segments:
@@ -276,19 +276,26 @@ def _long_pause(random: Random) -> tuple[Session, int]:
     """A connection that is silent for hours, and the number of the write that comes then."""
     while True:
         talk = converse(random, greets=True)
-        if len(talk.writes) - talk.opening > 8:
+        quiet = [place for place in range(talk.opening + 4, len(talk.writes) - 2) if talk.is_quiet(_said(talk, place))]
+        if quiet:
             break
-    number = random.randrange(talk.opening + 4, len(talk.writes) - 2)
-    count = [0, 0]
+    number = random.choice(quiet)
+    first = talk.writes[number]
+    before = [sum(write.side == side for write in talk.writes[:number]) for side in (CLIENT, SERVER)]
+    pause_ns = random.randrange(60, 20 * 3600) * SECOND
+    talk.writes[number] = first._replace(needs=before[1 - first.side], pause_ns=pause_ns)
     for place, write in enumerate(talk.writes):
-        if place == number:
-            pause_ns = random.randrange(60, 20 * 3600) * SECOND
-            talk.writes[place] = write._replace(needs=count[1 - write.side], pause_ns=pause_ns)
-            begun = count[write.side] + 1, write.side
-        elif place > number and write.side != begun[1]:
-            talk.writes[place] = write._replace(needs=max(write.needs, begun[0]))
-        count[write.side] += 1
+        if place > number and write.side != first.side:  # the other side is silent, too
+            talk.writes[place] = write._replace(needs=max(write.needs, before[first.side] + 1))
     return connect(talk, random, Link.choose(random)), number
+
+
+def _said(talk: Conversation, number: int) -> tuple[int, int]:
+    """How many octets of both sides are in the first writes."""
+    octets = [0, 0]
+    for write in talk.writes[:number]:
+        octets[write.side] += len(write.octets)
+    return octets[CLIENT], octets[SERVER]
 
 
 # ---------------------------------------------------------------------- ports that are used again

@@ -19,7 +19,7 @@ from .network import FIN, RST, SYN, Session
 from .tap import Packets, Records, joined, packets
 
 # Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
-TRUE_NOTES = frozenset({"plain-credentials", "command-inside-message", "older-peer", "slow-joiner"})
+TRUE_NOTES = frozenset({"plain-credentials", "heartbeat-inside-message", "older-peer", "slow-joiner"})
 # Of more than notes, what may be told of a capture that misses octets.
 BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 # One of these must be told if octets in the middle are missing.
@@ -169,7 +169,9 @@ class _Judge:
         if session.hole is not None:
             side, offset, _ = session.hole
             self.first_lost[side] = min(self.first_lost[side], offset)
-        self.whole = self.first_lost == self.lengths
+        # That a frame of ZMTP 1.0 is the first, and so an identity, nothing but a SYN tells.
+        self.start_known = self.talk.version != "1.0" or any(flags & SYN for _, flags in self.flags)
+        self.whole = self.first_lost == self.lengths and self.start_known
         # For each message shown which one of those sent it is, -1 if it is not known; for both sides.
         self.which: list[list[int]] = [[], []]
         self.messages: list[list[Message]] = [[], []]
@@ -220,7 +222,7 @@ class _Judge:
         if self.whole:
             return True
         # Nobody knows ZMTP 1.0 by one of its sides alone.
-        if self.talk.version == "1.0" and self.first_lost[1 - side] < 2:
+        if not self.start_known or (self.talk.version == "1.0" and self.first_lost[1 - side] < 2):
             return False
         return message.end <= self.first_lost[side]
 
@@ -313,7 +315,7 @@ class _Judge:
             if not allowed:
                 self.faults.append(f"{event.severity} {event.code} in packet {event.packet}: {event.detail}")
         inside = any(self.first_lost[side] < self.seen[side] for side in (CLIENT, SERVER))
-        if self.shown and (inside or self.session.hole is not None) and not loss_told:
+        if self.shown and inside and not loss_told:
             self.faults.append("nothing tells of the octets that are missing")
 
     def _check_connection(self) -> None:
