@@ -59,6 +59,7 @@ class Conversation:
     )
     requester: int = CLIENT
     pairs: dict[int, int] = field(default_factory=dict)  # a replier's message to the requester's that it answers
+    beats: list[tuple[int, int, int]] = field(default_factory=list)  # side of a PING, where it and its PONG end
     commands: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))  # names
     end: End = "fin"
     closer: int = CLIENT
@@ -73,6 +74,18 @@ class Conversation:
     def pairs_shown(self) -> bool:
         """Whether the wire tells what answers what."""
         return self.version != "1.0"
+
+    def is_quiet(self, said: tuple[int, int]) -> bool:
+        """Whether nobody waits for an answer, or is in the middle of a message, once so many octets are said."""
+        asks = self.requester
+        waited = [
+            (asks, self.messages[asks][request].end, self.messages[1 - asks][reply].end)
+            for reply, request in self.pairs.items()
+        ]
+        inside = any(one.begin < said[side] < one.end for side in (CLIENT, SERVER) for one in self.messages[side])
+        return not inside and all(
+            (asked <= said[side]) == (told <= said[1 - side]) for side, asked, told in waited + self.beats
+        )
 
     @property
     def opening(self) -> int:
@@ -205,6 +218,7 @@ class Script:
         self.flush(side)
         self.command(1 - side, b"PONG", context)
         self.flush(1 - side)
+        self.talk.beats.append((side, self._length[side], self._length[1 - side]))
 
 
 # ---------------------------------------------------------------------- the opening

@@ -5,9 +5,10 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
-from .conversations import CLIENT, MS, SECOND, SERVER, US, converse
+from .conversations import CLIENT, MS, SECOND, SERVER, US, Conversation, converse
 from .network import FIN, RST, SYN, Link, Segment, Session, connect
 from .oracle import Case
+from .protocols import PROTOCOLS, speak
 from .tap import Record, Records, duplicate, jitter, late, swap, watch, without
 
 _PLACES = (0.0, 0.02, 0.5, 0.98, 1.0)  # of the capture point, from client to server
@@ -247,7 +248,7 @@ def holes(random: Random) -> Case:
     session, number = _long_pause(random)
     talk, segments = session.talk, session.segments
     side = talk.writes[number].side
-    offset = sum(len(write.octets) for write in talk.writes[:number] if write.side == side)
+    offset = _said(talk, number)[side]
     first_ns = next(one.sent_ns for one in segments if one.side == side and one.offset == offset and one.payload)
     length = random.choice([1 << 20, 1 << 28, random.randrange(1 << 31, 1 << 32), random.randrange(1 << 31, 1 << 32)])
     for one in segments:
@@ -275,19 +276,26 @@ def _long_pause(random: Random) -> tuple[Session, int]:
     """A connection that is silent for hours, and the number of the write that comes then."""
     while True:
         talk = converse(random, greets=True)
-        if len(talk.writes) - talk.opening > 8:
+        quiet = [place for place in range(talk.opening + 4, len(talk.writes) - 2) if talk.is_quiet(_said(talk, place))]
+        if quiet:
             break
-    number = random.randrange(talk.opening + 4, len(talk.writes) - 2)
-    count = [0, 0]
+    number = random.choice(quiet)
+    first = talk.writes[number]
+    before = [sum(write.side == side for write in talk.writes[:number]) for side in (CLIENT, SERVER)]
+    pause_ns = random.randrange(60, 20 * 3600) * SECOND
+    talk.writes[number] = first._replace(needs=before[1 - first.side], pause_ns=pause_ns)
     for place, write in enumerate(talk.writes):
-        if place == number:
-            pause_ns = random.randrange(60, 20 * 3600) * SECOND
-            talk.writes[place] = write._replace(needs=count[1 - write.side], pause_ns=pause_ns)
-            begun = count[write.side] + 1, write.side
-        elif place > number and write.side != begun[1]:
-            talk.writes[place] = write._replace(needs=max(write.needs, begun[0]))
-        count[write.side] += 1
+        if place > number and write.side != first.side:  # the other side is silent, too
+            talk.writes[place] = write._replace(needs=max(write.needs, before[first.side] + 1))
     return connect(talk, random, Link.choose(random)), number
+
+
+def _said(talk: Conversation, number: int) -> tuple[int, int]:
+    """How many octets of both sides are in the first writes."""
+    octets = [0, 0]
+    for write in talk.writes[:number]:
+        octets[write.side] += len(write.octets)
+    return octets[CLIENT], octets[SERVER]
 
 
 # ---------------------------------------------------------------------- ports that are used again
@@ -332,6 +340,44 @@ def _near(one: Session, other: Session, side: int) -> bool:
     return not 1 << 26 < away < (1 << 32) - (1 << 26)
 
 
+# ---------------------------------------------------------------------- other protocols
+
+
+def protocols(random: Random) -> Case:
+    """A flow that is not ZMTP, from its start or not, in some disorder."""
+    name = random.choice(list(PROTOCOLS))
+    session = connect(speak(name, random), random, Link.choose(random))
+    whole = records = _watched(random, [session])
+    how = name
+    if random.random() < 0.5:
+        count = random.choice([1, 2, 3, random.randrange(len(records))])
+        records = whole[count:]
+        how += f", from {count} on"
+        if all(_chains(records, side) for side in (CLIENT, SERVER)):  # nobody could tell it from ZMTP
+            records = whole
+            how = name
+    if random.random() < 0.2:
+        records, said = _disorder(records, random)
+        how += f", {said}"
+    return replace(_case(random, how, [session], records), foreign=True)
+
+
+def _chains(records: Records, side: int) -> bool:
+    """Whether all that is seen of a side can be read as frames of ZMTP 2.0 and later."""
+    seen = sorted((one.offset, one.payload) for _, one in records if one.side == side and one.payload)
+    octets = b""
+    begin = seen[0][0] if seen else 0
+    for offset, payload in seen:
+        octets += payload[max(begin + len(octets) - offset, 0) :]
+    at = 0
+    while at + 2 <= len(octets):
+        if octets[at] > 7:
+            return False
+        long = octets[at] & 2
+        at += 9 + int.from_bytes(octets[at + 1 : at + 9]) if long else 2 + octets[at + 1]
+    return at - len(octets) < 1 << 20
+
+
 FAMILIES: dict[str, Callable[[Random], Case]] = {
     "order": order,
     "pairs": pairs,
@@ -342,6 +388,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "merge": merge,
     "holes": holes,
     "reuse": reuse,
+    "protocols": protocols,
 }
 
 

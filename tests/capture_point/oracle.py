@@ -60,7 +60,7 @@ def judge(case: Case) -> Verdict:
     verdict = Verdict()
     _check_records(events, joined(files), verdict)
     if case.foreign:
-        _check_foreign(events, verdict)
+        _check_foreign(case, events, verdict)
         return verdict
     flows = _by_connection(case, events, verdict)
     for session, shown in zip(case.sessions, flows, strict=True):
@@ -101,14 +101,14 @@ def _check_records(events: Sequence[AnyEvent], given: Sequence[Packet], verdict:
         faults.append(f"{total.zmtp_flows} flows of ZMTP, but {len(ended)} connection records")
 
 
-def _check_foreign(events: Sequence[AnyEvent], verdict: Verdict) -> None:
+def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> None:
     total = events[-1]
     assert isinstance(total, Capture)
     verdict.count["flows"] += total.flows
     if total.zmtp_flows:
-        verdict.faults.append(f"{total.zmtp_flows} flows taken for ZMTP")
+        verdict.faults.append(f"{case.sessions[0].talk.name} taken for ZMTP: {case.how}")
     elif len(events) > 1:
-        verdict.faults.append(f"records of a flow that is no ZMTP: {events[0]}")
+        verdict.faults.append(f"{case.sessions[0].talk.name} has records: {events[0]}")
 
 
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
@@ -169,7 +169,9 @@ class _Judge:
         if session.hole is not None:
             side, offset, _ = session.hole
             self.first_lost[side] = min(self.first_lost[side], offset)
-        self.whole = self.first_lost == self.lengths
+        # That a frame of ZMTP 1.0 is the first, and so an identity, nothing but a SYN tells.
+        self.start_known = self.talk.version != "1.0" or any(flags & SYN for _, flags in self.flags)
+        self.whole = self.first_lost == self.lengths and self.start_known
         # For each message shown which one of those sent it is, -1 if it is not known; for both sides.
         self.which: list[list[int]] = [[], []]
         self.messages: list[list[Message]] = [[], []]
@@ -220,7 +222,7 @@ class _Judge:
         if self.whole:
             return True
         # Nobody knows ZMTP 1.0 by one of its sides alone.
-        if self.talk.version == "1.0" and self.first_lost[1 - side] < 2:
+        if not self.start_known or (self.talk.version == "1.0" and self.first_lost[1 - side] < 2):
             return False
         return message.end <= self.first_lost[side]
 
@@ -313,7 +315,7 @@ class _Judge:
             if not allowed:
                 self.faults.append(f"{event.severity} {event.code} in packet {event.packet}: {event.detail}")
         inside = any(self.first_lost[side] < self.seen[side] for side in (CLIENT, SERVER))
-        if self.shown and (inside or self.session.hole is not None) and not loss_told:
+        if self.shown and inside and not loss_told:
             self.faults.append("nothing tells of the octets that are missing")
 
     def _check_connection(self) -> None:
