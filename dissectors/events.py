@@ -19,8 +19,9 @@ UNBOUNDED = 1 << 62
 """The stream offset that stands for: nothing is known of what a sender had seen."""
 
 # Fields that are no part of a record. ``offset`` is where, in the stream of an event's sender, the octets begin that
-# completed it; ``seen`` where those of the other side begin that the sender had not received by then.
-_FOR_ANALYSIS = frozenset({"offset", "seen"})
+# completed it; ``seen`` where those of the other side begin that the sender had not received by then. ``since_ns`` is
+# the time of the last octets before those that are missing.
+_FOR_ANALYSIS = frozenset({"offset", "seen", "since_ns"})
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
@@ -200,6 +201,7 @@ class Problem(Event, tag="problem"):
     flow: int | None = None
     src: str | None = None
     dst: str | None = None
+    since_ns: int | None = None
 
 
 class Comment(Event, tag="comment"):

@@ -33,8 +33,8 @@ from the capture: where one direction always comes late, patience is longer.
 
 When patience with a direction is over, there are two cases. Octets behind the hole are there: then the hole is told as a
 gap, and they go on. Or nothing is there but the acknowledgment: then the octets are *presumed* lost, so that the other
-direction can go on. They may still come; if they have not by the next time, they are told as a gap, too. A direction
-of which no packet was captured at all is told as absent.
+direction can go on. They may still come; they are told as a gap when octets behind them come, or at the end. A
+direction of which no packet was captured at all is told as absent.
 
 A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
 stays until something says more, until too much waits, or until nothing has happened for very long.
@@ -97,6 +97,7 @@ class Flow:
         "retired_packet",
         "server",
         "start_ns",
+        "sure_ns",
         "table",
         "unwanted",
     )
@@ -105,7 +106,7 @@ class Flow:
         """Make the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
         self.table = table
         self.number = number
-        self.start_ns = self.last_ns = time_ns
+        self.start_ns = self.last_ns = self.sure_ns = time_ns  # sure: up to when no octets are missing
         self.last_packet = 0
         self.client = Direction(self, client)
         self.server = Direction(self, server)
@@ -240,10 +241,8 @@ class Flow:
             if not direction.absent:
                 direction.absent = True
                 direction.receiver.absent(time_ns, packet)
-        elif direction.presumed > direction.offset:
-            direction.lose(direction.presumed, time_ns, packet)
         elif end > direction.offset + 1:  # one may be a FIN: no frame is of a single octet
-            self.table.doubt(self, self.since_ns or time_ns, packet)
+            self.table.doubt(self, time_ns, packet)
         direction.presumed = max(direction.presumed, end)
 
     def give_up(self, time_ns: int, packet: int) -> None:

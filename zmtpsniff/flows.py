@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.addresses import Address, addresses
 from zmtpsniff.flow import Flow, Patience
-from zmtpsniff.reassembly import HALF, MODULO, WINDOW, Direction, Receiver, distance
+from zmtpsniff.reassembly import LATEST_ACK, MODULO, WINDOW, Direction, Receiver, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
@@ -67,8 +67,8 @@ Connect = Callable[[int, Address, Address, tuple[bool, bool]], Dissection | None
 Refuse = Callable[[int, str, str, int, int], None]
 """Called with the number of a flow that was refused, its client, its server, time and packet."""
 
-Doubt = Callable[[int, int, int], None]
-"""Called with the number of a flow, time and packet."""
+Doubt = Callable[[int, int, int, int], None]
+"""Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
 
 
 class FlowTable:
@@ -111,13 +111,13 @@ class FlowTable:
 
     @property
     def waiting_since_ns(self) -> int | None:
-        """The time of the oldest segment that waits for others, None if none does."""
-        return next((flow.since_ns for flow in self._waiting.values()), None)
+        """A time up to which no octets are missing that may still come, None if that holds up to now."""
+        return next((flow.sure_ns for flow in self._waiting.values()), None)
 
     def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
         """Octets of a flow are presumed lost."""
         if self._doubt is not None:
-            self._doubt(flow.number, time_ns, packet)
+            self._doubt(flow.number, time_ns, packet, flow.sure_ns)
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -146,7 +146,7 @@ class FlowTable:
             other = direction.other
             seen = other.offset
             if ack != other.next:
-                if not flags & ACK or (unseen := (other.next - ack) % MODULO) >= HALF:  # type: ignore[operator]
+                if not flags & ACK or (unseen := (other.next - ack) % MODULO) >= LATEST_ACK:  # type: ignore[operator]
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                     continue
                 seen -= unseen
@@ -192,6 +192,8 @@ class FlowTable:
         if direction is None or direction.flow.ended:
             return
         flow = direction.flow
+        if not flow.waits:
+            flow.sure_ns = flow.last_ns
         flow.last_ns, flow.last_packet = time_ns, packet
         direction.seen = True
         if flow.begun:
@@ -289,7 +291,7 @@ class FlowTable:
         direction.doubtful = [*direction.doubtful[-_MOST_DOUBTFUL:], segment]
         if not any(_agree(segment, one) for one in earlier):
             return None
-        if of_this_connection or (0 < ahead <= _LARGEST_HOLE):
+        if of_this_connection:
             for one in direction.doubtful[:-1]:
                 if _agree(segment, one):
                     direction.insert(

@@ -26,7 +26,9 @@ _SEGMENT_COST = 256
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
 WINDOW = 1 << 24  # how far from the number expected next those of a connection usually are at most
-_LARGEST_WINDOW = 1 << 30  # octets (RFC 7323, section 2.3)
+# How far behind the octets that were seen last an acknowledgment can be. One that seems to be further behind is ahead:
+# more than 2 GiB of what it acknowledges are not in the capture.
+LATEST_ACK = 1 << 28
 ORDINARY_FLAGS = SYN | FIN | RST  # of segments that are always looked at more closely
 EVERY_FLAG = -1
 _OFFSET = itemgetter(0)
@@ -90,6 +92,7 @@ class Direction:
     __slots__ = (
         "absent",
         "acked",
+        "acked_at",
         "deliver",
         "doubtful",
         "fin",
@@ -141,6 +144,7 @@ class Direction:
         self.waiting: list[Waiting] = []
         self.waiting_octets = 0
         self.acked = 0  # stream offset up to which the other side has acknowledged octets
+        self.acked_at = 0  # `offset` when that was told last
         self.presumed = 0  # up to here octets are taken to be lost, though nothing says so but acknowledgments
         self.owed_ns = 0  # since when octets before `acked` are missing, or when some of them came
         self.owed_packet = 0
@@ -346,8 +350,8 @@ class Direction:
         if ack is None or self.next is None:
             return UNBOUNDED
         ahead = distance(ack, self.next)
-        if ahead < -_LARGEST_WINDOW:
-            return UNBOUNDED  # more than can be on its way: of before a hole that is longer than it can tell
+        if ahead <= -LATEST_ACK:
+            ahead += MODULO
         offset = self.offset + ahead
         return offset if self.fin is None else min(offset, self.fin)
 
@@ -359,6 +363,7 @@ class Direction:
         if not self.owes:
             self.owed_ns, self.owed_packet = time_ns, packet
         self.acked = offset
+        self.acked_at = self.offset
         if self.absent:
             self._pass(offset - self.offset)  # of what is not captured no more is known than this
 
@@ -441,6 +446,8 @@ class Direction:
         if self.receiver is None or self.next is None or not self.seen:
             return
         end = self.acked
+        if end - self.offset > WINDOW and self.offset > self.acked_at:
+            end = self.offset  # octets went on to come where they always had: nobody can have acknowledged so many
         if end == self.offset + 1 and self.fin is None:
             end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
         if self.fin is not None:

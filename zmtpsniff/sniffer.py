@@ -182,8 +182,8 @@ class Sniffer:
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
 
-    def _suspect(self, number: int, time_ns: int, packet: int) -> None:
-        self._events.append(Doubt(time_ns, packet, number))  # type: ignore[arg-type]  # taken out
+    def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
+        self._events.append(Doubt(time_ns, packet, number, since_ns))  # type: ignore[arg-type]  # taken out
 
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         if kind == "beacon":

@@ -4,7 +4,7 @@ The two loops over frames are the hottest code of the program; each is one metho
 case first.
 """
 
-from dissectors.events import AnyEvent, Cut, Message, Octets, at_hand
+from dissectors.events import UNBOUNDED, AnyEvent, Cut, Message, Octets, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.searching import FrameSearch
 from dissectors.zmtp.stream import Limits
@@ -346,7 +346,7 @@ class FrameStream(FrameSearch):
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
-        self.time_ns = time_ns
+        since_ns, self.time_ns = self.time_ns, time_ns
         self.packet = packet
         offset = self.octets
         self.octets += length
@@ -355,7 +355,7 @@ class FrameStream(FrameSearch):
         if cut:
             self.problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
         else:
-            self.problem("capture-gap", f"{length} octets are missing at stream offset {offset}")
+            self.problem("capture-gap", f"{length} octets are missing at stream offset {offset}", since_ns)
         self._skip(length, cut)
 
     def _skip(self, length: int, cut: bool) -> None:
@@ -412,6 +412,8 @@ class FrameStream(FrameSearch):
             self._message(frames, True)
 
     def _found(self, framing: int, skipped: int) -> None:
+        # The octets that were searched came in many segments. Nobody knows any more what was sent when.
+        self.begin, self.seen = UNBOUNDED, -1
         self._damaged = True
         self._plain = False
         self._start_frames(framing)

@@ -122,11 +122,14 @@ class OctetStream:
             if self._need <= self._held:
                 self._need = self._held + 1
 
-    def problem(self, code: str, detail: str) -> None:
-        """Report a problem of this direction at the packet read last."""
+    def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
+        """Report a problem of this direction at the packet read last; octets may be missing ``since_ns``."""
         self.out.append(
-            Problem(PROBLEMS[code].severity, code, detail, self.time_ns, self.packet, self.flow, self.src, self.dst)
-        )
+            Problem(
+                PROBLEMS[code].severity, code, detail,
+                self.time_ns, self.packet, self.flow, self.src, self.dst, since_ns,
+            )
+        )  # fmt: skip
 
     def problem_once(self, code: str, detail: str) -> None:
         """Report a problem that would repeat with every frame once only."""

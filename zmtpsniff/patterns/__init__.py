@@ -165,7 +165,8 @@ class Patterns:
             conversation = self._conversations.get(event.flow)  # type: ignore[arg-type]
             if conversation is not None:
                 # What was late before is so wherever batches end.
-                before_ns = self._now_ns if event.time_ns is None else min(self._now_ns, event.time_ns)
+                since_ns = event.since_ns or event.time_ns
+                before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
                 conversation.rules.pass_time(before_ns)
                 if conversation.pings is not None:
                     conversation.pings.pass_time(before_ns)

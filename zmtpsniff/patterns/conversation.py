@@ -10,11 +10,12 @@ _ROOM = 32 << 20
 
 
 class Doubt(Event, tag="doubt"):
-    """Octets of a connection are presumed lost; no record, since they may still come."""
+    """Octets of a connection are presumed lost since then; no record, since they may still come."""
 
     time_ns: int
     packet: int
     flow: int
+    since_ns: int
 
 
 class Sent(Protocol):
