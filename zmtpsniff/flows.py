@@ -15,6 +15,8 @@ from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
 _LONGEST_SECONDS = 1e9
+_FASTEST = 2  # octets a nanosecond, of a network
+_PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
 _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
 _STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
 _MOST_DOUBTFUL = 8  # segments of a direction
@@ -194,6 +196,9 @@ class FlowTable:
         flow = direction.flow
         if not flow.waits:
             flow.sure_ns = flow.last_ns
+        if time_ns - flow.last_ns > _PAUSE_NS:
+            flow.client.forget_past()
+            flow.server.forget_past()
         flow.last_ns, flow.last_packet = time_ns, packet
         direction.seen = True
         if flow.begun:
@@ -279,12 +284,16 @@ class FlowTable:
 
         Two segments must agree where what they say is not the simplest explanation, since anybody can forge one.
         """
-        _, _, key, seq, ack, flags, _, _ = segment
+        time_ns, _, _, seq, ack, flags, _, _ = segment
         flow, other = direction.flow, direction.other
         assert direction.next is not None
+        assert other.next is not None
         ahead = distance(seq, direction.next)
-        acknowledged = distance(ack, other.next) if flags & ACK and other.next is not None else 0
-        of_this_connection = -WINDOW <= acknowledged <= _LARGEST_HOLE
+        acknowledged = distance(ack, other.next) if flags & ACK else 0
+        # A hole in one direction leaves the other's numbers as they were. Those of both go on together, no faster than
+        # a network can be.
+        sent = min(max(time_ns - flow.sure_ns, 0) * _FASTEST, _LARGEST_HOLE)
+        of_this_connection = abs(acknowledged) <= WINDOW or (0 < ahead <= sent and 0 < acknowledged <= sent)
         if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
             return direction.offset + ahead
         earlier = [*direction.doubtful, *other.doubtful]

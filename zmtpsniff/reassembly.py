@@ -28,7 +28,7 @@ _RECENT_OCTETS = 256 << 10
 WINDOW = 1 << 24  # how far from the number expected next those of a connection usually are at most
 # How far behind the octets that were seen last an acknowledgment can be. One that seems to be further behind is ahead:
 # more than 2 GiB of what it acknowledges are not in the capture.
-LATEST_ACK = 1 << 28
+LATEST_ACK = 1 << 26
 ORDINARY_FLAGS = SYN | FIN | RST  # of segments that are always looked at more closely
 EVERY_FLAG = -1
 _OFFSET = itemgetter(0)
@@ -96,6 +96,7 @@ class Direction:
         "deliver",
         "doubtful",
         "fin",
+        "floor",
         "flow",
         "isn",
         "key",
@@ -127,6 +128,7 @@ class Direction:
         self.isn: int | None = None  # initial sequence number
         self.next: int | None = None  # the sequence number expected next; known once the flow has begun
         self.offset = 0  # of `next` in the stream
+        self.floor = -UNBOUNDED  # octets before this do not come again
         self.fin: int | None = None  # stream offset at which it ends
         # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can have
         # seen: it counts unless what follows shows that it did not.
@@ -229,6 +231,10 @@ class Direction:
             kept -= len(self.recent.popleft()[1])
         self.recent_until = self.offset + _RECENT_OCTETS - kept
 
+    def forget_past(self) -> None:
+        """Expect nothing again that has been acknowledged, but for a keep-alive probe."""
+        self.floor = min(self.offset, self.acked) - 1
+
     def swallow(self, seq: int, length: int) -> None:
         """Take octets of a flow that is over, of which nothing is wanted but that they are its own."""
         end = (seq + length) % MODULO
@@ -241,7 +247,7 @@ class Direction:
         """The stream offset of a sequence number, None if it is far from all that is known."""
         assert self.next is not None
         ahead = distance(seq, self.next)
-        if -WINDOW <= ahead <= WINDOW:
+        if -WINDOW <= ahead <= WINDOW and self.offset + ahead >= self.floor:
             return self.offset + ahead
         if self.waiting:  # perhaps more than 2 GiB ahead, where numbers alone look like those of the past
             end = self.waiting[-1].end
@@ -350,7 +356,7 @@ class Direction:
         if ack is None or self.next is None:
             return UNBOUNDED
         ahead = distance(ack, self.next)
-        if ahead <= -LATEST_ACK:
+        if ahead <= -LATEST_ACK or self.offset + ahead < self.floor:
             ahead += MODULO
         offset = self.offset + ahead
         return offset if self.fin is None else min(offset, self.fin)
