@@ -158,13 +158,9 @@ class Flow:
             not self.begun
             or self.ended
             or self.predecessor is not None
-            or self.client.waiting
-            or self.server.waiting
-            or self.client.reset is not None
-            or self.server.reset is not None
-            or self.client.pending is not None
-            or self.server.pending is not None
             or (self.dissection is None and not self.unwanted)
+            or self.client.is_unusual
+            or self.server.is_unusual
         )
         for direction in self.directions:
             direction.notable = EVERY_FLAG if unusual or not direction.seen else ORDINARY_FLAGS

@@ -261,7 +261,7 @@ class FlowTable:
             if flags & ACK:
                 other.acknowledge(ack, time_ns, packet)
             direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
-        elif flags & ACK:
+        elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else of another connection, perhaps
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
             self._close(direction, offset + len(payload) + missing)

@@ -172,6 +172,13 @@ class Direction:
         return self.reset is not None and self.reset != self.next
 
     @property
+    def is_unusual(self) -> bool:
+        """Whether its segments, or those of the other side, need a closer look."""
+        return bool(
+            self.waiting or self.owes or self.reset is not None or self.pending is not None or self.doubtful
+        )
+
+    @property
     def available(self) -> int:
         """The stream offset that whoever acknowledges no more does not wait for."""
         return max(self.offset, self.presumed)
