@@ -43,7 +43,7 @@ stays until something says more, until too much waits, or until nothing has happ
 from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
-from zmtpsniff.reassembly import EVERY_FLAG, MODULO, ORDINARY_FLAGS, Direction, Waiting, distance
+from zmtpsniff.reassembly import EVERY_FLAG, MODULO, ORDINARY_FLAGS, WINDOW, Direction, Waiting, distance
 from zmtpsniff.segment import ACK, Segment
 
 if TYPE_CHECKING:
@@ -276,4 +276,6 @@ def _origin(direction: Direction, early: list[tuple[Direction, Segment]]) -> int
         numbers += [segment[4] for sender, segment in early if sender is not direction and segment[5] & ACK]
     if not numbers:
         return 0
-    return min(numbers, key=lambda number: distance(number, numbers[0]))
+    # The first one decides which connection it is, if there are segments of two.
+    near = [ahead for ahead in (distance(number, numbers[0]) for number in numbers) if abs(ahead) <= WINDOW]
+    return (numbers[0] + min(near)) % MODULO

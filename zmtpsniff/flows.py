@@ -235,8 +235,10 @@ class FlowTable:
     def _begin(self, flow: Flow) -> None:
         """Settle where a flow begins, and take what was gathered."""
         for direction, segment in flow.begin():
-            if not flow.ended:
+            if flow.number in self._flows:
                 self._take(direction, segment)
+            else:  # those before were of another connection
+                self._examine(segment)
 
     def _take(self, direction: Direction, segment: Segment) -> None:
         """Take a segment of a flow that has begun."""
@@ -354,7 +356,8 @@ class FlowTable:
             if flags & SYN or other.next is None or other.is_far(ack):
                 pending = other.pending
         elif not flags & SYN and direction.pending and _continues(direction.pending, seq):  # its answer is lost
-            pending = direction.pending if direction.next is None or direction.is_far(seq) else None
+            far = direction.is_far(seq) or (flags & ACK and other.is_far(ack))
+            pending = direction.pending if direction.next is None or far else None
         if pending is None:
             return False
         self._retire(direction.flow, segment[0], segment[1])
@@ -365,12 +368,12 @@ class FlowTable:
         """Another connection begins on the addresses of a flow, of which packets may still come."""
         for direction in flow.directions:
             direction.pending = None
-        if flow.ended or flow.dissection is None or not flow.begun:
+        if flow.predecessor is not None:
+            predecessor, flow.predecessor = flow.predecessor, None
+            self._discard(predecessor, "open")
+        if not flow.begun or not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
             return
-        if flow.predecessor is not None:
-            self._discard(flow.predecessor, "open")
-            flow.predecessor = None
         flow.retired_ns, flow.retired_packet = time_ns, packet
         for direction in flow.directions:
             del self._directions[direction.key]
@@ -378,18 +381,16 @@ class FlowTable:
 
     def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
         """The direction of the flow before on the same addresses, if a segment is still of that."""
-        time_ns, packet, key, seq, _, flags, _, _ = segment
+        time_ns, packet, key, seq, ack, flags, _, _ = segment
         flow = direction.flow
         predecessor = flow.predecessor
         assert predecessor is not None
-        if predecessor.ended or self.patience.is_over(
-            predecessor.retired_ns, predecessor.retired_packet, time_ns, packet
-        ):
+        if self.patience.is_over(predecessor.retired_ns, predecessor.retired_packet, time_ns, packet):
             flow.predecessor = None
             self._discard(predecessor, "open")
             return None
         before = predecessor.client if predecessor.client.key == key else predecessor.server
-        if flags & SYN or before.place(seq) is None:
+        if flags & SYN or before.place(seq) is None or (flags & ACK and before.other.is_far(ack)):
             return None
         if direction.isn is not None:
             return before if not 0 < distance(seq, direction.isn) <= WINDOW else None
@@ -399,7 +400,7 @@ class FlowTable:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
         time_ns, _, key, seq, _, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
-        if length and direction.is_far(seq):
+        if length and (direction.is_far(seq) or (flags & ACK and direction.other.is_far(segment[4]))):
             return self._open(key, time_ns, by_port=True)
         direction.swallow(seq, length)
         return None
@@ -624,8 +625,9 @@ class FlowTable:
         """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
         if now_ns is not None:
             self._now_ns = now_ns
-        for flow in list(self._flows.values()):
-            self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+        while self._flows:  # one that was two connections leaves another
+            for flow in list(self._flows.values()):
+                self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
 
 
 def _nanoseconds(seconds: float) -> int:
