@@ -223,7 +223,7 @@ def test_encodable() -> None:
             'message REQ 2 frames 44 octets "" "hello worldhello worldhello worl"...',
         ),
         (Message(*PLACE, [b"x"]), 'message 1 frame 1 octet "x"'),
-        (Message(*PLACE, [b"x"], "PUB", True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
+        (Message(*PLACE, [b"x"], "PUB", incomplete=True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
         (Message(*PLACE, [b"a"] * 9), 'message 9 frames 9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frame'),
         (Greeting(*PLACE, "3.1", "NULL", False), "greeting ZMTP 3.1 NULL"),
         (Greeting(*PLACE, "3.1", "CURVE", True), "greeting ZMTP 3.1 CURVE as server"),
@@ -266,7 +266,7 @@ def test_summary_of_totals() -> None:
 
 
 def test_summary_of_long_messages() -> None:
-    batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", True)]
+    batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", incomplete=True)]
     start = f"#17 flow 1 {CLIENT} > {SERVER}: message PUB 10 frames 15 octets"
     first = ['"a"', '""...', *['""'] * 6]
     assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"

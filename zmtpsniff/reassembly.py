@@ -463,8 +463,8 @@ class Direction:
             end = self.offset  # octets went on to come where they always had: nobody can have acknowledged so many
         if end == self.offset + 1 and self.fin is None:
             end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
-        if self.fin is not None:
-            end = self.fin
+        if self.fin is not None and not self.other.seen:
+            end = self.fin  # nothing can tell whether its octets arrived
         if self.reset is not None and 1 < distance(self.reset, self.next) <= WINDOW:
             end = max(end, self.offset + distance(self.reset, self.next))
         self.lose(end, time_ns, packet)

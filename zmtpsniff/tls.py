@@ -168,7 +168,7 @@ class TlsHalf:
         """Whether there is so much that the other side is not waited for."""
         return len(self._held) > _MOST_HELD
 
-    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
         """Take the next octets."""
         if self._passes:
             self._inner.feed(data, time_ns, packet, begin, seen)

@@ -7,8 +7,7 @@ from dissectors.events import Command, Connection, Message, at_hand
 from zmtpsniff.patterns.conversation import Conversation, Findings, Rules, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
-_PATIENCE_NS = 1_000_000_000  # for a PONG, where none has shown how long that takes
-_LEAST_PATIENCE_NS = 200_000_000
+_LEAST_PATIENCE_NS = 1_000_000_000  # a PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298)
 _LATENESS_NS = 250_000_000  # by which a capture point may deliver one side's packets later than the other's
 
 
@@ -127,7 +126,7 @@ class Heartbeats(Rules):
 
     @property
     def _patience_ns(self) -> int:
-        return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS) if self._slowest_ns else _PATIENCE_NS
+        return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS)
 
     def _was_heard(self, ping: _Ping) -> bool:
         """Whether the one who should answer has said anything since."""
