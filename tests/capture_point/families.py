@@ -35,7 +35,10 @@ def _watched(random: Random, sessions: list[Session]) -> Records:
 
 
 def _case(random: Random, how: str, sessions: list[Session], *files: Records) -> Case:
-    return Case("", sessions, list(files), random.choice([1, 7, 100, 100, 1000]), how=how)
+    live = len(files) == 1 and random.random() < 0.2
+    return Case(
+        "", sessions, list(files), random.choice([1, 7, 100, 100, 1000]), live, how=f"{how}, live" if live else how
+    )
 
 
 # ---------------------------------------------------------------------- order
@@ -330,7 +333,7 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
             session.ports = sessions[-1].ports
             if not with_syn and any(_near(session, sessions[-1], side) for side in (CLIENT, SERVER)):
                 continue  # by chance its numbers go on where those before ended
-        ended = announced and random.random() < 0.6
+        ended = announced and session.talk.end != "open" and random.random() < 0.6
         unseen = (0 if with_syn else SYN) | (0 if ended else FIN | RST)
         kept.update(id(one) for one in session.segments if not one.flags & unseen)
         how.append(

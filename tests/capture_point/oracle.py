@@ -34,6 +34,7 @@ class Case:
     sessions: list[Session]
     files: list[Records]
     batch: int = 100
+    live: bool = False  # read while it is captured, so that time passes without packets, too
     foreign: bool = False  # another protocol than ZMTP
     timely: bool = False  # stamped as it passed, in order
     how: str = ""  # what was done to it
@@ -47,16 +48,17 @@ class Verdict:
     count: Counter[str] = field(default_factory=Counter)
 
 
-def sniff(given: Sequence[list[Packet]], batch: int = 100) -> list[AnyEvent]:
-    """All events of packets of these files, as `zmtpsniff read` gets them."""
-    sniffer = Sniffer(Packets(given, batch), patterns=Patterns())
+def sniff(given: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> list[AnyEvent]:
+    """All events of packets of these files, as `zmtpsniff read` gets them, or `zmtpsniff live`."""
+    source = Packets(given, batch, live)
+    sniffer = Sniffer(source, clock=source.clock if live else None, patterns=Patterns())
     return [event for events in sniffer.events() for event in events]
 
 
 def judge(case: Case) -> Verdict:
     """Show a case, and hold what is shown against what was sent."""
     files = [packets(records) for records in case.files]
-    events = sniff(files, case.batch)
+    events = sniff(files, case.batch, case.live)
     verdict = Verdict()
     _check_records(events, joined(files), verdict)
     if case.foreign:
