@@ -388,7 +388,12 @@ def _large(script: Script, count: int) -> None:
     random = script.random
     side = script.talk.types.index("PUSH")
     for _ in range(max(count // 8, 2)):
-        if random.random() < 0.5:
+        if random.random() < 0.02:
+            script.most = 60_000
+            for _ in range(60):  # more than is kept of a stream that waits
+                script.message(side, script.body())
+                script.flush(side, needs=_greeted(script, side))
+        elif random.random() < 0.5:
             script.most = random.choice([3000, 20_000, 60_000])
             script.message(side, script.body())
             script.flush(side, needs=_greeted(script, side))
@@ -419,8 +424,10 @@ _VERSIONS = [("3.1", "3.1")] * 6 + [
 ]  # fmt: skip
 
 
-def converse(random: Random, kinds: frozenset[str] | None = None, greets: bool = False) -> Conversation:
-    """A conversation of any kind.
+def converse(
+    random: Random, kinds: frozenset[str] | None = None, greets: bool = False, count: int | None = None
+) -> Conversation:
+    """A conversation of any kind, of ``count`` exchanges.
 
     One of the socket types in ``kinds`` asks, subscribes or pushes, if these are given. One that ``greets`` is of a
     version with a signature.
@@ -442,5 +449,5 @@ def converse(random: Random, kinds: frozenset[str] | None = None, greets: bool =
     script = Script(random, talk, random.choice([5 * US, 100 * US, 100 * US, 500 * US, 20 * MS]))
     _open(script, random.choice(["steps", "steps", "whole"]))
     talk.opened = script.count[CLIENT], script.count[SERVER]
-    play(script, random.choice([2, 5, 10, 20, 40]))
+    play(script, count or random.choice([2, 5, 10, 20, 40]))
     return talk

@@ -35,7 +35,10 @@ def _watched(random: Random, sessions: list[Session]) -> Records:
 
 
 def _case(random: Random, how: str, sessions: list[Session], *files: Records) -> Case:
-    return Case("", sessions, list(files), random.choice([1, 7, 100, 100, 1000]), how=how)
+    live = len(files) == 1 and random.random() < 0.2
+    return Case(
+        "", sessions, list(files), random.choice([1, 7, 100, 100, 1000]), live, how=f"{how}, live" if live else how
+    )
 
 
 # ---------------------------------------------------------------------- order
@@ -164,7 +167,8 @@ def handshake(random: Random) -> Case:
 
 def loss(random: Random) -> Case:
     """Packets are missing: nothing is invented, and no peer is accused."""
-    session = _session(random)
+    # Octets that are sent again without need may come at any time: nobody waits for them.
+    session = connect(converse(random), random, replace(Link.choose(random), spurious=0.0))
     records = _watched(random, [session])
     how = []
     if random.random() < 0.3:
@@ -302,37 +306,44 @@ def _said(talk: Conversation, number: int) -> tuple[int, int]:
 
 
 def reuse(random: Random) -> Case:
-    """Connections one after the other on the same ports, whose ends and beginnings are in the capture or not."""
+    """Connections one after the other on the same ports: the end of one or the SYN of the next is in the capture."""
+    case, how = _one_after_the_other(random, announced=True)
+    if random.random() < 0.3:
+        case.files[0], said = _disorder(case.files[0], random)
+        how += f"; {said}"
+    return replace(case, how=how)
+
+
+def unannounced(random: Random) -> Case:
+    """The same, without both: only the numbers of both sides, and greetings, tell that it is another connection."""
+    case, how = _one_after_the_other(random, announced=False)
+    return replace(case, how=how)
+
+
+def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
     sessions: list[Session] = []
-    seen: list[Segment] = []
+    kept: set[int] = set()
     how = []
     now = 0
+    ended = False
     while len(sessions) < 2 or random.random() < 0.2:
-        with_syn = not sessions or random.random() < 0.6
-        talk = converse(random, greets=True)
-        session = connect(talk, random, Link.choose(random), 0, now)
+        with_syn = not sessions or (announced and (not ended or random.random() < 0.5))
+        session = connect(converse(random, greets=True), random, Link.choose(random), 0, now)
         if sessions:
-            before = sessions[-1]
-            session.ports = before.ports
-            if not with_syn and any(_near(session, before, side) for side in (CLIENT, SERVER)):
-                continue  # nobody could tell that from what goes on
-        with_end = random.random() < 0.6
-        how.append(f"{talk.name} {'with' if with_syn else 'without'} SYN, {talk.end if with_end else 'no end'}")
-        seen += [
-            one
-            for one in session.segments
-            if (with_syn or not one.flags & SYN) and (with_end or not one.flags & (FIN | RST))
-        ]
-        now = max(one.arrival_ns for one in session.segments) + random.choice(
-            [1 * MS, 200 * MS, 2 * SECOND, 90 * SECOND]
+            session.ports = sessions[-1].ports
+            if not with_syn and any(_near(session, sessions[-1], side) for side in (CLIENT, SERVER)):
+                continue  # by chance its numbers go on where those before ended
+        ended = announced and session.talk.end != "open" and random.random() < 0.6
+        unseen = (0 if with_syn else SYN) | (0 if ended else FIN | RST)
+        kept.update(id(one) for one in session.segments if not one.flags & unseen)
+        how.append(
+            f"{session.talk.name} {'with' if with_syn else 'without'} SYN, {session.talk.end if ended else 'no end'}"
         )
+        now = max(one.arrival_ns for one in session.segments)
+        now += random.choice([1 * MS, 200 * MS, 2 * SECOND, 90 * SECOND])
         sessions.append(session)
-    kept = set(map(id, seen))
     records = [record for record in _watched(random, sessions) if id(record.segment) in kept]
-    if random.random() < 0.3:
-        records, said = _disorder(records, random)
-        how.append(said)
-    return _case(random, "; ".join(how), sessions, records)
+    return _case(random, "", sessions, records), "; ".join(how)
 
 
 def _near(one: Session, other: Session, side: int) -> bool:
@@ -388,6 +399,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "merge": merge,
     "holes": holes,
     "reuse": reuse,
+    "unannounced": unannounced,
     "protocols": protocols,
 }
 

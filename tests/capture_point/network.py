@@ -5,7 +5,7 @@ exactly what its sender had received when it sent it, never more: this is what m
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from random import Random
 
@@ -13,6 +13,7 @@ from .conversations import CLIENT, MS, SERVER, US, Conversation
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 _MODULO = 1 << 32
+_MOST_SEGMENTS = 300  # of a connection, about; a case is to take milliseconds
 _ETHERNET = bytes(12) + b"\x08\0"
 _HEADERS = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
 
@@ -40,7 +41,7 @@ class Link:
         return cls(
             delay_ns=delay,
             jitter_ns=random.choice([1, delay // 4, delay]),
-            mss=random.choice([1448, 1448, 1448, 536, 65_000, 65_000, 37]),
+            mss=random.choice([1448, 1448, 1448, 536, 65_000, 65_000, 37]),  # or what is handed to the card at once
             window=random.choice([1 << 20, 1 << 20, 1 << 16, 4096]),
             delayed_ack_ns=random.choice([0, 0, 200 * US, 5 * MS, 40 * MS]),
             ack_share=random.choice([1.0, 1.0, 0.5, 0.0]),
@@ -119,7 +120,13 @@ class Session:
 
 
 def connect(talk: Conversation, random: Random, link: Link, place: int = 0, start_ns: int = 0) -> Session:
-    """Carry a conversation over a link, from ``start_ns`` on; ``place`` tells its addresses from those of others."""
+    """Carry a conversation over a link, from ``start_ns`` on; ``place`` tells its addresses from those of others.
+
+    Segments are larger than the link says where there would be too many of them.
+    """
+    octets = sum(len(write.octets) for write in talk.writes)
+    if octets // link.mss > _MOST_SEGMENTS:
+        link = replace(link, mss=min(max(octets // _MOST_SEGMENTS, 1448), 65_000), window=1 << 20)
     ports = random.choice([40_000, 40_000, 40_000, 4000]) + place, 5555 + place
     isn = random.choice([random.randrange(_MODULO), _MODULO - 1 - random.randrange(3000)]), random.randrange(_MODULO)
     session = Session(

@@ -97,19 +97,28 @@ def packets(records: Iterable[Record]) -> list[Packet]:
 class Packets:
     """A source of packets that are at hand, as if they came from files that are merged by time."""
 
-    def __init__(self, files: Sequence[list[Packet]], batch: int = 100) -> None:
-        """Give out the packets in batches of so many."""
+    def __init__(self, files: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> None:
+        """Give out the packets in batches of so many; ``live`` says whether time passes without packets, too."""
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.now_ns = 0
         self._files = files
         self._batch = batch
+        self._live = live
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets."""
         packets = joined(self._files)
         for at in range(0, len(packets), self._batch):
+            if self._live:
+                self.now_ns = max(self.now_ns, packets[at][0] - 1)
+                yield []
             yield packets[at : at + self._batch]
+
+    def clock(self) -> int:
+        """The time, nanoseconds since the Unix epoch: that just before the next packet."""
+        return self.now_ns
 
 
 def joined(files: Sequence[list[Packet]]) -> list[Packet]:
