@@ -9,6 +9,32 @@ from typing import NamedTuple
 from dissectors.zmtp import wire
 
 
+class Signature(NamedTuple):
+    """The first 10 octets of a side that begins with FF (15/ZMTP, "Backwards Interoperability").
+
+    To a ZMTP 1.0 peer they are the header of a long frame, so the length counts a flags octet. Bit 0 of the last octet
+    tells a versioned peer from the flags of a 1.0 identity frame.
+    """
+
+    length: int  # what octets 1 to 8 give: one more than the identity has; padding of any value in 3.x
+    last: int  # octet, 7F
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the sender goes on with a version, if the other side has one, too."""
+        return bool(self.last & 1)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing else begins so; azmq has a length of 0."""
+        return self.last == wire.SIGNATURE_END and self.length <= wire.IDENTITY_LIMIT + 1
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a peer that is odd, or wrong in one of the two places, may begin so."""
+        return self.is_versioned and (self.last == wire.SIGNATURE_END or self.length <= wire.IDENTITY_LIMIT + 1)
+
+
 class GreetingV3(NamedTuple):
     """The 53 octets after the revision of a 3.x greeting; None for what is not in the capture."""
 
@@ -18,14 +44,9 @@ class GreetingV3(NamedTuple):
     as_server: bool | None
 
 
-def parse_signature(octets: bytes) -> tuple[bool, int]:
-    """Read 10 octets that begin with FF: is the sender versioned, and which length do octets 1 to 8 give?
-
-    To a ZMTP 1.0 peer these octets are the header of a long frame, so the length counts a flags octet
-    (15/ZMTP, "Backwards Interoperability"). Bit 0 of the last octet tells a versioned peer from the flags of a
-    1.0 identity frame.
-    """
-    return bool(octets[9] & 1), int.from_bytes(octets[1:9], "big")
+def parse_signature(octets: bytes) -> Signature:
+    """Read 10 octets that begin with FF."""
+    return Signature(int.from_bytes(octets[1:9], "big"), octets[9])
 
 
 def parse_after_revision(octets: bytes) -> GreetingV3:
@@ -36,6 +57,12 @@ def parse_after_revision(octets: bytes) -> GreetingV3:
         mechanism, legal = parse_mechanism(octets[1 : 1 + wire.MECHANISM_SIZE])
     as_server = bool(octets[1 + wire.MECHANISM_SIZE]) if len(octets) > 1 + wire.MECHANISM_SIZE else None
     return GreetingV3(octets[0] if octets else None, mechanism, legal, as_server)
+
+
+def is_greeting_v3(octets: bytes) -> bool:
+    """Whether 53 octets are what follows the revision of a 3.x greeting, and can hardly be anything else."""
+    parsed = parse_after_revision(octets)
+    return parsed.mechanism_is_legal and octets[1 + wire.MECHANISM_SIZE] <= 1 and not any(octets[-_FILLER_SIZE:])
 
 
 def parse_mechanism(field: bytes) -> tuple[str, bool]:
@@ -51,6 +78,7 @@ def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
 
 
 GUESS_SIZE = 4
+_FILLER_SIZE = 31
 
 _MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI"))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dissectors.events import Greeting, Octets, Side
 from dissectors.zmtp import greeting, sockets, wire
+from dissectors.zmtp.evidence import EvidenceV1, read_header
 from dissectors.zmtp.framing import FrameStream
 from dissectors.zmtp.stream import Limits
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 _PATIENCE = 16_384
 # An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
 _IDENTITY_LIMIT = 0xFFFF
+# Octets of one side that are kept in wait for a proof that the connection is ZMTP.
+UNPROVEN_LIMIT = 1 << 16
+# A revision that nobody has announced yet: where the signature proves little, this is something else.
+_LAST_REVISION = 15
 
 
 def _released(data: bytes, position: int) -> int:
@@ -37,6 +42,7 @@ class Opening(FrameStream):
         "beginning",
         "connection",
         "ended",
+        "evidence",
         "greeted",
         "identity",
         "mechanism",
@@ -45,6 +51,7 @@ class Opening(FrameStream):
         "other",
         "revision",
         "side",
+        "signature",
         "silent",
         "topics",
         "upgraded",
@@ -60,6 +67,7 @@ class Opening(FrameStream):
         self.connection = connection
         self.side: Side = side
         self.other: Opening = self  # the connection puts the other half here
+        self.signature: greeting.Signature | None = None
         self.versioned: bool | None = None  # begins with a signature; None: not known yet
         self.revision: int | None = None
         self.minor: int | None = None
@@ -71,6 +79,7 @@ class Opening(FrameStream):
         self.greeted = False  # its greeting is over, so that frames follow
         self.silent = False  # what it says about versions will never be known
         self.ended = False
+        self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
         self.topics: dict[Octets, None] = {}  # subscribed to
         self._identity_left = 0
         self._greeting_before_gap = b""
@@ -83,16 +92,6 @@ class Opening(FrameStream):
     def stopped(self) -> bool:
         """Whether nothing more can be read of this side."""
         return self._state == self._dead
-
-    @property
-    def holds(self) -> bool:
-        """Whether octets wait for more."""
-        return self._held > 0
-
-    @property
-    def frames(self) -> int:
-        """How many frames, at least, have followed the greeting."""
-        return self.messages + len(self._parts)
 
     @property
     def waits_for_greeting(self) -> bool:
@@ -109,8 +108,14 @@ class Opening(FrameStream):
         """The connection is ZMTP: what this half finds is given out from now on."""
         self.out = self.connection.out
         self.known = True
+        self.evidence = None
         if self._state == self._unproven_v1:
             self._state = self._frames_v1
+
+    @property
+    def may_be_versioned(self) -> bool:
+        """Whether what it has sent may be a greeting, if something else proves that it is one."""
+        return self.signature is not None and self.revision is not None
 
     def set_socket_type(self, name: str | None) -> None:
         """Set the socket type once it is announced."""
@@ -143,8 +148,7 @@ class Opening(FrameStream):
             if len(first) < wire.SIGNATURE_SIZE:
                 self._need = wire.SIGNATURE_SIZE
                 return position
-            versioned, length = greeting.parse_signature(first)
-            if versioned and length <= wire.IDENTITY_LIMIT + 1:
+            if greeting.parse_signature(first).is_certain:
                 self._state = self._signature
                 return position
         if first in (b"\x03", b"\x03\x00", b"\x03\x01"):  # perhaps a revision, and the mechanism comes next
@@ -189,19 +193,24 @@ class Opening(FrameStream):
         if len(data) - position < wire.SIGNATURE_SIZE:
             self._need = wire.SIGNATURE_SIZE
             return position
-        signature = data[position : position + wire.SIGNATURE_SIZE]
-        versioned, length = greeting.parse_signature(signature)
-        if not versioned and length >= wire.LENGTH_ESCAPE_V1:
+        signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
+        if not signature.is_versioned and signature.length >= wire.LENGTH_ESCAPE_V1:
             self._state = self._identity_v1
             return position
-        if not versioned:
-            self.connection.refuse(self, "bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
+        if not signature.is_versioned:
+            self.connection.refuse(self, "bad-signature", detail)
             return position
-        self.connection.accept()
-        if signature[9] != wire.SIGNATURE_END:
-            self.problem("bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        if not (signature.is_possible or self.connection.forced):
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
+        self.signature = signature
+        if signature.is_certain:
+            self.connection.accept()
+        if signature.last != wire.SIGNATURE_END:
+            self.problem("bad-signature", detail)
         self.versioned = True
-        self._identity_left = max(length - 1, 0)
+        self._identity_left = max(signature.length - 1, 0)
         self._state = self._after_signature
         self.other.resume()
         return position + wire.SIGNATURE_SIZE
@@ -217,12 +226,22 @@ class Opening(FrameStream):
                 self._need = greeting.GUESS_SIZE
                 return position
             versioned = guessed != 1
-        self._state = self._revision if versioned else self._identity_after_signature
+        if versioned:
+            self._state = self._revision
+        elif self._is_proven():
+            self._state = self._identity_after_signature
         return position
+
+    def _is_proven(self) -> bool:
+        """Whether this side's greeting is one; if nothing has proven it until now, nothing will, and it is refused."""
+        if not self.connection.accepted:
+            self.connection.refuse(self, "not-zmtp", "")
+        return self.connection.accepted
 
     def resume(self) -> None:
         """Look again; an identity of no octets after a signature needs none to be read."""
-        if self._state == self._after_signature and self.other.versioned is False and not self._identity_left:
+        is_whole = self._state == self._after_signature and self.other.versioned is False and not self._identity_left
+        if is_whole and self._is_proven():
             self._identified(b"", 1)
         super().resume()
 
@@ -242,8 +261,13 @@ class Opening(FrameStream):
         return self.silent or self.ended or self._state == self._dead
 
     def _revision(self, data: bytes, position: int) -> int:
+        certain = self.connection.forced or self.signature is None or self.signature.is_certain
+        if not certain and data[position] > _LAST_REVISION:
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
         self.revision = data[position]
         self._state = self._after_revision
+        self.connection.announced()
         self.other.resume()
         return position + 1
 
@@ -270,6 +294,8 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
+        if greeting.is_greeting_v3(data[position : position + size]):
+            self.connection.accept()
         self._greet_v3(data[position : position + size])
         self._end_greeting()
         return position + size
@@ -291,7 +317,6 @@ class Opening(FrameStream):
         """The 64 octets are over: the handshake follows."""
         self.greeted = True
         self.framing = 2
-        self.known = True
         self._state = self._after_greeting
         self.connection.greeted_v3()
 
@@ -301,6 +326,8 @@ class Opening(FrameStream):
             if self._waits(data, position):
                 return position
             self.connection.lost_greeting()
+        if not self._is_proven():
+            return position
         self._start_frames(2)
         self._plain = self._is_plain()
         return position
@@ -323,7 +350,7 @@ class Opening(FrameStream):
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
-        if theirs is None and self._waits(data, position):
+        if (theirs is None and self._waits(data, position)) or not self._is_proven():
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
@@ -362,7 +389,6 @@ class Opening(FrameStream):
             self.problem("identity-too-long", f"an identity of {len(identity)} octets")
         self._report_greeting(socket_type=self.socket_type, identity=identity)
         self._start_frames(framing)
-        self.known = True
         self._plain = self._is_plain()
         self.connection.identified()
 
@@ -403,28 +429,39 @@ class Opening(FrameStream):
         if self.versioned is None:
             self.versioned = False
             self.version = "1.0"
-        self._identified(data[position + size : stop], 1)
         if not self.connection.accepted:
-            self._state = self._unproven_v1
-            self.connection.unproven(self, stop == len(data))
+            self.evidence = EvidenceV1(length - 1, data[position + size - 1])
+        self._identified(data[position + size : stop], 1)
+        self.connection.weigh()
         self.other.resume()
         return stop
 
     def _unproven_v1(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
-        at = position
-        while at + 1 < len(data):
-            size = 10 if data[at] == wire.LENGTH_ESCAPE_V1 else 2
-            if at + size > len(data):
+        assert self.evidence is not None
+        while position < len(data) and (header := read_header(data, position)) is not None:
+            if not header.is_legal:
+                return self._disproven(data, position)
+            self.evidence.begun = True
+            if header.stop > len(data):
                 break
-            length = int.from_bytes(data[at + 1 : at + 9], "big") if size == 10 else data[at]
-            if length == 0 or data[at + size - 1] not in wire.FLAGS_SEEN_V1:
-                self.connection.reject()
-                return position
-            at += size - 1 + length
-        reached = self._frames_v1(data, position)
-        self.connection.unproven(self, reached == len(data))
-        return reached
+            self.evidence.frame(header.flags)
+            self._frames_v1(data[position : header.stop], 0)
+            position = header.stop
+        self.connection.weigh()
+        return self._frames_v1(data, position) if position < len(data) and not self.stopped else position
+
+    def _disproven(self, data: bytes, position: int) -> int:
+        """What comes next is no frame of ZMTP 1.0; unless what came before it proves that it should have been one."""
+        self.connection.weigh()
+        if self.connection.accepted:
+            return self._frames_v1(data, position)
+        if self.other.evidence is None and not self.other.will_not_tell():
+            self._need = UNPROVEN_LIMIT  # until that one has begun, and this one is asked again
+            return position
+        self.evidence = None
+        self.connection.reject()
+        return position
 
     def _start_frames(self, framing: int) -> None:
         super()._start_frames(framing)
@@ -460,7 +497,6 @@ class Opening(FrameStream):
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
         if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
             self._greet_what_is_known()
-            self.known = self.connection.accepted
             self._start_search()
             self.framing = self.other.framing
             self.connection.lost_greeting()
