@@ -216,10 +216,15 @@ class ZmtpConnection:
     def greeted_v3(self) -> None:
         """A half has read its 3.x greeting."""
         one, other = self.halves
+        for half in self.halves:
+            if not half.greeted:
+                half.framing = 2  # else the other one would not have said so much
         if self._compared or not (one.greeted and other.greeted):
             self._wake()
             return
         self._compared = True
+        if not self._not_seen:
+            self.security.resume()
         if None not in (one.revision, one.minor, other.revision, other.minor):
             self.version = greeting.negotiated_v3((one.revision, one.minor), (other.revision, other.minor))  # type: ignore[arg-type]
         last = one if one.packet >= other.packet else other
@@ -285,13 +290,13 @@ class ZmtpConnection:
             if half.waits_for_greeting:
                 half.resume()
 
-    def one_direction(self) -> None:
-        """One side is not in the capture, so that the handshake cannot be judged."""
-        self._not_seen = True
-
     def lost_greeting(self) -> None:
         """Octets of a greeting are missing, so that the handshake cannot be judged."""
         self._not_seen = True
+        self.skip_handshake()
+
+    def skip_handshake(self) -> None:
+        """Read on without the handshake of a side that is absent, until it greets after all."""
         self.security.unknown_start = True
         self.security.skip()
         for half in self.halves:
@@ -355,7 +360,8 @@ class ZmtpConnection:
         if self.security.hello_is_bad:
             return "failed"
         late = not self._from_start and not all(half.greeted for half in self.halves)
-        return "not-seen" if late or self._not_seen or self.security.unknown_start else "incomplete"
+        absent = any(half.is_absent for half in self.halves)
+        return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
     def _report_incomplete(self, end: End) -> None:
         half = self.client if self.client.packet >= self.server.packet else self.server

@@ -35,6 +35,7 @@ class Opening(FrameStream):
     """One side of a connection, as far as its greeting."""
 
     __slots__ = (
+        "_from_start",
         "_greeting_after_gap",
         "_greeting_before_gap",
         "_identity_left",
@@ -86,7 +87,12 @@ class Opening(FrameStream):
         self._greeting_after_gap = 0  # octets of it
         self.upgraded = False  # to WebSocket
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
-        self._state = self._start if from_start else self._perhaps_start
+        self._from_start = from_start
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait for the first octets."""
+        self._state = self._start if self._from_start else self._perhaps_start
 
     @property
     def stopped(self) -> bool:
@@ -151,16 +157,26 @@ class Opening(FrameStream):
             if greeting.parse_signature(first).is_certain:
                 self._state = self._signature
                 return position
-        if first in (b"\x03", b"\x03\x00", b"\x03\x01"):  # perhaps a revision, and the mechanism comes next
-            self._need = 2 + wire.MECHANISM_SIZE
-            return position
         if greeting.find_mechanism(data[position : position + wire.GREETING_SIZE]) is not None:
             self._state = self._late_greeting
             return position
+        rest = greeting.find_end(data[position : position + 2 * wire.GREETING_SIZE])
+        if rest is None and not self.ended:
+            self._need = len(data) - position + 1
+            return position
+        if rest:
+            self.connection.accept()
+            self.versioned = True
+            self._end_greeting()
+            return position + rest
+        self._seek()
+        return position
+
+    def _seek(self) -> None:
+        """Look for frames, because what comes first is no greeting."""
         self.silent = True
         self._start_search()
         self.other.resume()
-        return position
 
     def _late_greeting(self, data: bytes, position: int) -> int:
         """The capture starts inside a 3.x greeting, before its mechanism."""
@@ -217,7 +233,7 @@ class Opening(FrameStream):
 
     def _after_signature(self, data: bytes, position: int) -> int:
         """What follows depends on whether the other side is versioned."""
-        if self.other.versioned is None and self._waits(data, position):
+        if self.other.versioned is None and self._waits(data, position, self._shows_version(data[position:])):
             return position
         versioned = self.other.versioned
         if versioned is None:
@@ -247,13 +263,24 @@ class Opening(FrameStream):
 
     def _guess(self, data: bytes, position: int) -> int | None:
         """The major version by what follows the signature, or the one that the user says."""
-        return self.connection.forced_version or greeting.guess_after_signature(data[position:])
+        octets = data[position:]
+        shown = self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
+        return shown or greeting.guess_after_signature(octets)
 
-    def _waits(self, data: bytes, position: int) -> bool:
-        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half."""
-        if self.other.will_not_tell() or len(data) - position > _PATIENCE:
+    def _shows_version(self, octets: bytes) -> bool:
+        """Whether what follows the signature leaves no doubt which version both sides agreed on."""
+        shown = self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
+        return shown is not None
+
+    def _waits(self, data: bytes, position: int, is_sure: bool) -> bool:
+        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half.
+
+        One that is absent may come yet: it is waited for unless what it will say ``is_sure``.
+        """
+        held = len(data) - position
+        if self.other.will_not_tell() or (is_sure and self.other.is_absent) or held > _PATIENCE:
             return False
-        self._need = _PATIENCE
+        self._need = held + 1 if self.other.is_absent and held < wire.GREETING_SIZE else _PATIENCE
         return True
 
     def will_not_tell(self) -> bool:
@@ -279,9 +306,10 @@ class Opening(FrameStream):
             return position
         theirs = self.other.revision
         if theirs is None:
-            if self._waits(data, position):
+            octets = bytes([self.revision]) + data[position:]
+            if self._waits(data, position, self._shows_version(octets)):
                 return position
-            guessed = self._guess(bytes([self.revision]) + data[position:], 0)
+            guessed = self._guess(octets, 0)
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE - 1
                 return position
@@ -323,9 +351,12 @@ class Opening(FrameStream):
     def _after_greeting(self, data: bytes, position: int) -> int:
         """What a command holds depends on the mechanism, so the other side's greeting comes first."""
         if not self.other.greeted:
-            if self._waits(data, position):
+            if self._waits(data, position, is_sure=True):
                 return position
-            self.connection.lost_greeting()
+            if self.other.is_absent:
+                self.connection.skip_handshake()
+            else:
+                self.connection.lost_greeting()
         if not self._is_proven():
             return position
         self._start_frames(2)
@@ -350,7 +381,8 @@ class Opening(FrameStream):
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
-        if (theirs is None and self._waits(data, position)) or not self._is_proven():
+        is_sure = data[position + 1 : position + 2] == b"\0"  # an identity frame of 2.0, none of 1.0 begins so
+        if (theirs is None and self._waits(data, position, is_sure)) or not self._is_proven():
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
@@ -471,19 +503,34 @@ class Opening(FrameStream):
     # ------------------------------------------------------------------ gaps
 
     def absent(self, time_ns: int, packet: int) -> None:
-        """This side is not in the capture at all, though the other side answers it."""
-        self.time_ns = time_ns
-        self.packet = packet
-        self.silent = True
-        if not self.stopped:
-            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
-            self.stop()
-            self.connection.one_direction()
+        """No packet of this side has been captured, though the other side answers it.
+
+        Then it most likely is not in the capture at all. If octets of it come after all, they are read as if nobody
+        had said so.
+        """
+        if not (self.octets or self.stopped or self.is_absent):
+            self.time_ns = time_ns
+            self.packet = packet
+            self._state = self._absent
             self.other.resume()
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether this side is taken not to be in the capture."""
+        return self._state == self._absent
+
+    def _absent(self, data: bytes, position: int) -> int:
+        """It is there after all."""
+        self._begin()
+        return position
 
     def _skip(self, length: int, cut: bool) -> None:
         if self.greeted or self.stopped or self._searches:
             super()._skip(length, cut)
+            return
+        if self._state == self._perhaps_start:  # behind the hole as much is known as before it
+            self._chunks = []
+            self._held = 0
             return
         # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.
         end = self.octets
