@@ -122,6 +122,11 @@ PROBLEMS: dict[str, Kind] = {
         "After missing octets no frame could be found again with certainty.",
         "The rest of this side is not shown.",
     ),
+    "perhaps-zmtp": _note(
+        "Connections looked like ZMTP, and nothing in them proved it, so nothing of them is shown.",
+        "Most likely another protocol that has lengths of one octet, as ZMTP 1.0 does. If it is ZMTP, name its port: "
+        "`-d tcp.port==5555,zmtp`.",
+    ),
     # --- the greeting
     "not-zmtp": _error(
         "One side speaks ZMTP, the other sends something else.",

@@ -9,6 +9,7 @@ from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, P
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
+from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.addresses import Address
@@ -66,6 +67,7 @@ class Sniffer:
             None if patterns is None else self._suspect,
         )
         self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
+        self._doubts = Doubts()
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -102,7 +104,8 @@ class Sniffer:
         self._flows.finish()
         self._datagrams.finish()
         self._report_source()
-        for code, detail in [*self._headers.skipped(), *(self._tls.skipped() if self._tls is not None else ())]:
+        tls = self._tls.skipped() if self._tls is not None else ()
+        for code, detail in [*self._headers.skipped(), *tls, *self._doubts.problems()]:
             self._report(code, detail)
         events = self._give(at_end=True)
         events.append(
@@ -174,8 +177,9 @@ class Sniffer:
     ) -> ZmtpConnection | TlsConnection:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
+        doubts = self._doubts if client.transport == "tcp" else None  # a rule names a port
         connection = ZmtpConnection(
-            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
+            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport, doubts
         )
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 

@@ -120,6 +120,8 @@ class Half(Upgraded):
             return
         self._check_command(name, mechanism, whole)
         security.command(self, name, fields, mechanism)
+        if whole and name in commands.HANDSHAKE_COMMANDS and not self._parts:
+            self._damaged = False  # no message can have begun before it
         if not whole:
             security.lost(self.side)
         if whole and not faults and "properties" in fields and self.socket_type is None:
@@ -161,6 +163,11 @@ class Half(Upgraded):
             self.connection.found_frames(self, skipped)
         self.greeted = True
 
+    def _skip(self, length: int, cut: bool) -> None:
+        if self.is_absent:
+            self._begin()
+        super()._skip(length, cut)
+
     def _lose(self) -> None:
         super()._lose()
         self.connection.security.lost(self.side)
@@ -175,6 +182,8 @@ class Half(Upgraded):
         self.search_now()
         if not self.connection.accepted:
             return
+        if self.is_absent:
+            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
         searching = self._searches
         if searching and self._searched + self._held:
             lost = self._searched + self._held

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dissectors.events import Greeting, Octets, Side
 from dissectors.zmtp import greeting, sockets, wire
+from dissectors.zmtp.evidence import EvidenceV1, read_header
 from dissectors.zmtp.framing import FrameStream
 from dissectors.zmtp.stream import Limits
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 _PATIENCE = 16_384
 # An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
 _IDENTITY_LIMIT = 0xFFFF
+# Octets of one side that are kept in wait for a proof that the connection is ZMTP.
+UNPROVEN_LIMIT = 1 << 16
+# A revision that nobody has announced yet: where the signature proves little, this is something else.
+_LAST_REVISION = 15
 
 
 def _released(data: bytes, position: int) -> int:
@@ -30,6 +35,7 @@ class Opening(FrameStream):
     """One side of a connection, as far as its greeting."""
 
     __slots__ = (
+        "_from_start",
         "_greeting_after_gap",
         "_greeting_before_gap",
         "_identity_left",
@@ -37,6 +43,7 @@ class Opening(FrameStream):
         "beginning",
         "connection",
         "ended",
+        "evidence",
         "greeted",
         "identity",
         "mechanism",
@@ -45,6 +52,7 @@ class Opening(FrameStream):
         "other",
         "revision",
         "side",
+        "signature",
         "silent",
         "topics",
         "upgraded",
@@ -60,6 +68,7 @@ class Opening(FrameStream):
         self.connection = connection
         self.side: Side = side
         self.other: Opening = self  # the connection puts the other half here
+        self.signature: greeting.Signature | None = None
         self.versioned: bool | None = None  # begins with a signature; None: not known yet
         self.revision: int | None = None
         self.minor: int | None = None
@@ -71,28 +80,24 @@ class Opening(FrameStream):
         self.greeted = False  # its greeting is over, so that frames follow
         self.silent = False  # what it says about versions will never be known
         self.ended = False
+        self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
         self.topics: dict[Octets, None] = {}  # subscribed to
         self._identity_left = 0
         self._greeting_before_gap = b""
         self._greeting_after_gap = 0  # octets of it
         self.upgraded = False  # to WebSocket
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
-        self._state = self._start if from_start else self._perhaps_start
+        self._from_start = from_start
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait for the first octets."""
+        self._state = self._start if self._from_start else self._perhaps_start
 
     @property
     def stopped(self) -> bool:
         """Whether nothing more can be read of this side."""
         return self._state == self._dead
-
-    @property
-    def holds(self) -> bool:
-        """Whether octets wait for more."""
-        return self._held > 0
-
-    @property
-    def frames(self) -> int:
-        """How many frames, at least, have followed the greeting."""
-        return self.messages + len(self._parts)
 
     @property
     def waits_for_greeting(self) -> bool:
@@ -109,8 +114,14 @@ class Opening(FrameStream):
         """The connection is ZMTP: what this half finds is given out from now on."""
         self.out = self.connection.out
         self.known = True
+        self.evidence = None
         if self._state == self._unproven_v1:
             self._state = self._frames_v1
+
+    @property
+    def may_be_versioned(self) -> bool:
+        """Whether what it has sent may be a greeting, if something else proves that it is one."""
+        return self.signature is not None and self.revision is not None
 
     def set_socket_type(self, name: str | None) -> None:
         """Set the socket type once it is announced."""
@@ -143,20 +154,29 @@ class Opening(FrameStream):
             if len(first) < wire.SIGNATURE_SIZE:
                 self._need = wire.SIGNATURE_SIZE
                 return position
-            versioned, length = greeting.parse_signature(first)
-            if versioned and length <= wire.IDENTITY_LIMIT + 1:
+            if greeting.parse_signature(first).is_certain:
                 self._state = self._signature
                 return position
-        if first in (b"\x03", b"\x03\x00", b"\x03\x01"):  # perhaps a revision, and the mechanism comes next
-            self._need = 2 + wire.MECHANISM_SIZE
-            return position
         if greeting.find_mechanism(data[position : position + wire.GREETING_SIZE]) is not None:
             self._state = self._late_greeting
             return position
+        rest = greeting.find_end(data[position : position + 2 * wire.GREETING_SIZE])
+        if rest is None and not self.ended:
+            self._need = len(data) - position + 1
+            return position
+        if rest:
+            self.connection.accept()
+            self.versioned = True
+            self._end_greeting()
+            return position + rest
+        self._seek()
+        return position
+
+    def _seek(self) -> None:
+        """Look for frames, because what comes first is no greeting."""
         self.silent = True
         self._start_search()
         self.other.resume()
-        return position
 
     def _late_greeting(self, data: bytes, position: int) -> int:
         """The capture starts inside a 3.x greeting, before its mechanism."""
@@ -189,26 +209,31 @@ class Opening(FrameStream):
         if len(data) - position < wire.SIGNATURE_SIZE:
             self._need = wire.SIGNATURE_SIZE
             return position
-        signature = data[position : position + wire.SIGNATURE_SIZE]
-        versioned, length = greeting.parse_signature(signature)
-        if not versioned and length >= wire.LENGTH_ESCAPE_V1:
+        signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
+        if not signature.is_versioned and signature.length >= wire.LENGTH_ESCAPE_V1:
             self._state = self._identity_v1
             return position
-        if not versioned:
-            self.connection.refuse(self, "bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
+        if not signature.is_versioned:
+            self.connection.refuse(self, "bad-signature", detail)
             return position
-        self.connection.accept()
-        if signature[9] != wire.SIGNATURE_END:
-            self.problem("bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        if not (signature.is_possible or self.connection.forced):
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
+        self.signature = signature
+        if signature.is_certain:
+            self.connection.accept()
+        if signature.last != wire.SIGNATURE_END:
+            self.problem("bad-signature", detail)
         self.versioned = True
-        self._identity_left = max(length - 1, 0)
+        self._identity_left = max(signature.length - 1, 0)
         self._state = self._after_signature
         self.other.resume()
         return position + wire.SIGNATURE_SIZE
 
     def _after_signature(self, data: bytes, position: int) -> int:
         """What follows depends on whether the other side is versioned."""
-        if self.other.versioned is None and self._waits(data, position):
+        if self.other.versioned is None and self._waits(data, position, self._shows_version(data[position:])):
             return position
         versioned = self.other.versioned
         if versioned is None:
@@ -217,24 +242,45 @@ class Opening(FrameStream):
                 self._need = greeting.GUESS_SIZE
                 return position
             versioned = guessed != 1
-        self._state = self._revision if versioned else self._identity_after_signature
+        if versioned:
+            self._state = self._revision
+        elif self._is_proven():
+            self._state = self._identity_after_signature
         return position
+
+    def _is_proven(self) -> bool:
+        """Whether this side's greeting is one; if nothing has proven it until now, nothing will, and it is refused."""
+        if not self.connection.accepted:
+            self.connection.refuse(self, "not-zmtp", "")
+        return self.connection.accepted
 
     def resume(self) -> None:
         """Look again; an identity of no octets after a signature needs none to be read."""
-        if self._state == self._after_signature and self.other.versioned is False and not self._identity_left:
+        is_whole = self._state == self._after_signature and self.other.versioned is False and not self._identity_left
+        if is_whole and self._is_proven():
             self._identified(b"", 1)
         super().resume()
 
     def _guess(self, data: bytes, position: int) -> int | None:
         """The major version by what follows the signature, or the one that the user says."""
-        return self.connection.forced_version or greeting.guess_after_signature(data[position:])
+        octets = data[position:]
+        shown = self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
+        return shown or greeting.guess_after_signature(octets)
 
-    def _waits(self, data: bytes, position: int) -> bool:
-        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half."""
-        if self.other.will_not_tell() or len(data) - position > _PATIENCE:
+    def _shows_version(self, octets: bytes) -> bool:
+        """Whether what follows the signature leaves no doubt which version both sides agreed on."""
+        shown = self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
+        return shown is not None
+
+    def _waits(self, data: bytes, position: int, is_sure: bool) -> bool:
+        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half.
+
+        One that is absent may come yet: it is waited for unless what it will say ``is_sure``.
+        """
+        held = len(data) - position
+        if self.other.will_not_tell() or (is_sure and self.other.is_absent) or held > _PATIENCE:
             return False
-        self._need = _PATIENCE
+        self._need = held + 1 if self.other.is_absent and held < wire.GREETING_SIZE else _PATIENCE
         return True
 
     def will_not_tell(self) -> bool:
@@ -242,8 +288,13 @@ class Opening(FrameStream):
         return self.silent or self.ended or self._state == self._dead
 
     def _revision(self, data: bytes, position: int) -> int:
+        certain = self.connection.forced or self.signature is None or self.signature.is_certain
+        if not certain and data[position] > _LAST_REVISION:
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
         self.revision = data[position]
         self._state = self._after_revision
+        self.connection.announced()
         self.other.resume()
         return position + 1
 
@@ -255,9 +306,10 @@ class Opening(FrameStream):
             return position
         theirs = self.other.revision
         if theirs is None:
-            if self._waits(data, position):
+            octets = bytes([self.revision]) + data[position:]
+            if self._waits(data, position, self._shows_version(octets)):
                 return position
-            guessed = self._guess(bytes([self.revision]) + data[position:], 0)
+            guessed = self._guess(octets, 0)
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE - 1
                 return position
@@ -270,6 +322,8 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
+        if greeting.is_greeting_v3(data[position : position + size]):
+            self.connection.accept()
         self._greet_v3(data[position : position + size])
         self._end_greeting()
         return position + size
@@ -291,16 +345,20 @@ class Opening(FrameStream):
         """The 64 octets are over: the handshake follows."""
         self.greeted = True
         self.framing = 2
-        self.known = True
         self._state = self._after_greeting
         self.connection.greeted_v3()
 
     def _after_greeting(self, data: bytes, position: int) -> int:
         """What a command holds depends on the mechanism, so the other side's greeting comes first."""
         if not self.other.greeted:
-            if self._waits(data, position):
+            if self._waits(data, position, is_sure=True):
                 return position
-            self.connection.lost_greeting()
+            if self.other.is_absent:
+                self.connection.skip_handshake()
+            else:
+                self.connection.lost_greeting()
+        if not self._is_proven():
+            return position
         self._start_frames(2)
         self._plain = self._is_plain()
         return position
@@ -323,7 +381,8 @@ class Opening(FrameStream):
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
-        if theirs is None and self._waits(data, position):
+        is_sure = data[position + 1 : position + 2] == b"\0"  # an identity frame of 2.0, none of 1.0 begins so
+        if (theirs is None and self._waits(data, position, is_sure)) or not self._is_proven():
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
@@ -362,7 +421,6 @@ class Opening(FrameStream):
             self.problem("identity-too-long", f"an identity of {len(identity)} octets")
         self._report_greeting(socket_type=self.socket_type, identity=identity)
         self._start_frames(framing)
-        self.known = True
         self._plain = self._is_plain()
         self.connection.identified()
 
@@ -403,28 +461,39 @@ class Opening(FrameStream):
         if self.versioned is None:
             self.versioned = False
             self.version = "1.0"
-        self._identified(data[position + size : stop], 1)
         if not self.connection.accepted:
-            self._state = self._unproven_v1
-            self.connection.unproven(self, stop == len(data))
+            self.evidence = EvidenceV1(length - 1, data[position + size - 1])
+        self._identified(data[position + size : stop], 1)
+        self.connection.weigh()
         self.other.resume()
         return stop
 
     def _unproven_v1(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
-        at = position
-        while at + 1 < len(data):
-            size = 10 if data[at] == wire.LENGTH_ESCAPE_V1 else 2
-            if at + size > len(data):
+        assert self.evidence is not None
+        while position < len(data) and (header := read_header(data, position)) is not None:
+            if not header.is_legal:
+                return self._disproven(data, position)
+            self.evidence.begun = True
+            if header.stop > len(data):
                 break
-            length = int.from_bytes(data[at + 1 : at + 9], "big") if size == 10 else data[at]
-            if length == 0 or data[at + size - 1] not in wire.FLAGS_SEEN_V1:
-                self.connection.reject()
-                return position
-            at += size - 1 + length
-        reached = self._frames_v1(data, position)
-        self.connection.unproven(self, reached == len(data))
-        return reached
+            self.evidence.frame(header.flags)
+            self._frames_v1(data[position : header.stop], 0)
+            position = header.stop
+        self.connection.weigh()
+        return self._frames_v1(data, position) if position < len(data) and not self.stopped else position
+
+    def _disproven(self, data: bytes, position: int) -> int:
+        """What comes next is no frame of ZMTP 1.0; unless what came before it proves that it should have been one."""
+        self.connection.weigh()
+        if self.connection.accepted:
+            return self._frames_v1(data, position)
+        if self.other.evidence is None and not self.other.will_not_tell():
+            self._need = UNPROVEN_LIMIT  # until that one has begun, and this one is asked again
+            return position
+        self.evidence = None
+        self.connection.reject()
+        return position
 
     def _start_frames(self, framing: int) -> None:
         super()._start_frames(framing)
@@ -434,19 +503,34 @@ class Opening(FrameStream):
     # ------------------------------------------------------------------ gaps
 
     def absent(self, time_ns: int, packet: int) -> None:
-        """This side is not in the capture at all, though the other side answers it."""
-        self.time_ns = time_ns
-        self.packet = packet
-        self.silent = True
-        if not self.stopped:
-            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
-            self.stop()
-            self.connection.one_direction()
+        """No packet of this side has been captured, though the other side answers it.
+
+        Then it most likely is not in the capture at all. If octets of it come after all, they are read as if nobody
+        had said so.
+        """
+        if not (self.octets or self.stopped or self.is_absent):
+            self.time_ns = time_ns
+            self.packet = packet
+            self._state = self._absent
             self.other.resume()
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether this side is taken not to be in the capture."""
+        return self._state == self._absent
+
+    def _absent(self, data: bytes, position: int) -> int:
+        """It is there after all."""
+        self._begin()
+        return position
 
     def _skip(self, length: int, cut: bool) -> None:
         if self.greeted or self.stopped or self._searches:
             super()._skip(length, cut)
+            return
+        if self._state == self._perhaps_start:  # behind the hole as much is known as before it
+            self._chunks = []
+            self._held = 0
             return
         # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.
         end = self.octets
@@ -460,7 +544,6 @@ class Opening(FrameStream):
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
         if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
             self._greet_what_is_known()
-            self.known = self.connection.accepted
             self._start_search()
             self.framing = self.other.framing
             self.connection.lost_greeting()

@@ -22,6 +22,8 @@ _EXPECTED = {
 }
 
 
+# With one of these a side's handshake is done.
+_LAST = frozenset({"READY", "INITIATE", "MESSAGE"})
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
 
 
@@ -40,6 +42,7 @@ class Security:
     __slots__ = (
         "_assumed",
         "_done",
+        "_lost",
         "_nonces",
         "_sent",
         "failed",
@@ -59,6 +62,7 @@ class Security:
         self.hello_is_bad = False  # so that the handshake fails, unless the server is lenient
         self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
         self._done: frozenset[Side] = frozenset()
+        self._lost: frozenset[Side] = frozenset()  # sides of which octets are missing
         self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
 
     def begin(self, mechanism: str | None) -> None:
@@ -71,9 +75,15 @@ class Security:
 
     def lost(self, side: Side) -> None:
         """Octets of this side are missing, among them perhaps the last command of its handshake."""
+        self._lost |= {side}
         if side not in self._done:
             self._done |= {side}
             self.unknown_start = True
+
+    def resume(self) -> None:
+        """Both greetings are there: the handshake can be followed from where it has come to."""
+        self.unknown_start = bool(self._lost)
+        self._done = self._lost | {side for side, sent in self._sent.items() if sent & _LAST}
 
     @property
     def encrypts(self) -> bool:

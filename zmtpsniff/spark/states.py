@@ -16,7 +16,9 @@ import msgspec
 import zmtpsniff.reassembly as reassembly
 from dissectors import events
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.evidence import EvidenceV1
 from dissectors.zmtp.following import LongFrames, Trail
+from dissectors.zmtp.greeting import Signature
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
@@ -79,6 +81,8 @@ _CLASSES: dict[str, Any] = {
             ZmtpConnection,
             Half,
             Security,
+            EvidenceV1,
+            Signature,
             Limits,
             LongFrames,
             Trail,
