@@ -87,7 +87,7 @@ def _peak() -> int:
 
 def _followed(capture: Path, folder: str) -> list[str]:
     """The files that a task of a stream writes."""
-    task = Task(Options(at_end="nothing"), Position(folder, folder, "epoch", 1))
+    task = Task(Options(tells_open=False), Position(folder, folder, "epoch", 1))
     lines = [*task.take("s", [Listed(str(capture), capture.stat().st_size, 1)], Memory())]
     task.close()
     return [line.path for line in lines]

@@ -22,9 +22,9 @@ from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.spark import shards, taking, whole
-from zmtpsniff.spark.committing import commit_batch
-from zmtpsniff.spark.ingest import Ingested, add
+from zmtpsniff.spark import shards, whole
+from zmtpsniff.spark.committing import Ingested, commit_batch
+from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import Listed, list_files, series_of
 from zmtpsniff.spark.open_states import OpenStates
 from zmtpsniff.spark.options import Options
@@ -42,7 +42,7 @@ class Query:
 
     def __init__(self, output: Path, options: Options | None = None) -> None:
         self.output = output
-        self.options = (options or Options())._replace(at_end="nothing")
+        self.options = (options or Options())._replace(tells_open=False)
         self.name = "query"
         self.numbers = count()
         self.memories: dict[str, Memory] = {}
@@ -98,10 +98,9 @@ def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group in memory at a time, a shard, few rows."""
+    """A group in memory at a time, and a shard."""
     monkeypatch.setattr(whole, "_MOST_GROUPS", 1)
     monkeypatch.setattr(shards, "_MOST_OCTETS", 1)
-    monkeypatch.setattr(taking, "_MOST_OCTETS", 1)
 
 
 @pytest.mark.usefixtures("little_memory")

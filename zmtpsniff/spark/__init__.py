@@ -150,12 +150,12 @@ def dissect(paths: "DataFrame", options: Options | None = None, series: str = "f
     ``close`` is called. A file that cannot be read becomes a row of ``problems`` and of ``captures``. Raises ValueError
     for a ``series`` that is none.
     """
-    from zmtpsniff.spark.job import Job
-    from zmtpsniff.spark.listing import check_series, listed_in
+    from zmtpsniff.spark.job import Part, rows_of
+    from zmtpsniff.spark.listing import by_series, listed_in
     from zmtpsniff.spark.tables import TABLES
 
-    check_series(series)
-    rows = Job(paths.sparkSession, listed_in(paths), options or Options(), series).rows()
+    found = by_series(listed_in(paths), series)
+    rows = rows_of(paths.sparkSession, [Part(*one) for one in found.items()], options or Options())
     if keep:
         from pyspark import StorageLevel
 

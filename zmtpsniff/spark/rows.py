@@ -70,7 +70,7 @@ class Origin(NamedTuple):
 class Capture(NamedTuple):
     """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
 
-    ``end_ns`` is the time of its last packet of TCP, ``problems`` are codes and sentences on the file as a whole.
+    ``problems`` are codes and sentences on the file as a whole.
     """
 
     file: str
@@ -80,7 +80,6 @@ class Capture(NamedTuple):
     dropped: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
-    end_ns: int | None = None
     comments: tuple[str, ...] = ()
     problems: tuple[tuple[str, str, str], ...] = ()  # severity, code, detail
     error: str | None = None

@@ -10,7 +10,7 @@ from zlib import crc32
 import msgspec
 
 from zmtpsniff.spark.connections import NO_STATE
-from zmtpsniff.spark.reducing import State, decode_state, encode_state
+from zmtpsniff.spark.open_states import State, decode_state, encode_state
 from zmtpsniff.spark.states import LOST
 from zmtpsniff.spark.whole import Kept
 

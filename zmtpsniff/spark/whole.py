@@ -23,7 +23,7 @@ from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.pieces import file_of, marked, marks, placed
-from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
+from zmtpsniff.spark.rows import PROVISIONAL, Batch, Capture, Origin, Places, Rows, places_of
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
@@ -81,9 +81,9 @@ def first_time(path: str) -> int | None:
     return None if first is None else first[0][0]
 
 
-def _first(path: str) -> tuple[Packet, int] | None:
+def _first(path: str, copy: str | None = None) -> tuple[Packet, int] | None:
     """The first packet of a file, and the offset of its record."""
-    file = File(path)
+    file = File(path, copy)
     batches = file.batches()
     try:
         packets = next(filter(None, batches), None)
@@ -124,15 +124,18 @@ class Series:
         left: Left | None = None,
         keeper: Keeper | None = None,
         end_ns: int = 0,
+        copies: Mapping[str, str] = {},
     ) -> None:
         """Dissect the files ``paths``, by their numbers in the order of their names, from what was ``left``.
 
         With a ``keeper`` instead, groups are asked for when something of them comes, and those are put aside for which
-        nothing has come for longest, if there are many. ``end_ns`` is when the last segment before came.
+        nothing has come for longest, if there are many. ``end_ns`` is when the last segment before came. ``copies``
+        says of files that only Spark can open where local ones with what they hold are.
         """
         self.files = dict(paths)
         self.captures: list[Capture] = []
         self._paths = paths
+        self._copies = copies
         self._options = options
         self._sorted = Groups(0, options, 1)
         self._groups: dict[bytes, _Group] = {}  # with a keeper: that of which something came last is the last one
@@ -202,8 +205,8 @@ class Series:
 
     def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
         """The packets of a file, each as time, place, packet. It is open from when its first packet is asked for."""
-        first = _first(path)
-        file = File(path)
+        first = _first(path, self._copies.get(path))
+        file = File(path, self._copies.get(path))
         count, latest, least = 0, 0, None
         waiting = False
         if first is not None:
@@ -235,7 +238,6 @@ class Series:
                 file.dropped,
                 least,
                 None if least is None else latest,
-                None,
                 tuple(file.comments),
                 tuple(problems),
                 file.error,
@@ -384,6 +386,29 @@ class ToldRows:
 
     def _place(self, packets: Sequence[int]) -> Places:
         return places_of(packets, self._series.files)
+
+
+def rows_of(
+    name: str,
+    files: Sequence[Listed],
+    options: Options,
+    copies: Mapping[str, str] = {},
+    first_no: int = 1,
+    stays: bool = False,
+) -> Iterator[Batch]:
+    """The rows of a series of which nothing is known but these files, which are numbered from ``first_no``.
+
+    Those on what is open at the end are provisional, unless all of it ``stays``.
+    """
+    series = Series({first_no + at: file.path for at, file in enumerate(files)}, options, copies=copies)
+    told, provisional = (ToldRows(name, series, options) for _ in range(2))
+    for one in series.events():
+        yield from told.take(one)
+    for one in series.finish()[1]:
+        yield from provisional.take(one, PROVISIONAL) if one.provisional and not stays else told.take(one)
+    yield from told.flush()
+    yield from provisional.flush(PROVISIONAL)
+    yield from told.of_captures({file.path: file for file in files})
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:
