@@ -78,7 +78,6 @@ class Flow:
         "table",
         "unwanted",
     )
-    direction_type = Direction  # of its two directions; another one may watch them
 
     def __init__(self, table: "FlowTable", number: int, client: bytes, server: bytes, time_ns: int) -> None:
         """Begin the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
@@ -86,8 +85,8 @@ class Flow:
         self.number = number
         self.start_ns = self.last_ns = time_ns
         self.last_packet = 0
-        self.client = self.direction_type(self, client)
-        self.server = self.direction_type(self, server)
+        self.client = Direction(self, client)
+        self.server = Direction(self, server)
         self.client.other, self.server.other = self.server, self.client
         self.from_start = False
         self.dissection: Dissection | None = None
@@ -106,8 +105,6 @@ class Flow:
 
 class FlowTable:
     """All TCP connections of a capture."""
-
-    flow_type = Flow
 
     def __init__(self, connect: Connect, limits: Limits | None = None, refuse: Refuse | None = None) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``; tell ``refuse`` of a SYN that is not.
@@ -283,7 +280,7 @@ class FlowTable:
         back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
         if by_port:
             server = int.from_bytes(key[-4:-2], "big") < int.from_bytes(key[-2:], "big")
-        flow = self.flow_type(self, number, *((back, key) if server else (key, back)), time_ns)
+        flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine
         self._directions[back] = theirs

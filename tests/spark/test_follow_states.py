@@ -16,6 +16,7 @@ from conftest import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
+import adversary
 import pyarrow.parquet as pq
 from local_job import Memory, Session
 from spark_tables import by_series, cut, expected, later, packets, read_tables
@@ -35,6 +36,7 @@ from zmtpsniff.spark.taking import Note, Position, Taken, Task
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
+SECTION = Section(Origin("zmtpsniff test"))
 
 
 class Query:
@@ -90,9 +92,8 @@ def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
 
     begun = [of(client, at, client * SECOND_NS // 100) for client in range(count) for at in range(14)]
     goes_on = [of(client, 14, 100 * SECOND_NS) for client in range(more)]
-    section = Section(Origin("zmtpsniff test"))
     for name, some in (("0.pcapng", begun), ("1.pcapng", goes_on)):
-        (folder / name).write_bytes(section.header([]) + section.packets(some))
+        (folder / name).write_bytes(SECTION.header([]) + SECTION.packets(some))
     return folder / "0.pcapng", folder / "1.pcapng"
 
 
@@ -111,6 +112,20 @@ def test_file_by_file(tmp_path: Path, capture: str) -> None:
     query = Query(tmp_path / "out")
     for file in files:
         assert query.take(file).files == 1
+    assert_all_told(query, files)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("seed", range(24))
+def test_what_is_made_to_mislead_file_by_file(tmp_path: Path, seed: int) -> None:
+    given = adversary.capture(seed)
+    if len(given) < 2:
+        return
+    (tmp_path / "whole.pcapng").write_bytes(SECTION.header([]) + SECTION.packets(given))
+    files = cut(tmp_path / "whole.pcapng", adversary.places(seed, len(given)), tmp_path / "in")
+    query = Query(tmp_path / "out")
+    for file in files:
+        query.take(file)
     assert_all_told(query, files)
 
 
@@ -238,7 +253,7 @@ def test_log_of_states_stays_short(tmp_path: Path) -> None:
         (memory,) = query.memories.values()
         kept = Shards(memory.shards, msgspec.msgpack.decode(memory.note or b"", type=Note).over_ns)
         assert log.of(str(tmp_path / "in")) == {
-            name[4:]: octets for number in memory.shards.entries for name, (_, octets) in kept.shard(number).items()
+            name: octets for number in memory.shards.entries for name, (_, octets) in kept.shard(number).items()
         }
     assert len(files) > 30
     assert most < 20

@@ -54,8 +54,8 @@ def rows_of(session: "SparkSession", parts: Sequence[Part], options: Options) ->
     from zmtpsniff.spark.tables import TABLES, ddl
 
     def tell(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from zmtpsniff.spark.rows import wrap
         from zmtpsniff.spark import whole
+        from zmtpsniff.spark.rows import wrap
 
         with _received(batches) as (mine, copies):
             for part in mine:

@@ -11,13 +11,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zmtpsniff.spark.connections import NO_STATE
 from zmtpsniff.spark.store import Folder, Store
+from zmtpsniff.spark.whole import State
 
 OPEN = "_open"
 OPEN_SCHEMA = pa.schema(
     [
         pa.field("series", pa.string(), False),
-        pa.field("name", pa.binary(), False),  # of the group, without its series
+        pa.field("name", pa.binary(), False),  # of the group
         pa.field("state", pa.binary(), False),  # a State
     ]
 )
@@ -28,21 +30,17 @@ GONE = b""
 _MANY = 8  # files of about the same size, or smaller, that are merged
 
 
-class State(msgspec.Struct, array_like=True):
-    """What a group begins with: the state of a join, and the names of the files that it refers to, by number."""
-
-    join: bytes
-    files: dict[int, str]
-
-
 def encode_state(state: State) -> bytes:
     """A state as octets."""
     return msgspec.msgpack.encode(state)
 
 
 def decode_state(octets: bytes) -> State:
-    """The state of :func:`encode_state`; raises msgspec.DecodeError."""
-    return msgspec.msgpack.decode(octets, type=State)
+    """The state of :func:`encode_state`; one that is not good of what an earlier version wrote."""
+    try:
+        return msgspec.msgpack.decode(octets, type=State)
+    except msgspec.ValidationError:
+        return State(0, NO_STATE)
 
 
 def prefix_of(number: int) -> str:

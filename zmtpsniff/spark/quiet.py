@@ -8,7 +8,7 @@ from zmtpsniff.spark.open_states import OpenStates, decode_state
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.store import Store
-from zmtpsniff.spark.whole import Kept, Series, ToldRows
+from zmtpsniff.spark.whole import Left, Series, State, ToldRows
 from zmtpsniff.spark.writing import Writer
 
 
@@ -43,7 +43,7 @@ def tell_quiet(output: str, options: Options, now_ns: int | None = None) -> int:
 
 
 def _tell(name: str, states: Mapping[bytes, bytes], end_ns: int, options: Options, writer: Writer) -> None:
-    series = Series({}, options, keeper=_Open(states), end_ns=end_ns)
+    series = Series({}, options, Left(end_ns), _Open(states))
     told = ToldRows(name, series, options)
     for group in states:
         for table, rows, prefix in told.take(series.end(group).provisional, PROVISIONAL):
@@ -58,9 +58,8 @@ class _Open:
     def __init__(self, states: Mapping[bytes, bytes]) -> None:
         self._states = states
 
-    def get(self, name: bytes) -> Kept | None:
-        state = decode_state(self._states[name])
-        return Kept(state.join, state.files, 0)
+    def get(self, name: bytes) -> State | None:
+        return decode_state(self._states[name])
 
-    def put(self, name: bytes, kept: Kept | None) -> None:
+    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
         raise AssertionError("nothing comes of them")

@@ -24,9 +24,9 @@ from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.open_states import GONE, OPEN, OPEN_SCHEMA, OpenStates, decode_state, prefix_of
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import PROVISIONAL, Batch
-from zmtpsniff.spark.shards import NEVER, Entries, Shards, is_kept
+from zmtpsniff.spark.shards import NEVER, Entries, Shards
 from zmtpsniff.spark.store import Folder, Store
-from zmtpsniff.spark.whole import Ended, Kept, Series, ToldRows, rows_of
+from zmtpsniff.spark.whole import Ended, Left, Series, State, ToldRows, rows_of
 from zmtpsniff.spark.writing import Writer
 
 _MOST_STATES = 1000  # of a batch of rows
@@ -56,6 +56,7 @@ class Note(msgspec.Struct):
     epoch: str
     next_no: int = 1  # the number of the next file
     end_ns: int = 0  # when the last segment came
+    count: int = 0  # groups so far
     latest: tuple[int, int] | None = None  # when the last and the first packet came of the file that ends last
     anew: bool = False  # some state could not be kept: with the next file all of the series is dissected anew
     over_ns: dict[int, int] = {}  # of each shard
@@ -106,13 +107,13 @@ class _Changes:
         self._shards = shards
         self.names: dict[bytes, None] = {}
 
-    def get(self, name: bytes) -> Kept | None:
+    def get(self, name: bytes) -> State | None:
         return self._shards.get(name)
 
-    def put(self, name: bytes, kept: Kept | None) -> None:
-        if kept is not None or self._shards.get(name) is not None:
+    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
+        if state is not None or self._shards.octets(name) is not None:
             self.names[name] = None
-            self._shards.put(name, kept)
+            self._shards.put(name, state, over_ns)
 
 
 class _Files:
@@ -196,8 +197,9 @@ class Task:
         for name, octets in self._log.of(series).items():
             state = decode_state(octets)
             note.next_no = max(note.next_no, 1 + max(state.files, default=0))
-            note.anew |= not is_kept(state.join)
-            shards.put_octets(bytes(4) + name, octets, 0 if is_kept(state.join) else NEVER)
+            note.count = max(note.count, 1 + state.number)
+            note.anew |= not state.is_good
+            shards.put_octets(name, octets, 0 if state.is_good else NEVER)
         shards.flush()
         return note
 
@@ -221,7 +223,7 @@ class Task:
         alone = late if lost else []
         before = self._writer.counts()
         shards = Shards(entries, note.over_ns)
-        if anew or known and not lost:
+        if anew or (known and not lost):
             yield Taken(series, "anew", "", 0)
             shards.clear()
             note.next_no, note.end_ns, note.anew, note.latest = 1, 0, False, None
@@ -238,7 +240,7 @@ class Task:
         """Dissect files from where the series was left; the ends of the files as Note has them."""
         changes = _Changes(shards)
         numbered = {note.next_no + at: file.path for at, file in enumerate(files)}
-        series = Series(numbered, self._options, keeper=changes, end_ns=note.end_ns, copies=self._copies or {})
+        series = Series(numbered, self._options, Left(note.end_ns, note.count), changes, self._copies or {})
         told, provisional = (ToldRows(name, series, self._options) for _ in range(2))
         for one in series.events():
             self._write(told.take(one))
@@ -246,16 +248,13 @@ class Task:
         for ended in series.ended():
             done.add(ended.name)
             self._write(told.take(ended.final))
-            kept = ended.kept
-            is_datagrams = ended.name.startswith(DATAGRAMS, 4)  # which have no end
+            is_datagrams = ended.name.startswith(DATAGRAMS)  # which have no end
             if is_datagrams or self._options.tells_open:
                 self._write(provisional.take(ended.provisional, PROVISIONAL))
-            if is_datagrams:
-                kept = Kept(NO_STATE, {}, NEVER)
-            if kept is not None and not is_kept(kept.state):
-                note.anew = True
-                kept = kept._replace(over_ns=NEVER)
-            changes.put(ended.name, kept)
+            state = State(0, NO_STATE) if is_datagrams else ended.state
+            is_bad = state is not None and not state.is_good
+            note.anew |= is_bad
+            changes.put(ended.name, state, NEVER if is_bad else ended.over_ns)
         # All that is open, but for datagrams, has rows; else what may be over.
         for group in shards.over(NEVER - 1 if self._options.tells_open else series.end_ns):
             if group in done:
@@ -271,7 +270,7 @@ class Task:
         self._write(self._states(name, shards, changes))
         shards.flush()
         note.next_no += len(files)
-        note.end_ns = series.end_ns
+        note.end_ns, note.count = series.end_ns, series.count
         return [(capture.last_ns or 0, capture.first_ns or 0) for capture in series.captures]
 
     def _dissect_alone(self, name: str, files: Sequence[Listed], note: Note) -> list[tuple[int, int]]:
@@ -290,7 +289,7 @@ class Task:
         for begin in range(0, len(names), _MOST_STATES):
             some = names[begin : begin + _MOST_STATES]
             found = [shards.octets(name) or GONE for name in some]
-            columns = [[series] * len(some), [name[4:] for name in some], found]
+            columns = [[series] * len(some), some, found]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, OPEN_SCHEMA, strict=True)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=OPEN_SCHEMA)
             yield OPEN, batch, prefix_of(self._position.number)
@@ -309,7 +308,7 @@ class Task:
 def _put_unless_same(ended: Ended, shards: Shards, changes: _Changes) -> None:
     """Keep a group that may have been over; if it is not, its state is the same, and only its time is now known."""
     octets = shards.octets(ended.name)
-    if ended.kept is None or octets is None:
+    if ended.state is None or octets is None:
         changes.put(ended.name, None)
     else:
-        shards.put_octets(ended.name, octets, ended.kept.over_ns)
+        shards.put_octets(ended.name, octets, ended.over_ns)

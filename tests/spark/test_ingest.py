@@ -89,6 +89,17 @@ def test_urls_that_only_hadoop_knows(spark_session: "SparkSession", tmp_path: Pa
     assert found == expected(sorted((tmp_path / "in" / "web1").iterdir()))
 
 
+def test_late_file_that_only_hadoop_opens(spark_session: "SparkSession", tmp_path: Path) -> None:
+    """Its series is dissected anew, from files that are brought to the task again."""
+    files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], tmp_path / "in" / "web1")
+    spark_session.conf.set("fs.viewfs.mounttable.late.link./captures", f"file://{tmp_path}/in")
+    for place in (0, 2, 1):
+        url = f"viewfs://late/captures/web1/{files[place].name}"
+        assert ingest(spark_session, [url], str(tmp_path / "out")).files == 1
+    ((_, found),) = by_series(read_tables(tmp_path / "out")).items()
+    assert found == expected(files)
+
+
 def test_data_frames_of_a_library(spark_session: "SparkSession", tmp_path: Path) -> None:
     path = FIXTURES / "m31_pub_sub.pcap"
     ingest(spark_session, [str(path)], str(tmp_path))
