@@ -147,7 +147,7 @@ def test_what_is_started(spark_session: "SparkSession", tmp_path: Path) -> None:
         parts: Any = get_session_in_parts("local[2]")
         done = ingest(parts, [str(tmp_path / "*.pcap")], str(tmp_path / format_name), format=format_name)
         found.append((done.files, "sparkContext" in vars(parts), "_session" in vars(parts)))
-    assert found == [(1, True, False), (0, False, False), (1, False, True)]
+    assert found == [(1, True, False), (0, False, False), (1, True, True)]
     assert parts.sparkContext is spark_session.sparkContext
     assert parts.version == spark_session.version
 

@@ -189,19 +189,6 @@ class Store(Folder):
         found = ds.dataset(files, format="parquet", filesystem=self._system).to_table(["series"])
         return set(found.column("series").unique().to_pylist())
 
-    def restart(self) -> None:
-        """Throw away what was staged."""
-        self._delete(_STAGING)
-        self.run = uuid4().hex
-        self._system.create_dir(f"{self._root}/{_STAGING}/{self.run}")
-
-    def staged(self, names: Iterable[str], columns: list[str]) -> "pa.Table":
-        """Columns of staged files, which are of one table."""
-        import pyarrow.dataset as ds
-
-        files = [f"{self._root}/{_STAGING}/{self.run}/{name}" for name in names]
-        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns)
-
     def commit(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
         """Make files of the staging folder part of the tables, and remove others; both are named below the folder."""
         journal = {"run": self.run, "added": sorted(added), "removed": sorted(removed)}

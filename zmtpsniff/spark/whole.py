@@ -1,4 +1,4 @@
-"""A whole series dissected by one task, file after file, with nothing but states carried over: no shuffle.
+"""A whole series dissected by one task, file after file, with nothing but states carried over.
 
 Its files are merged by time as ``read`` merges them, and what two ends say to each other is dissected in order. Memory
 goes with the connections that are open at a time, not with the files.
