@@ -23,7 +23,7 @@ from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.spark import shards, whole
+from zmtpsniff.spark import committing, shards, states, whole
 from zmtpsniff.spark.committing import Ingested, commit_batch
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import Listed, list_files, series_of
@@ -199,6 +199,19 @@ def test_one_is_over_because_others_go_on(tmp_path: Path) -> None:
     assert {row["end"] for row in read_tables(query.output)["connections"]} == {"timeout", "fin"}
     (memory,) = query.memories.values()
     assert len(memory.shards.entries) == 1  # late segments of the other one are of it
+
+
+def test_states_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not used: their series is dissected anew."""
+    files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
+    query = Query(tmp_path / "out")
+    query.take(files[0], files[1])
+    for module in (whole, committing):
+        monkeypatch.setattr(module, "__version__", "later")
+    monkeypatch.setattr(states, "decode", None)
+    query.take(files[2])
+    add(Session(), list_files([str(files[3])]), str(query.output))  # type: ignore[arg-type]
+    assert rows(query.output, tmp_path / "in") == expected(files)
 
 
 @pytest.mark.parametrize("seed", range(12))

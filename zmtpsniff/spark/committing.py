@@ -2,12 +2,15 @@
 
 That of a micro-batch names it: the note of the last commit, ``_followed``, says up to which micro-batch of which query
 all that was committed is in the query's state store, too. If that is not the one before, or somebody else has written
-to the tables since, which takes the note away, a new epoch begins: tasks go by the tables' folder.
+to the tables since, which takes the note away, or it is of another version, a new epoch begins: tasks go by the tables'
+folder.
 """
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, NamedTuple
+from uuid import uuid4
 
+from zmtpsniff import __version__
 from zmtpsniff.spark.open_states import OPEN, OpenStates
 from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.store import Store
@@ -26,15 +29,24 @@ class Ingested(NamedTuple):
     rows: int
 
 
+def begin(store: Store, epoch: str = "") -> Position:
+    """Where tasks stand that are to make something of files, in an epoch that goes on or a new one.
+
+    The log of states is merged before that if it has many files, which each task would have to look into.
+    """
+    log = OpenStates(store)
+    removed, added = log.merge(store)
+    if added:
+        store.commit(added, removed)
+    return Position(store.root, store.staging, epoch or uuid4().hex, log.next_number)
+
+
 def commit(store: Store, lines: Sequence[Taken], note: Any = None) -> int:
     """Commit what tasks have taken, with a note on the micro-batch if it is one; returns the number of rows."""
     anew = {line.series for line in lines if line.what == "anew"}
     touched = anew | {line.series for line in lines if line.what == "new"}
     files = [line for line in lines if line.what == "file"]
     removed, added = _replaced(store, touched, anew) if touched else ([], [])
-    if not anew:
-        merged, made = OpenStates(store).merge(store)
-        removed, added = removed + merged, added + made
     if note is None:
         removed.append(FOLLOWED)
     else:
@@ -50,10 +62,11 @@ def commit_batch(output: str, query: str, number: int, take: Callable[[Position]
     try:
         store.check_columns(output)
         note = store.read_note(FOLLOWED) or {}
-        goes_on = note.get("query") == query and note["number"] < number
-        position = Position.of(store, note["epoch"] if goes_on else None)
+        goes_on = note.get("query") == query and note["number"] < number and note.get("version") == __version__
+        position = begin(store, note["epoch"] if goes_on else "")
         lines = list(take(position))
-        rows = commit(store, lines, {"epoch": position.epoch, "query": query, "number": number})
+        made = {"epoch": position.epoch, "query": query, "number": number, "version": __version__}
+        rows = commit(store, lines, made)
     finally:
         store.close()
     new, known = (sum(line.rows for line in lines if line.what == what) for what in ("new", "known"))

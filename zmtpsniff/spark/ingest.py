@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zmtpsniff.spark.known import captures_of, known_files
+from zmtpsniff.spark.known import captures_of, known_files, latest_of
 from zmtpsniff.spark.listing import Listed, by_series, check_series, list_files, tables_of
 from zmtpsniff.spark.options import Options
 
@@ -74,8 +74,8 @@ def _dissect(
     rule: str,
 ) -> list["Taken"]:
     """Dissect new files, and all those of a series of which one has changed; what there is to commit."""
+    from zmtpsniff.spark.committing import begin
     from zmtpsniff.spark.job import Part, run
-    from zmtpsniff.spark.taking import Position
 
     paths = {file.path for file in new}
     changed = {name for name, files in known.items() if any(file.listed.path in paths for file in files)}
@@ -86,8 +86,11 @@ def _dissect(
         return Part(name, sorted({*found.get(name, ()), *others}), anew=True)
 
     parts = [whole(name) for name in changed]
-    parts += [Part(name, files) for name, files in found.items() if name not in changed]
-    position = Position.of(store)
+    for name, files in found.items():
+        if name not in changed:
+            before = known.get(name, ())
+            parts.append(Part(name, files, known=len(before), latest=latest_of(before)))
+    position = begin(store)
     lines = run(session, parts, options, position)
     wanting = {line.series for line in lines if line.what == "wanting"}
     if wanting:

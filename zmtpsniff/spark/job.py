@@ -21,11 +21,16 @@ _LINES = "series STRING, what STRING, path STRING, rows BIGINT"
 
 
 class Part(NamedTuple):
-    """A series and its files, for one task; ``anew`` if they are all, and replace what is known of it."""
+    """A series and new files of it, for one task; ``anew`` if they are all, and replace what is known of it.
+
+    ``known`` is how many files of it the tables have, ``latest`` what latest_of() says of these.
+    """
 
     series: str
     files: Sequence[Listed]
     anew: bool = False
+    known: int = 0
+    latest: tuple[int, int] | None = None
 
 
 def run(session: "SparkSession", parts: Sequence[Part], options: Options, position: Position) -> list[Taken]:
@@ -77,11 +82,13 @@ def _table(parts: Sequence[Part]) -> "pa.Table":
             pa.field("modified_ns", pa.int64(), False),
             pa.field("series", pa.string(), False),
             pa.field("anew", pa.bool_(), False),
+            pa.field("known", pa.int64(), False),
+            pa.field("latest", pa.list_(pa.int64(), 2), True),
             pa.field("task", pa.int32(), False),
         ]
     )
     found = [
-        {**file._asdict(), "series": part.series, "anew": part.anew, "task": task}
+        {**part._asdict(), **file._asdict(), "task": task}
         for task, some in enumerate(_shares(parts))
         for part in some
         for file in part.files
@@ -123,7 +130,11 @@ def _received(batches: "Iterable[pa.RecordBatch]") -> Iterator[tuple[list[Part],
         for batch in batches:
             for row in batch.to_pylist():
                 file = Listed(row["path"], row["size"], row["modified_ns"])
-                part: Any = parts.setdefault(row["series"], Part(row["series"], [], row["anew"]))
+                latest = None if row["latest"] is None else tuple(row["latest"])
+                part: Any = parts.setdefault(
+                    row["series"],
+                    Part(row["series"], [], row["anew"], row["known"], latest),
+                )
                 part.files.append(file)
                 if row.get("content") is not None:
                     copy = Path(folder, str(len(copies)))

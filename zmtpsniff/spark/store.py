@@ -177,7 +177,9 @@ class Store(Folder):
 
     def stage_note(self, name: str, value: Any) -> None:
         """Write a value into a file of the staging folder, to be added by :meth:`commit`."""
-        self._replace(f"{self._root}/{_STAGING}/{self.run}/{name}", value)
+        folder = f"{self._root}/{_STAGING}/{self.run}"
+        self._system.create_dir(folder)
+        self._replace(f"{folder}/{name}", value)
 
     def series_in(self, names: Iterable[str]) -> set[str]:
         """The series that files of the tables have rows of."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +24,7 @@ from zmtpsniff.spark.open_states import GONE, OPEN, OPEN_SCHEMA, OpenStates, dec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import PROVISIONAL, Batch
 from zmtpsniff.spark.shards import NEVER, Entries, Shards
-from zmtpsniff.spark.store import Folder, Store
+from zmtpsniff.spark.store import Folder
 from zmtpsniff.spark.whole import Ended, Left, Series, State, ToldRows, rows_of
 from zmtpsniff.spark.writing import Writer
 
@@ -43,11 +42,6 @@ class Position(msgspec.Struct):
     staging: str
     epoch: str
     number: int
-
-    @classmethod
-    def of(cls, store: Store, epoch: str | None = None) -> "Position":
-        """Where who writes to ``store`` stands, in an epoch that goes on or a new one."""
-        return cls(store.root, store.staging, epoch or uuid4().hex, OpenStates(store).next_number)
 
 
 class Note(msgspec.Struct):
@@ -151,15 +145,22 @@ class Task:
         self._log: OpenStates | None = None
         self._captures: list[Any] | None = None
 
-    def add(self, series: str, files: Sequence[Listed], anew: bool = False) -> Iterator[Taken]:
+    def add(
+        self,
+        series: str,
+        files: Sequence[Listed],
+        anew: bool = False,
+        known: int = 0,
+        latest: tuple[int, int] | None = None,
+    ) -> Iterator[Taken]:
         """Dissect files of a series that are new, or with ``anew`` all that it has; what there is to commit.
 
         Where one is older than what is known of the series, all of it is dissected anew; if files of it are gone, that
-        one is dissected by itself.
+        one is dissected by itself. The series has ``known`` files, and ``latest`` is what latest_of() says of them.
         """
         with TemporaryDirectory(prefix="zmtpsniff-") as folder:
             entries = _Files(folder)
-            note = Note(self._position.epoch) if anew else self._learn(series, self._known(series), entries)
+            note = Note(self._position.epoch) if anew else self._learn(series, known, latest, entries)
             yield Taken(series, "new", "", len(files))
             yield from self._take(series, files, note, entries, anew)
 
@@ -174,7 +175,7 @@ class Task:
             memory.forget()
             known = self._known(series)
             memory.know(file.listed.path for file in known)
-            note = self._learn(series, known, memory.shards)
+            note = self._learn(series, len(known), latest_of(known), memory.shards)
         files = [file for file in files if not is_special(file.path)]
         paths = {file.path: file for file in sorted(files)}
         new = [file for path, file in paths.items() if not memory.knows(path)]
@@ -189,10 +190,10 @@ class Task:
         """Finish all files."""
         self._writer.close()
 
-    def _learn(self, series: str, known: Sequence[Known], entries: Entries) -> Note:
-        """What the tables' folder says of a series."""
+    def _learn(self, series: str, known: int, latest: tuple[int, int] | None, entries: Entries) -> Note:
+        """What the tables' folder says of a series that has so many files."""
         self._log = self._log or OpenStates(self._folder)
-        note = Note(self._position.epoch, 1 + len(known), latest=latest_of(known))
+        note = Note(self._position.epoch, 1 + known, latest=latest)
         shards = Shards(entries, note.over_ns)
         for name, octets in self._log.of(series).items():
             state = decode_state(octets)
