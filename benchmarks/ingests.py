@@ -38,7 +38,7 @@ def ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str], 
         tables = Path(scratch, "tables")
         run = measured([*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options])
         check(_rows(tables / "messages"), made)
-        run.table_octets = sum(path.stat().st_size for path in tables.rglob("*.parquet"))
+        run.table_octets = sum(path.stat().st_size for path in tables.glob("[!_]*/**/*.parquet"))
     return run
 
 

@@ -26,15 +26,16 @@ class Groups:
     def __init__(self, options: Options) -> None:
         """Leave out what ``options`` do not want."""
         self._options = options
-        self._known: dict[tuple[bytes, bool], bytes | None] = {}
+        self._known: tuple[dict[bytes, bytes | None], ...] = ({}, {})  # of segments, of datagrams
 
     def of(self, key: bytes, is_datagram: bool = False) -> bytes | None:
         """The group of a direction's key; None if nobody wants it."""
-        if (key, is_datagram) not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key, is_datagram] = self._find(key, is_datagram)
-        return self._known[key, is_datagram]
+        known = self._known[is_datagram]
+        if key not in known:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[key] = self._find(key, is_datagram)
+        return known[key]
 
     def _find(self, key: bytes, is_datagram: bool) -> bytes | None:
         ports = (-1,) if is_unix(key) else (_number(key[-4:-2]), _number(key[-2:]))

@@ -23,7 +23,7 @@ from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.places import file_of, marked, marks, placed
+from zmtpsniff.spark.places import marked, marks, placed
 from zmtpsniff.spark.rows import PROVISIONAL, Batch, Capture, Origin, Places, Rows, places_of
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
@@ -31,7 +31,7 @@ _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory, if they can be put aside
 _MOST_HELD = 64 << 20  # octets that these hold at most: those that came of them
-_MOST_EVENTS = 4096  # that rows are made of at once
+_MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
 
 _time = itemgetter(0)
@@ -205,7 +205,7 @@ class Series:
     # ------------------------------------------------------------------ packets
 
     def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The packets of a file, each as time, place, packet. It is open from when its first packet is asked for."""
+        """The packets of a file, each as time, place, number of the file, packet. It is open from when its first packet is asked for."""
         first = _first(path, self._copies.get(path))
         file = File(path, self._copies.get(path))
         count, latest, least = 0, 0, None
@@ -213,12 +213,12 @@ class Series:
         if first is not None:
             packet, offset = first
             waiting = True
-            yield [(packet[0], placed(packet[0], number, marked(1, offset)), packet)]
+            yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
         for packets in file.batches():
             times = list(map(_time, packets))
             orders = list(accumulate(times, max, initial=latest))[1:]
             places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
-            found = list(zip(times, places, packets, strict=True))
+            found = list(zip(times, places, repeat(number), packets, strict=False))
             count += len(packets)
             if orders:
                 latest = orders[-1]
@@ -245,8 +245,9 @@ class Series:
             )
         )
 
-    def _take(self, packets: Sequence[tuple[int, int, Any]], decoder: HeaderDecoder) -> Iterator[Told]:
-        _, places, plain = zip(*packets, strict=True)
+    def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Told]:
+        _, places, numbers, plain = zip(*packets, strict=True)
+        files = sorted(set(numbers))
         segments = decoder.segments(plain, places)  # type: ignore[arg-type]  # any sequence does
         found: dict[bytes, list[Any]] = {}
         for segment in segments:
@@ -256,14 +257,14 @@ class Series:
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         for name, mine in found.items():
-            group = self._of(name, mine, sum(len(segment[6]) for segment in mine))
+            group = self._of(name, files, sum(len(segment[6]) for segment in mine))
             yield from self._tell(group, group.connections.take(mine))
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
             if name is None or not self._sorted.wants(protocol, key, payload, missing):
                 continue
-            group = self._of(name, [datagram], len(payload))
+            group = self._of(name, files, len(payload))
             yield from self._tell(group, group.connections.take_datagram(datagram))
         yield from self._sweep()
         if self._keeper is not None:
@@ -287,13 +288,13 @@ class Series:
         connections = Connections(self._options, state.connections)
         return _Group(state.number, connections, state.files, len(state.connections))
 
-    def _of(self, name: bytes, segments: Sequence[Any], octets: int) -> _Group:
+    def _of(self, name: bytes, files: Sequence[int], octets: int) -> _Group:
         if self._keeper is None:
             group = self._groups.get(name) or self._groups.setdefault(name, self._new())
         else:
             group = self._groups.pop(name) if name in self._groups else self._fetch(name)
             self._groups[name] = group
-        group.saw({file_of(segment[1]): None for segment in segments})
+        group.saw(files)
         group.octets += octets
         self._held_octets += octets
         self._octets += octets
