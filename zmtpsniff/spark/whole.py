@@ -205,7 +205,10 @@ class Series:
     # ------------------------------------------------------------------ packets
 
     def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The packets of a file, each as time, place, number of the file, packet. It is open from when its first packet is asked for."""
+        """The packets of a file, each as time, place, number of the file, packet.
+
+        It is open from when its first packet is asked for.
+        """
         first = _first(path, self._copies.get(path))
         file = File(path, self._copies.get(path))
         count, latest, least = 0, 0, None
