@@ -346,7 +346,7 @@ def test_a_search_goes_on_from_its_state() -> None:
         table.take(batch)
     (flow,) = table._flows.values()
     assert isinstance(flow, Flow)
-    kept = states.decode(states.encode(flow), table)
+    kept = states.decode(states.encode(flow, {"table": table}), {"table": table})
     connection = kept.dissection
     assert isinstance(connection, ZmtpConnection)
     assert not connection.accepted

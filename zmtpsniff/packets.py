@@ -85,7 +85,6 @@ class HeaderDecoder:
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
         self._sent: dict[bytes, int] = {}  # sequence number that comes next in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
-        self.tunnels = False  # some were seen
         self._transports = {
             TCP: self._tcp,
             UDP: self._udp,
@@ -153,10 +152,6 @@ class HeaderDecoder:
         if dropped := self._fragments.dropped:
             told.append(("fragments-dropped", f"{_were(dropped, 'fragmented datagram')} given up, fragments and all"))
         return told
-
-    def unfinished(self, begin_ns: int, end_ns: int) -> set[tuple[object, ...]]:
-        """What fragmented datagrams may begin or end in another capture: addresses, and what else tells them apart."""
-        return {key for key in self._fragments.unfinished(begin_ns, end_ns) if isinstance(key, tuple)}
 
     def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
         """Any packet, whatever is in front of its TCP header."""
@@ -342,7 +337,6 @@ class HeaderDecoder:
         if protocol not in (IPV4, IPV6, TRANSPARENT_ETHERNET) or self._depth == _MOST_TUNNELS:
             return None
         self._depth += 1
-        self.tunnels = True
         try:
             if protocol == TRANSPARENT_ETHERNET:
                 return self._general(time, number, ETHERNET, data, wire)

@@ -53,7 +53,6 @@ class ZmtpConnection:
         "transport",
         "version",
     )
-    half_type = Half  # of its two sides; another one may watch what passes
 
     def __init__(
         self,
@@ -92,8 +91,8 @@ class ZmtpConnection:
         self._not_seen = False
         self._from_start = all(from_start)
         self._compared = False
-        self.client = self.half_type(self, "client", client, server, limits, from_start[0])
-        self.server = self.half_type(self, "server", server, client, limits, from_start[1])
+        self.client = Half(self, "client", client, server, limits, from_start[0])
+        self.server = Half(self, "server", server, client, limits, from_start[1])
         self.client.other, self.server.other = self.server, self.client
         self.halves = (self.client, self.server)
         if forced is not None:
