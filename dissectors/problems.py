@@ -63,6 +63,11 @@ PROBLEMS: dict[str, Kind] = {
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
         "Capture on another interface (`tcpdump -i any` works everywhere).",
     ),
+    "capture-disorder": _note(
+        "Many packets stand in the capture before octets that they acknowledge: its order is not that of the events.",
+        "Nothing is lost: the octets are put in order. Times are those of the capture. One direction came late, or the "
+        "clocks of two hosts differ whose files are read together.",
+    ),
     "capture-gap": _error(
         "Octets of a TCP stream are missing from the capture, though the receiver got them.",
         "The capturing program dropped packets: give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",

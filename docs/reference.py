@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-import msgspec
 
 from dissectors.events import AnyEvent, record_fields
 from zmtpsniff import __version__

@@ -14,8 +14,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
-
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, record_fields
 from dissectors.zmtp.stream import Limits
 from zmtpsniff.capture.files import open_captures

@@ -31,16 +31,16 @@ acknowledged them: they were sent and received, so the network did not lose them
 lost them. Whoever waits for them has *patience*: for some packets and some time, both at least. How much time is learnt
 from the capture: where one direction always comes late, patience is longer.
 
-When patience with a direction is over, there are two cases. Octets behind the hole are there: then the hole is told as a
-gap, and they go on. Or nothing is there but the acknowledgment: then the octets are *presumed* lost, so that the other
-direction can go on. They may still come; they are told as a gap when octets behind them come, or at the end. A
+When patience with a direction is over, there are two cases. Octets behind the hole are there: then the hole is told as
+a gap, and they go on. Or nothing is there but the acknowledgment: then the octets are *presumed* lost, so that the
+other direction can go on. They may still come; they are told as a gap when octets behind them come, or at the end. A
 direction of which no packet was captured at all is told as absent.
 
 A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
 stays until something says more, until too much waits, or until nothing has happened for very long.
 """
 
-from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from zmtpsniff.reassembly import EVERY_FLAG, MODULO, ORDINARY_FLAGS, WINDOW, Direction, Waiting, distance
@@ -55,22 +55,20 @@ _MOST_NS = 5_000_000_000
 _SEGMENT_COST = 256  # octets that a gathered segment takes beside its own
 
 
+@dataclass(slots=True)
 class Patience:
     """How long octets that must exist are waited for, learnt from how late others came."""
 
-    __slots__ = ("late", "latest_ns", "time_ns")
-
-    def __init__(self) -> None:
-        """Begin as with a capture point that is as good as they usually are."""
-        self.time_ns = _LEAST_NS
-        self.late: Counter[bytes] = Counter()  # packets by the direction whose octets came after their acknowledgment
-        self.latest_ns = 0
+    time_ns: int = _LEAST_NS
+    late: int = 0  # segments that were captured before what they acknowledge
+    latest_ns: int = 0  # how long before it at most
+    latest: bytes = b""  # the key of the direction that came so late
 
     def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
         """Octets of a direction came ``late_ns`` after ``segments`` that acknowledge them."""
-        if len(self.late) < _PACKETS or direction in self.late:
-            self.late[direction] += segments
-        self.latest_ns = max(self.latest_ns, late_ns)
+        self.late += segments
+        if late_ns > self.latest_ns:
+            self.latest_ns, self.latest = late_ns, direction
         self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
 
     def is_over(self, since_ns: int, since_packet: int, time_ns: int, packet: int) -> bool:

@@ -18,6 +18,7 @@ _LONGEST_SECONDS = 1e9
 _FASTEST = 2  # octets a nanosecond, of a network
 _PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
 _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
+_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told
 _STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
 _MOST_DOUBTFUL = 8  # segments of a direction
 _RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
@@ -116,6 +117,18 @@ class FlowTable:
         """A time up to which no octets are missing that may still come, None if that holds up to now."""
         return next((flow.sure_ns for flow in self._waiting.values()), None)
 
+    def disorder(self) -> list[tuple[str, str]]:
+        """What the order of the capture was like, if not that of the events: a problem's code, and a sentence."""
+        patience = self.patience
+        if patience.late < _MUCH_DISORDER:
+            return []
+        latest, _ = addresses(patience.latest)
+        detail = (
+            f"{patience.late:,} packets stand before octets that they acknowledge, by up to "
+            f"{patience.latest_ns / 1e6:.1f} ms: the capture point was late with what {latest.text} sent"
+        )
+        return [("capture-disorder", detail)]
+
     def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
         """Octets of a flow are presumed lost."""
         if self._doubt is not None:
@@ -176,7 +189,7 @@ class FlowTable:
 
     def _examine(self, segment: Segment) -> None:
         """Take a segment that begins, ends or changes something, or whose flow has segments that wait."""
-        time_ns, packet, key, _, _, flags, payload, _ = segment
+        time_ns, packet, key, _, _, flags, _, _ = segment
         direction = self._directions.get(key)
         if direction is not None and direction.flow.predecessor is not None:
             direction = self._of_predecessor(direction, segment) or direction
@@ -340,7 +353,7 @@ class FlowTable:
         return direction
 
     def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
-        """The initial sequence number that a SYN-ACK acknowledges; a SYN may carry octets, which it acknowledges, too."""
+        """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
         numbers = [one[3] for sender, one in direction.flow.early if sender is direction]
         begin = min([ack, *numbers], key=lambda number: distance(number, ack))
         return (begin - 1) % MODULO

@@ -130,14 +130,14 @@ class Direction:
         self.offset = 0  # of `next` in the stream
         self.floor = -UNBOUNDED  # octets before this do not come again
         self.fin: int | None = None  # stream offset at which it ends
-        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can have
-        # seen: it counts unless what follows shows that it did not.
+        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can
+        # have seen: it counts unless what follows shows that it did not.
         self.reset: int | None = None
         self.reset_ns = 0
         self.reset_before: int | None = None
         self.notable = EVERY_FLAG  # flags of segments to be looked at more closely
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
-        self.doubtful: list[Segment] = []  # segments whose numbers do not fit: of a large hole, or of the next connection
+        self.doubtful: list[Segment] = []  # whose numbers do not fit: of behind a large hole, or of the next connection
         self.seen = False  # a packet of this direction has been captured
         self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
@@ -174,9 +174,7 @@ class Direction:
     @property
     def is_unusual(self) -> bool:
         """Whether its segments, or those of the other side, need a closer look."""
-        return bool(
-            self.waiting or self.owes or self.reset is not None or self.pending is not None or self.doubtful
-        )
+        return bool(self.waiting or self.owes or self.reset is not None or self.pending is not None or self.doubtful)
 
     @property
     def available(self) -> int:
@@ -202,7 +200,7 @@ class Direction:
         if self.isn is not None:
             return self.isn != seq
         other = self.other
-        if self.next is not None and (self.seen or self.offset):  # octets were seen before this SYN: does it number them?
+        if self.next is not None and (self.seen or self.offset):  # octets came before this SYN: does it number them?
             return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
         if self.next is not None:  # all that is known of its numbers is what the other side acknowledged
             return self.is_far(seq)

@@ -105,7 +105,7 @@ class Sniffer:
         self._datagrams.finish()
         self._report_source()
         tls = self._tls.skipped() if self._tls is not None else ()
-        for code, detail in [*self._headers.skipped(), *tls, *self._doubts.problems()]:
+        for code, detail in [*self._headers.skipped(), *self._flows.disorder(), *tls, *self._doubts.problems()]:
             self._report(code, detail)
         events = self._give(at_end=True)
         events.append(

@@ -51,6 +51,11 @@ _BLINDING = frozenset(
 )
 
 
+def _blinds(event: object) -> bool:
+    """Whether what is not seen after an event may have been there all the same."""
+    return type(event) is Doubt or (type(event) is Problem and event.code in _BLINDING)
+
+
 class Patterns:
     """Takes all events of a capture, in order.
 
@@ -95,7 +100,7 @@ class Patterns:
             else:
                 if type(event) is Connection and place > 1:
                     self._pass(events[place - 2])
-                elif type(event) is Doubt or (type(event) is Problem and event.code in _BLINDING):
+                elif _blinds(event):
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
                     passed = place
@@ -160,20 +165,23 @@ class Patterns:
         elif isinstance(event, Refusal):
             self._internal = True
             self._connections.refuse(event)
-        elif isinstance(event, Doubt) or (isinstance(event, Problem) and event.code in _BLINDING):
+        elif _blinds(event):
             self._internal |= isinstance(event, Doubt)
-            conversation = self._conversations.get(event.flow)  # type: ignore[arg-type]
-            if conversation is not None:
-                # What was late before is so wherever batches end.
-                since_ns = event.since_ns or event.time_ns
-                before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
-                conversation.rules.pass_time(before_ns)
-                if conversation.pings is not None:
-                    conversation.pings.pass_time(before_ns)
-                conversation.blind = True
-                conversation.rules.lose()
-                if conversation.pings is not None:
-                    conversation.pings.lose()
+            self._blind(event)  # type: ignore[arg-type]
+
+    def _blind(self, event: Doubt | Problem) -> None:
+        """What is not seen of a connection from now on may have been there all the same."""
+        conversation = None if event.flow is None else self._conversations.get(event.flow)
+        if conversation is None:
+            return
+        # What was late before is so wherever batches end.
+        since_ns = event.since_ns or event.time_ns
+        before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
+        for rules in (conversation.rules, conversation.pings):
+            if rules is not None:
+                rules.pass_time(before_ns)
+                rules.lose()
+        conversation.blind = True
 
     def _greeting(self, event: Greeting) -> None:
         conversation = self._conversations.get(event.flow)

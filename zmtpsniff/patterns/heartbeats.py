@@ -7,7 +7,8 @@ from dissectors.events import Command, Connection, Message, at_hand
 from zmtpsniff.patterns.conversation import Conversation, Findings, Rules, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
-_LEAST_PATIENCE_NS = 1_000_000_000  # a PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298)
+# A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
+_LEAST_PATIENCE_NS = 1_000_000_000
 _LATENESS_NS = 250_000_000  # by which a capture point may deliver one side's packets later than the other's
 
 
@@ -113,7 +114,9 @@ class Heartbeats(Rules):
             return
         for side in self._sides.values():
             promise = side.promise
-            if promise is not None and not side.told_late and now_ns - side.heard_ns > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
+            if promise is None or side.told_late:
+                pass
+            elif now_ns - side.heard_ns > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
                 side.told_late = True
                 detail = f"silent for longer than the {promise.ttl_ms:,} ms that its last PING announced"
                 self._findings.report("heartbeat-late", promise, detail)

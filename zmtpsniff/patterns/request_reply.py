@@ -165,7 +165,8 @@ class LockStep(Rules):
             before = self._packet or self._answered_packet
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
             self._exchange.findings.report("request-before-reply", event, detail)
-        if self._packet and not self._late and (key or not blind):  # else all is said, or its reply is not in the capture
+        # Else all is said, or the reply is not in the capture.
+        if self._packet and not self._late and (key or not blind):
             self._given_up.append(self._request())
         self._packet = 0
         self._late = False

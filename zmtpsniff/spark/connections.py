@@ -131,11 +131,10 @@ class Connections:
 
     # ------------------------------------------------------------------ who takes what
 
-    def _connect(self, number: int, client: Address, server: Address, from_start: bool) -> ZmtpConnection:
+    def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
         start_ns = self._table.started_ns(number)
         self.conn_ids[number] = connection_id(client.transport, client.text, server.text, start_ns)
         rules = (rule.version for rule in self._options.rules if rule.matches("tcp", server.port, client.port))
-        starts = (from_start, from_start)
         return ZmtpConnection(
             self._events, number, client.text, server.text, starts, self._limits, next(rules, None), client.transport
         )
