@@ -110,7 +110,7 @@ class Flow:
         self.server = Direction(self, server)
         self.client.other, self.server.other = self.server, self.client
         self.begun = False
-        self.early: list[tuple[Direction, Segment]] = []  # segments before it has begun
+        self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
         self.dissection: Dissection | None = None
         self.unwanted = False
@@ -134,11 +134,6 @@ class Flow:
         return self.closing
 
     @property
-    def waits(self) -> bool:
-        """Whether segments wait for others."""
-        return bool(self.early or self.client.waiting or self.server.waiting)
-
-    @property
     def waiting_octets(self) -> int:
         """What waits, in octets."""
         return self.early_octets + self.client.waiting_octets + self.server.waiting_octets
@@ -152,16 +147,24 @@ class Flow:
 
     def attend(self) -> None:
         """Have every segment looked at closely as long as something is not as usual, and else only a few."""
+        client, server = self.client, self.server
         unusual = (
             not self.begun
             or self.ended
             or self.predecessor is not None
-            or (self.dissection is None and not self.unwanted)
-            or self.client.is_unusual
-            or self.server.is_unusual
+            or client.waiting
+            or server.waiting
+            or client.acked > client.available
+            or server.acked > server.available
+            or client.reset is not None
+            or server.reset is not None
+            or client.pending is not None
+            or server.pending is not None
+            or client.doubtful
+            or server.doubtful
         )
-        for direction in self.directions:
-            direction.notable = EVERY_FLAG if unusual or not direction.seen else ORDINARY_FLAGS
+        client.notable = EVERY_FLAG if unusual or not client.seen else ORDINARY_FLAGS
+        server.notable = EVERY_FLAG if unusual or not server.seen else ORDINARY_FLAGS
 
     # ------------------------------------------------------------------ the beginning
 
@@ -172,6 +175,8 @@ class Flow:
 
     def gather(self, direction: Direction, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""
+        if self.early is None:
+            self.early = []
         self.early.append((direction, segment))
         self.early_octets += len(segment[6]) + _SEGMENT_COST
         self.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
@@ -179,7 +184,7 @@ class Flow:
     def begin(self) -> list[tuple[Direction, Segment]]:
         """Settle where both streams begin; returns the segments that were gathered."""
         self.begun = True
-        early, self.early = self.early, []
+        early, self.early = self.early or [], None
         self.table.waiting_octets -= self.early_octets
         self.early_octets = 0
         for direction in self.directions:
@@ -211,6 +216,8 @@ class Flow:
 
     def give_up_late(self, time_ns: int, packet: int) -> None:
         """Wait no longer for octets that should have come by now."""
+        if self.unwanted:
+            return
         patience = self.table.patience
         for direction in self.directions:
             while direction.owes and patience.is_over(direction.owed_ns, direction.owed_packet, time_ns, packet):

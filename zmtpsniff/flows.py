@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.addresses import Address, addresses
 from zmtpsniff.flow import Flow, Patience
-from zmtpsniff.reassembly import LATEST_ACK, MODULO, WINDOW, Direction, Receiver, distance
+from zmtpsniff.reassembly import EVERY_FLAG, LATEST_ACK, MODULO, WINDOW, Direction, Receiver, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
@@ -96,6 +96,7 @@ class FlowTable:
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
+        self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
         self._now_ns = 0
         self._directions: dict[bytes, Direction] = {}
         self._flows: dict[int, Flow] = {}
@@ -122,11 +123,11 @@ class FlowTable:
         patience = self.patience
         if patience.late < _MUCH_DISORDER:
             return []
-        latest, _ = addresses(patience.latest)
-        detail = (
-            f"{patience.late:,} packets stand before octets that they acknowledge, by up to "
-            f"{patience.latest_ns / 1e6:.1f} ms: the capture point was late with what {latest.text} sent"
-        )
+        detail = f"{patience.late:,} packets stand before octets that they acknowledge"
+        if patience.latest:  # else they have the times of the events
+            latest, _ = addresses(patience.latest)
+            by = f"{patience.latest_ns / 1e6:.1f} ms"
+            detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
         return [("capture-disorder", detail)]
 
     def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
@@ -142,7 +143,7 @@ class FlowTable:
             return
         directions = self._directions
         now_ns = segments[-1][0]
-        least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
+        least_ns = self._least_ns
         stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
@@ -166,7 +167,7 @@ class FlowTable:
                     continue
                 seen -= unseen
             if payload:
-                if seq == direction.next and not missing:
+                if seq == direction.next and not missing and direction.receiver is not None:
                     length = len(payload)
                     direction.next = (seq + length) % MODULO
                     begin = direction.offset
@@ -191,13 +192,14 @@ class FlowTable:
         """Take a segment that begins, ends or changes something, or whose flow has segments that wait."""
         time_ns, packet, key, _, _, flags, _, _ = segment
         direction = self._directions.get(key)
-        if direction is not None and direction.flow.predecessor is not None:
-            direction = self._of_predecessor(direction, segment) or direction
-        if direction is not None and self._is_left(direction.flow, time_ns):
-            self._discard(direction.flow, "timeout")
-            direction = None
-        if direction is not None and self._replace(direction, segment):
-            direction = self._directions[key]
+        if direction is not None:
+            if direction.flow.predecessor is not None:
+                direction = self._of_predecessor(direction, segment) or direction
+            if time_ns - direction.flow.last_ns > self._least_ns and self._is_left(direction.flow, time_ns):
+                self._discard(direction.flow, "timeout")
+                direction = None
+            elif (direction.pending or direction.other.pending) and self._replace(direction, segment):
+                direction = self._directions[key]
         if flags & SYN:
             direction = self._synchronise(direction, segment)
         elif direction is None:
@@ -207,7 +209,7 @@ class FlowTable:
         if direction is None or direction.flow.ended:
             return
         flow = direction.flow
-        if not flow.waits:
+        if not (flow.early or flow.client.waiting or flow.server.waiting):
             flow.sure_ns = flow.last_ns
         if time_ns - flow.last_ns > _PAUSE_NS:
             flow.client.forget_past()
@@ -220,15 +222,17 @@ class FlowTable:
             self._take_reset(direction, segment)
         else:
             self._gather(direction, segment)
-        self._attend(flow)
+        if direction.notable == EVERY_FLAG or direction.waiting or direction.other.acked > direction.other.offset:
+            self._attend(flow)
 
     def _attend(self, flow: Flow) -> None:
         """Settle how closely the next segments of a flow are looked at."""
-        if not flow.ended:
-            flow.attend()
-        if flow.waits:
+        if flow.ended:
+            return
+        flow.attend()
+        if flow.early or flow.client.waiting or flow.server.waiting:
             self._waiting.setdefault(flow.number, flow)
-        else:
+        elif self._waiting:
             self._waiting.pop(flow.number, None)
 
     def _gather(self, direction: Direction, segment: Segment) -> None:
@@ -257,7 +261,7 @@ class FlowTable:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
-        if not flow.unwanted:
+        if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
         if direction.reset is not None and not flags & RST:
             self._doubt_reset(direction, segment)
@@ -272,7 +276,7 @@ class FlowTable:
                     return
             if flow.dissection is None and not self._dissect(flow):
                 return
-            direction.doubtful.clear()
+            direction.doubtful = ()
             if flags & ACK:
                 other.acknowledge(ack, time_ns, packet)
             direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
@@ -284,11 +288,12 @@ class FlowTable:
             if flow.closing:
                 self._close_if_over(flow)
             return
-        flow.advance(direction, time_ns, packet)
-        if direction.waiting_octets > self._limits.waiting_octets_per_direction:
-            self._shed(direction, time_ns, packet)
-        elif self.waiting_octets > self._limits.waiting_octets:
-            self._shed_all(time_ns, packet)
+        if direction.waiting or other.waiting:
+            flow.advance(direction, time_ns, packet)
+            if direction.waiting_octets > self._limits.waiting_octets_per_direction:
+                self._shed(direction, time_ns, packet)
+            elif self.waiting_octets > self._limits.waiting_octets:
+                self._shed_all(time_ns, packet)
         if flow.dissection.rejected:
             self._drop(flow)
         elif flow.closing:
@@ -312,7 +317,7 @@ class FlowTable:
         if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
             return direction.offset + ahead
         earlier = [*direction.doubtful, *other.doubtful]
-        direction.doubtful = [*direction.doubtful[-_MOST_DOUBTFUL:], segment]
+        direction.doubtful = (*direction.doubtful[-_MOST_DOUBTFUL:], segment)
         if not any(_agree(segment, one) for one in earlier):
             return None
         if of_this_connection:
@@ -354,7 +359,7 @@ class FlowTable:
 
     def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
-        numbers = [one[3] for sender, one in direction.flow.early if sender is direction]
+        numbers = [one[3] for sender, one in direction.flow.early or () if sender is direction]
         begin = min([ack, *numbers], key=lambda number: distance(number, ack))
         return (begin - 1) % MODULO
 
@@ -662,5 +667,6 @@ def _agree(segment: Segment, other: Segment) -> bool:
 def _is_of_others(direction: Direction, syn: Segment) -> bool:
     """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
     return any(
-        sender is direction and abs(distance(segment[3], syn[3])) > WINDOW for sender, segment in direction.flow.early
+        sender is direction and abs(distance(segment[3], syn[3])) > WINDOW
+        for sender, segment in direction.flow.early or ()
     )

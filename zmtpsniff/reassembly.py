@@ -137,7 +137,9 @@ class Direction:
         self.reset_before: int | None = None
         self.notable = EVERY_FLAG  # flags of segments to be looked at more closely
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
-        self.doubtful: list[Segment] = []  # whose numbers do not fit: of behind a large hole, or of the next connection
+        self.doubtful: tuple[
+            Segment, ...
+        ] = ()  # whose numbers do not fit: of behind a large hole, or of the next connection
         self.seen = False  # a packet of this direction has been captured
         self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
@@ -172,14 +174,9 @@ class Direction:
         return self.reset is not None and self.reset != self.next
 
     @property
-    def is_unusual(self) -> bool:
-        """Whether its segments, or those of the other side, need a closer look."""
-        return bool(self.waiting or self.owes or self.reset is not None or self.pending is not None or self.doubtful)
-
-    @property
     def available(self) -> int:
         """The stream offset that whoever acknowledges no more does not wait for."""
-        return max(self.offset, self.presumed)
+        return self.presumed if self.presumed > self.offset else self.offset
 
     @property
     def owes(self) -> bool:
@@ -220,7 +217,7 @@ class Direction:
         self.deliver = _nobody
         self._account(-self.waiting_octets)
         self.waiting = []
-        self.doubtful = []
+        self.doubtful = ()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
