@@ -273,7 +273,8 @@ def holes(random: Random) -> Case:
         how += ", in disorder"
     if random.random() < 0.3:
         files = [files[0] + files[1]]
-    return _case(random, how, [session], *files)
+    # Who reads it live sees a reply overdue hours before anything tells that packets are missing.
+    return replace(_case(random, how, [session], *files), live=False)
 
 
 def _long_pause(random: Random) -> tuple[Session, int]:
@@ -340,7 +341,7 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
             f"{session.talk.name} {'with' if with_syn else 'without'} SYN, {session.talk.end if ended else 'no end'}"
         )
         now = max(one.arrival_ns for one in session.segments)
-        now += random.choice([1 * MS, 200 * MS, 2 * SECOND, 90 * SECOND])
+        now += random.choice([20 * MS, 200 * MS, 2 * SECOND, 90 * SECOND])
         sessions.append(session)
     records = [record for record in _watched(random, sessions) if id(record.segment) in kept]
     return _case(random, "", sessions, records), "; ".join(how)
