@@ -19,7 +19,7 @@ from conftest import PROJECT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-_CASES = 200  # of each family
+_CASES = 300  # of each family
 _SMALL = settings(max_examples=150, derandomize=True)
 
 seeds = st.integers(0, 60)

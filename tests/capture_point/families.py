@@ -75,6 +75,17 @@ def skew(random: Random) -> Case:
     return _case(random, how, sessions, records)
 
 
+def storm(random: Random) -> Case:
+    """Any conversations, one disorder upon the other."""
+    sessions = _several(random)
+    records = _watched(random, sessions)
+    how = []
+    for _ in range(random.randint(2, 4)):
+        records, said = _disorder(records, random)
+        how.append(said)
+    return _case(random, ", ".join(how), sessions, records)
+
+
 def _disorder(records: Records, random: Random) -> tuple[Records, str]:
     """Disorder of any kind in which no packet is lost."""
     kind = random.choice(["swap", "swap", "late", "queues", "twice"])
@@ -239,9 +250,10 @@ def merge(random: Random) -> Case:
             for side, file in enumerate(files)
         ]
     how = f"two hosts, {skew_ns / MS} ms apart, each with what is {kept}"
-    if random.random() < 0.3:
-        files = [_queues(file, random, 500 * US)[0] for file in files]
-        how += ", queues"
+    if random.random() < 0.4:
+        disturbed = [_disorder(file, random) for file in files]
+        files = [file for file, _ in disturbed]
+        how += "".join(f", {said}" for _, said in disturbed)
     if random.random() < 0.5:
         files.reverse()
     return _case(random, how, sessions, *files)
@@ -395,6 +407,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "pairs": pairs,
     "swaps": swaps,
     "skew": skew,
+    "storm": storm,
     "handshake": handshake,
     "loss": loss,
     "merge": merge,
