@@ -344,8 +344,10 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
         session = connect(converse(random, greets=True), random, Link.choose(random), 0, now)
         if sessions:
             session.ports = sessions[-1].ports
-            if not with_syn and any(_near(session, sessions[-1], side) for side in (CLIENT, SERVER)):
-                continue  # by chance its numbers go on where those before ended
+            if with_syn and random.random() < 0.5:
+                _number_by_clock(session, sessions[-1])
+            if any(_near(session, one, 0 if with_syn else 1 << 26) for one in sessions):
+                continue  # by chance its numbers go on where others ended
         ended = announced and session.talk.end != "open" and random.random() < 0.6
         unseen = (0 if with_syn else SYN) | (0 if ended else FIN | RST)
         kept.update(id(one) for one in session.segments if not one.flags & unseen)
@@ -359,9 +361,20 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
     return _case(random, "", sessions, records), "; ".join(how)
 
 
-def _near(one: Session, other: Session, side: int) -> bool:
-    away = (one.isn[side] - other.isn[side]) % (1 << 32)
-    return not 1 << 26 < away < (1 << 32) - (1 << 26)
+def _number_by_clock(session: Session, before: Session) -> None:
+    """Initial sequence numbers as Linux chooses them for a pair of addresses: one more every 64 ns."""
+    later = (session.segments[0].sent_ns - before.segments[0].sent_ns) // 64
+    session.isn = (before.isn[CLIENT] + later) % (1 << 32), (before.isn[SERVER] + later) % (1 << 32)
+
+
+def _near(session: Session, before: Session, room: int) -> bool:
+    """Whether numbers of a connection are those of one before, or that near to them."""
+    for side in (CLIENT, SERVER):
+        mine, theirs = len(session.talk.stream(side)) + 2, len(before.talk.stream(side)) + 2
+        away = (session.isn[side] - before.isn[side]) % (1 << 32)
+        if away <= theirs + room or away >= (1 << 32) - mine - room:
+            return True
+    return False
 
 
 # ---------------------------------------------------------------------- other protocols
