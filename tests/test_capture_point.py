@@ -19,7 +19,7 @@ from conftest import PROJECT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-_CASES = 200  # of each family
+_CASES = 300  # of each family
 _SMALL = settings(max_examples=150, derandomize=True)
 
 seeds = st.integers(0, 60)
@@ -102,16 +102,20 @@ def test_segments_carry_the_conversation_and_acknowledge_what_had_arrived(seed: 
                 assert stream[offset : offset + len(payload)] == payload[: len(stream) - offset]
                 stream += payload[len(stream) - offset :]
         assert stream == talk.stream(side)
-    arrived = [one for one in session.segments if one.reach == 1.0]
     for one in session.segments:
-        if one.ack <= 0:
-            continue
-        came = [other for other in arrived if other.side != one.side and other.arrival_ns <= one.sent_ns]
-        reached = 0
-        for begin, end in sorted((it.offset, it.offset + len(it.payload) + (it.flags & FIN)) for it in came):
-            if begin <= reached:
-                reached = max(reached, end)
-        assert one.ack == reached
+        if one.ack > 0:
+            # What arrives in the same nanosecond may have been read or not.
+            assert arrived(session, one.side, one.sent_ns - 1) <= one.ack <= arrived(session, one.side, one.sent_ns)
+
+
+def arrived(session: Session, side: int, now_ns: int) -> int:
+    """How many octets a side has got in order; the FIN is one more."""
+    came = [one for one in session.segments if one.side != side and one.reach == 1.0 and one.arrival_ns <= now_ns]
+    reached = 0
+    for begin, end in sorted((one.offset, one.offset + len(one.payload) + (one.flags & FIN)) for one in came):
+        if begin <= reached:
+            reached = max(reached, end)
+    return reached
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -210,12 +214,12 @@ def test_the_oracle_finds_other_ends_types_and_versions(request_reply: Session) 
 
 
 def test_the_oracle_knows_which_octets_are_missing(request_reply: Session) -> None:
-    """Without a request nobody may be blamed, and all other messages must be shown."""
+    """Without a request nobody may be blamed; the one behind it, too, may have begun in what is missing."""
     begin = request_reply.talk.messages[CLIENT][1].begin
     records = without(watch(0.5, request_reply), lambda one: one.side == CLIENT and one.offset == begin)
     verdict = judge(Case("", [request_reply], [records]))
     assert verdict.faults == []
-    assert verdict.count["shown"] == verdict.count["sent"] - 1
+    assert verdict.count["shown"] == verdict.count["sent"] - 2
 
 
 def test_the_oracle_finds_flows_that_are_no_zmtp(request_reply: Session) -> None:

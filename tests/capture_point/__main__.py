@@ -31,7 +31,7 @@ def _one(case_name: str, save_as: Path | None) -> int:
     case = make(family, int(seed))
     for session in case.sessions:
         print(f"{session.talk.name}, {session.address(0)} to {session.address(1)}")
-    print(case.how)
+    print(case.how, f"batches of {case.batch}", *["live"] * case.live, sep=", ")
     if save_as is not None:
         for number, file in enumerate(case.files):
             path = save_as if len(case.files) == 1 else save_as.with_stem(f"{save_as.stem}-{number}")

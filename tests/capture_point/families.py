@@ -75,6 +75,17 @@ def skew(random: Random) -> Case:
     return _case(random, how, sessions, records)
 
 
+def storm(random: Random) -> Case:
+    """Any conversations, one disorder upon the other."""
+    sessions = _several(random)
+    records = _watched(random, sessions)
+    how = []
+    for _ in range(random.randint(2, 4)):
+        records, said = _disorder(records, random)
+        how.append(said)
+    return _case(random, ", ".join(how), sessions, records)
+
+
 def _disorder(records: Records, random: Random) -> tuple[Records, str]:
     """Disorder of any kind in which no packet is lost."""
     kind = random.choice(["swap", "swap", "late", "queues", "twice"])
@@ -239,9 +250,10 @@ def merge(random: Random) -> Case:
             for side, file in enumerate(files)
         ]
     how = f"two hosts, {skew_ns / MS} ms apart, each with what is {kept}"
-    if random.random() < 0.3:
-        files = [_queues(file, random, 500 * US)[0] for file in files]
-        how += ", queues"
+    if random.random() < 0.4:
+        disturbed = [_disorder(file, random) for file in files]
+        files = [file for file, _ in disturbed]
+        how += "".join(f", {said}" for _, said in disturbed)
     if random.random() < 0.5:
         files.reverse()
     return _case(random, how, sessions, *files)
@@ -273,7 +285,8 @@ def holes(random: Random) -> Case:
         how += ", in disorder"
     if random.random() < 0.3:
         files = [files[0] + files[1]]
-    return _case(random, how, [session], *files)
+    # Who reads it live sees a reply overdue hours before anything tells that packets are missing.
+    return replace(_case(random, how, [session], *files), live=False)
 
 
 def _long_pause(random: Random) -> tuple[Session, int]:
@@ -331,8 +344,10 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
         session = connect(converse(random, greets=True), random, Link.choose(random), 0, now)
         if sessions:
             session.ports = sessions[-1].ports
-            if not with_syn and any(_near(session, sessions[-1], side) for side in (CLIENT, SERVER)):
-                continue  # by chance its numbers go on where those before ended
+            if with_syn and random.random() < 0.5:
+                _number_by_clock(session, sessions[-1])
+            if any(_near(session, one, 0 if with_syn else 1 << 26) for one in sessions):
+                continue  # by chance its numbers go on where others ended
         ended = announced and session.talk.end != "open" and random.random() < 0.6
         unseen = (0 if with_syn else SYN) | (0 if ended else FIN | RST)
         kept.update(id(one) for one in session.segments if not one.flags & unseen)
@@ -340,15 +355,26 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
             f"{session.talk.name} {'with' if with_syn else 'without'} SYN, {session.talk.end if ended else 'no end'}"
         )
         now = max(one.arrival_ns for one in session.segments)
-        now += random.choice([1 * MS, 200 * MS, 2 * SECOND, 90 * SECOND])
+        now += random.choice([20 * MS, 200 * MS, 2 * SECOND, 90 * SECOND])
         sessions.append(session)
     records = [record for record in _watched(random, sessions) if id(record.segment) in kept]
     return _case(random, "", sessions, records), "; ".join(how)
 
 
-def _near(one: Session, other: Session, side: int) -> bool:
-    away = (one.isn[side] - other.isn[side]) % (1 << 32)
-    return not 1 << 26 < away < (1 << 32) - (1 << 26)
+def _number_by_clock(session: Session, before: Session) -> None:
+    """Initial sequence numbers as Linux chooses them for a pair of addresses: one more every 64 ns."""
+    later = (session.segments[0].sent_ns - before.segments[0].sent_ns) // 64
+    session.isn = (before.isn[CLIENT] + later) % (1 << 32), (before.isn[SERVER] + later) % (1 << 32)
+
+
+def _near(session: Session, before: Session, room: int) -> bool:
+    """Whether numbers of a connection are those of one before, or that near to them."""
+    for side in (CLIENT, SERVER):
+        mine, theirs = len(session.talk.stream(side)) + 2, len(before.talk.stream(side)) + 2
+        away = (session.isn[side] - before.isn[side]) % (1 << 32)
+        if away <= theirs + room or away >= (1 << 32) - mine - room:
+            return True
+    return False
 
 
 # ---------------------------------------------------------------------- other protocols
@@ -394,6 +420,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "pairs": pairs,
     "swaps": swaps,
     "skew": skew,
+    "storm": storm,
     "handshake": handshake,
     "loss": loss,
     "merge": merge,

@@ -9,21 +9,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.sniffer import Sniffer
 
 from .conversations import CLIENT, SERVER, Sent
-from .network import FIN, RST, SYN, Session
+from .network import FIN, RST, SYN, Segment, Session
 from .tap import Packets, Records, joined, packets
 
 # Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
 TRUE_NOTES = frozenset({"plain-credentials", "heartbeat-inside-message", "older-peer", "slow-joiner"})
+# A note on the capture, which packets in order must not have.
+DISORDER = "capture-disorder"
 # Of more than notes, what may be told of a capture that misses octets.
 BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 # One of these must be told if octets in the middle are missing.
 TELLS_LOSS = BLAMES_CAPTURE | {"frames-found-again", "no-greeting", "one-direction", "capture-ends-inside"}
+_ENOUGH = 10  # messages behind a hole, among which the next frame must be found
 
 
 @dataclass
@@ -58,8 +61,12 @@ def sniff(given: Sequence[list[Packet]], batch: int = 100, live: bool = False) -
 def judge(case: Case) -> Verdict:
     """Show a case, and hold what is shown against what was sent."""
     files = [packets(records) for records in case.files]
-    events = sniff(files, case.batch, case.live)
     verdict = Verdict()
+    try:
+        events = sniff(files, case.batch, case.live)
+    except Exception as error:  # whatever it is, the other cases are to be judged, too
+        verdict.faults.append(f"{type(error).__name__}: {error}")
+        return verdict
     _check_records(events, joined(files), verdict)
     if case.foreign:
         _check_foreign(case, events, verdict)
@@ -80,21 +87,19 @@ def _check_records(events: Sequence[AnyEvent], given: Sequence[Packet], verdict:
     for event in events:
         if isinstance(event, Connection):
             ended.add(event.flow)
-            continue
-        if isinstance(event, Capture) or getattr(event, "flow", None) is None:
-            continue
-        if event.flow in ended and not isinstance(event, Problem):  # type: ignore[union-attr]
-            faults.append(f"a record of flow {event.flow} after its connection record")  # type: ignore[union-attr]
-        if isinstance(event, (Message, Command)) and event.latency_ns is not None and event.latency_ns < 0:
-            faults.append(f"a latency of {event.latency_ns} ns")
-        number: int = event.packet  # type: ignore[union-attr,assignment]
-        if not 1 <= number <= len(given) or event.time_ns != given[number - 1][0]:  # type: ignore[union-attr]
-            faults.append(f"packet {number} does not have the time of its record")
-        if not isinstance(event, Problem):
-            key = event.flow, event.src  # type: ignore[union-attr]
-            if number < last.get(key, 1):  # type: ignore[arg-type]
-                faults.append(f"packet {number} of a record is before that of the one before")
-            last[key] = number  # type: ignore[index]
+        elif isinstance(event, WireEvent):
+            if event.flow in ended:
+                faults.append(f"a record of flow {event.flow} after its connection record")
+            if isinstance(event, Message | Command) and (event.latency_ns or 0) < 0:
+                faults.append(f"a latency of {event.latency_ns} ns")
+            if not 1 <= event.packet <= len(given) or event.time_ns != given[event.packet - 1][0]:
+                faults.append(f"packet {event.packet} does not have the time of its record")
+            key = event.flow, event.src
+            if event.packet < last.get(key, 1):
+                faults.append(f"packet {event.packet} of a record is before that of the one before")
+            last[key] = event.packet
+        elif isinstance(event, Problem) and event.packet is not None and event.time_ns != given[event.packet - 1][0]:
+            faults.append(f"packet {event.packet} does not have the time of its problem")
     total = events[-1]
     assert isinstance(total, Capture)
     if total.packets != len(given):
@@ -109,8 +114,9 @@ def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
     verdict.count["flows"] += total.flows
     if total.zmtp_flows:
         verdict.faults.append(f"{case.sessions[0].talk.name} taken for ZMTP: {case.how}")
-    elif len(events) > 1:
-        verdict.faults.append(f"{case.sessions[0].talk.name} has records: {events[0]}")
+    shown = [event for event in events[:-1] if not (isinstance(event, Problem) and event.code == DISORDER)]
+    if shown and not total.zmtp_flows:
+        verdict.faults.append(f"{case.sessions[0].talk.name} has records: {shown[0]}")
 
 
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
@@ -120,7 +126,8 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
     for event in events:
         flow = getattr(event, "flow", None)
         if flow is None:
-            if isinstance(event, Problem) and event.code not in TRUE_NOTES:
+            disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
+            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not disorder:
                 verdict.faults.append(f"{event.severity} {event.code}, of no flow")
             continue
         by_flow.setdefault(flow, []).append(event)
@@ -154,30 +161,43 @@ class _Judge:
         self.count = verdict.count
         records = [record.segment for file in case.files for record in file if record.segment.session is session]
         self.flags = {(one.side, one.flags & (SYN | FIN | RST)) for one in records}
-        self.first_lost, self.seen = [0, 0], [0, 0]
-        for side in (CLIENT, SERVER):
-            spans = sorted(
-                (one.offset, one.offset + len(one.payload)) for one in records if one.side == side and one.payload
-            )
-            reached = 0
-            for begin, end in spans:
-                if begin > reached:
-                    break
-                reached = max(reached, end)
-            self.first_lost[side] = reached
-            self.seen[side] = max((end for _, end in spans), default=0)
         self.lengths = [len(self.talk.stream(side)) for side in (CLIENT, SERVER)]
         self.timely = case.timely
-        if session.hole is not None:
-            side, offset, _ = session.hole
-            self.first_lost[side] = min(self.first_lost[side], offset)
+        self.runs = [self._runs(records, side) for side in (CLIENT, SERVER)]
+        self.first_lost = [runs[0][1] if runs and runs[0][0] == 0 else 0 for runs in self.runs]
+        self.seen = [runs[-1][1] if runs else 0 for runs in self.runs]
         # That a frame of ZMTP 1.0 is the first, and so an identity, nothing but a SYN tells.
         self.start_known = self.talk.version != "1.0" or any(flags & SYN for _, flags in self.flags)
+        # Nothing is missing but what comes after the end of the capture.
+        reached = [max((one.ack for one in records if one.side != side), default=0) for side in (CLIENT, SERVER)]
+        ends = [max((one.offset for one in records if one.side == side), default=0) for side in (CLIENT, SERVER)]
+        known = [max(reached[side] - 1, ends[side]) for side in (CLIENT, SERVER)]
+        self.gapless = (
+            self.start_known
+            and self.first_lost == self.seen
+            and all(self.seen[side] >= known[side] for side in (CLIENT, SERVER))
+        )
         self.whole = self.first_lost == self.lengths and self.start_known
         # For each message shown which one of those sent it is, -1 if it is not known; for both sides.
         self.which: list[list[int]] = [[], []]
         self.messages: list[list[Message]] = [[], []]
         self.misses = False  # messages, though there are octets behind them
+
+    def _runs(self, records: list[Segment], side: int) -> list[tuple[int, int]]:
+        """Where the octets of a side are that are in the capture, without what lies between them."""
+        hole, length = self.lengths[side], 0
+        if self.session.hole is not None and self.session.hole[0] == side:
+            hole, length = self.session.hole[1:]
+        runs: list[tuple[int, int]] = []
+        for one in sorted((one for one in records if one.side == side and one.payload), key=lambda one: one.offset):
+            passed = one.offset > hole  # the hole, whose octets nobody sent
+            begin = one.offset - length * passed
+            end = begin + len(one.payload)
+            if runs and begin <= runs[-1][1] and not (passed and runs[-1][1] <= hole):
+                runs[-1] = runs[-1][0], max(runs[-1][1], end)
+            else:
+                runs.append((begin, end))
+        return runs
 
     def judge(self) -> None:
         for side in (CLIENT, SERVER):
@@ -220,6 +240,10 @@ class _Judge:
             else:
                 last = place
         found = set(self.which[side]) - {-1}
+        for begin, end in self.runs[side][self.first_lost[side] > 0 :]:
+            behind = [place for place, one in enumerate(sent) if begin <= one.begin and one.end <= end]
+            if len(behind) >= _ENOUGH and 2 * len(found.intersection(behind)) < len(behind):
+                self.faults.append(f"of {len(behind)} messages of the {who} behind a hole most are not shown")
         self.misses |= any(one.end <= self.seen[side] and place not in found for place, one in enumerate(sent))
         self.count["sent"] += len(sent)
         self.count["shown"] += len(found)
@@ -298,7 +322,7 @@ class _Judge:
                 continue
             if event.request is None:
                 self.count["unpaired"] += 1
-                if self.whole and talk.pairs_shown:
+                if self.gapless and talk.pairs_shown and request in packet_of:
                     self.faults.append(f"reply {which} in packet {event.packet} is shown without its request")
             elif event.request == packet_of.get(request) or (request not in packet_of and event.request in of_others):
                 self.count["right pairs"] += 1
