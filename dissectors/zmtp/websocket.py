@@ -86,7 +86,7 @@ class Upgraded(Opening):
         self.mechanism = upgrade.mechanism
         self.known = True
         self.connection.accept()
-        self._report_greeting(mechanism=self.mechanism)
+        self._report_greeting(self.mechanism)
         self.greeted = True
         self._state = self._after_head
         self.connection.greeted_zws()
