@@ -195,7 +195,7 @@ class Opening(FrameStream):
 
     def _after_signature(self, data: bytes, position: int) -> int:
         """What follows depends on whether the other side is versioned."""
-        if self.other.versioned is None and self._waits(data, position, self._shown(data[position:]) is not None):
+        if self.other.versioned is None and self._waits(data, position):
             return position
         versioned = self.other.versioned
         if versioned is None:
@@ -231,15 +231,20 @@ class Opening(FrameStream):
         """The same, or the one that it looks like most."""
         return self._shown(octets) or greeting.guess_after_signature(octets)
 
-    def _waits(self, data: bytes, position: int, is_sure: bool) -> bool:
+    def _waits(self, data: bytes, position: int, revision: bytes = b"", is_sure: bool = False) -> bool:
         """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half.
 
-        One that is absent may come yet: it is waited for unless what it will say ``is_sure``.
+        One that is absent may come yet. It is waited for unless what it will say ``is_sure``, or the octets that are
+        there show it, which begin with the revision: with ``revision``, if that has been read.
         """
         held = len(data) - position
-        if self.other.will_not_tell() or (is_sure and self.other.is_absent) or held > _PATIENCE:
+        if self.other.will_not_tell() or held > _PATIENCE:
             return False
-        self._need = held + 1 if self.other.is_absent and held < wire.GREETING_SIZE else _PATIENCE
+        self._need = _PATIENCE
+        if self.other.is_absent:
+            if is_sure or self._shown(revision + data[position:]) is not None:
+                return False
+            self._need = held + 1 if held < wire.GREETING_SIZE else _PATIENCE
         return True
 
     def will_not_tell(self) -> bool:
@@ -247,13 +252,14 @@ class Opening(FrameStream):
         return self.silent or self.ended or self._state == self._dead
 
     def _revision(self, data: bytes, position: int) -> int:
-        certain = self.connection.forced or self.signature is None or self.signature.is_certain
-        if not certain and data[position] > _LAST_REVISION:
+        assert self.signature is not None
+        if data[position] > _LAST_REVISION and not (self.signature.is_certain or self.connection.forced):
             self.connection.refuse(self, "not-zmtp", "")
             return position
         self.revision = data[position]
         self._state = self._after_revision
-        self.connection.announced()
+        if not self.connection.accepted:
+            self.connection.announced()
         self.other.resume()
         return position + 1
 
@@ -265,10 +271,9 @@ class Opening(FrameStream):
             return position
         theirs = self.other.revision
         if theirs is None:
-            octets = bytes([self.revision]) + data[position:]
-            if self._waits(data, position, self._shown(octets) is not None):
+            if self._waits(data, position, bytes([self.revision])):
                 return position
-            guessed = self._guess(octets)
+            guessed = self._guess(bytes([self.revision]) + data[position:])
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE - 1
                 return position
@@ -281,7 +286,7 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
-        if greeting.is_greeting_v3(data[position : position + size]):
+        if not self.connection.accepted and greeting.is_greeting_v3(data[position : position + size]):
             self.connection.accept()
         self._greet_v3(data[position : position + size])
         self._end_greeting()
@@ -330,8 +335,8 @@ class Opening(FrameStream):
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
-        is_sure = data[position + 1 : position + 2] == b"\0"  # an identity frame of 2.0, none of 1.0 begins so
-        if (theirs is None and self._waits(data, position, is_sure)) or not self._is_proven():
+        is_v2 = data[position + 1 : position + 2] == b"\0"  # no identity frame of 1.0 begins so
+        if (theirs is None and self._waits(data, position, is_sure=is_v2)) or not self._is_proven():
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
@@ -439,11 +444,7 @@ class Opening(FrameStream):
     # ------------------------------------------------------------------ gaps
 
     def absent(self, time_ns: int, packet: int) -> None:
-        """No packet of this side has been captured, though the other side answers it.
-
-        Then it most likely is not in the capture at all. If octets of it come after all, they are read as if nobody
-        had said so.
-        """
+        """No packet of this side has been captured, though the other side answers it; some may come after all."""
         if not (self.octets or self.stopped or self.is_absent):
             self.time_ns = time_ns
             self.packet = packet
