@@ -5,7 +5,7 @@ from typing import Literal
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
 from dissectors.zmtp import evidence, greeting, sockets, upgrade, wire
 from dissectors.zmtp.half import Half
-from dissectors.zmtp.opening import UNPROVEN_LIMIT, Opening
+from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
 
@@ -171,7 +171,7 @@ class ZmtpConnection:
         one, other = (half.evidence for half in self.halves)
         if one is not None and other is not None and evidence.are_certain(one, other, at_end):
             self.accept()
-        elif any(half.octets > UNPROVEN_LIMIT for half in self.halves):
+        elif any(half.octets > evidence.UNPROVEN_LIMIT for half in self.halves):
             self.reject()
 
     def _may_have_been(self) -> bool:
@@ -179,7 +179,7 @@ class ZmtpConnection:
         one, other = (half.evidence for half in self.halves)
         if one is not None and other is not None and evidence.are_worth_a_note(one, other):
             return True
-        return any(half.may_be_versioned for half in self.halves)
+        return any(half.signature is not None and half.revision is not None for half in self.halves)
 
     def found_frames(self, half: Opening, skipped: int) -> None:
         """``half`` has no greeting in the capture, but frames were found."""
@@ -286,8 +286,7 @@ class ZmtpConnection:
     def _wake(self) -> None:
         for half in self.halves:
             half.look_again()
-            if half.waits_for_greeting:
-                half.resume()
+            half.resume()
 
     def lost_greeting(self) -> None:
         """Octets of a greeting are missing, so that the handshake cannot be judged."""

@@ -5,8 +5,6 @@ behind them looks the same. So what counts is what others have no reason to do: 
 to set the flags that libzmq 2.1 leaves set, to have as many frames in one message as in the next.
 """
 
-from typing import NamedTuple
-
 from dissectors.zmtp import wire
 
 # Bits: of how many others at most one does so.
@@ -14,48 +12,48 @@ _ANONYMOUS_BITS = 8  # an identity of no octets
 _GARBAGE_BITS = 6  # flags with the message-type mask of libzmq 2.1, in one frame
 _MOST_REGULAR_BITS = 5  # a bit for each frame that could have ended its message or not, but no more: zeros are common
 _ENOUGH_BITS = 12
+# Octets of one side that are held in wait for more of it.
+UNPROVEN_LIMIT = 1 << 16
 # Frames of both sides from which on it is worth a note that nothing is certain.
 _WORTH_A_NOTE = 6
-
-
-class Header(NamedTuple):
-    """The header of a frame of ZMTP 1.0."""
-
-    stop: int  # where the frame ends, which may be behind the octets at hand
-    flags: int
-    is_legal: bool
-
-
-def read_header(octets: bytes, position: int) -> Header | None:
-    """Read the header of the frame at ``position``, None if it is not whole (13/ZMTP, "Framing")."""
-    first = octets[position]
-    size = 10 if first == wire.LENGTH_ESCAPE_V1 else 2
-    if position + size > len(octets):
-        return None if first else Header(position, 0, False)
-    length = int.from_bytes(octets[position + 1 : position + 9], "big") if size == 10 else first
-    flags = octets[position + size - 1]
-    is_legal = 0 < length <= wire.MAX_LENGTH and flags in wire.FLAGS_SEEN_V1
-    return Header(position + size - 1 + length, flags, is_legal)
 
 
 class EvidenceV1:
     """What one side has sent: its identity, then frames."""
 
-    __slots__ = ("_is_regular", "_of_first", "_of_message", "_rare", "_regular", "begun", "frames")
+    __slots__ = ("_is_regular", "_of_first", "_of_message", "_rare", "_regular", "begun", "count")
 
     def __init__(self, identity: int, flags: int) -> None:
         """Begin with an identity of ``identity`` octets, in a frame with these flags."""
         self.begun = False  # the header of a frame has come behind the identity
-        self.frames = 0  # whole ones
+        self.count = 0  # of whole frames
         self._rare = _ANONYMOUS_BITS * (not identity) + _GARBAGE_BITS * (flags > wire.MORE)
         self._of_first = 0  # frames of the first message
         self._of_message = 0  # frames of the message that is not over
         self._regular = 0  # frames of later messages
         self._is_regular = True  # later messages have as many frames as the first
 
-    def frame(self, flags: int) -> None:
-        """Count another frame."""
-        self.frames += 1
+    def frames(self, octets: bytes, position: int) -> tuple[int, bool]:
+        """Count the whole frames from ``position`` on; returns where they end, and whether what follows may be one."""
+        end = len(octets)
+        while position < end:
+            first = octets[position]
+            size = 10 if first == wire.LENGTH_ESCAPE_V1 else 2
+            if position + size > end:
+                return position, first > 0
+            length = int.from_bytes(octets[position + 1 : position + 9], "big") if size == 10 else first
+            flags = octets[position + size - 1]
+            if not 0 < length <= wire.MAX_LENGTH or flags not in wire.FLAGS_SEEN_V1:
+                return position, False
+            self.begun = True
+            if position + size - 1 + length > end:
+                break
+            self._frame(flags)
+            position += size - 1 + length
+        return position, True
+
+    def _frame(self, flags: int) -> None:
+        self.count += 1
         self._rare += _GARBAGE_BITS * (flags > wire.MORE)
         self._of_message += 1
         if flags & wire.MORE:
@@ -80,7 +78,7 @@ def are_certain(one: EvidenceV1, other: EvidenceV1, at_end: bool) -> bool:
 
 def are_worth_a_note(one: EvidenceV1, other: EvidenceV1) -> bool:
     """Whether two sides of which nothing is certain have said enough for a word on it."""
-    return one.frames + other.frames >= _WORTH_A_NOTE
+    return one.count + other.count >= _WORTH_A_NOTE
 
 
 class Doubts:

@@ -35,6 +35,14 @@ class Signature(NamedTuple):
         return self.is_versioned and (self.last == wire.SIGNATURE_END or self.length <= wire.IDENTITY_LIMIT + 1)
 
 
+class Rest(NamedTuple):
+    """The rest of a 3.x greeting whose beginning is missing."""
+
+    size: int  # octets of it
+    revision: int | None
+    after_revision: bytes  # empty if the first of them is missing
+
+
 class GreetingV3(NamedTuple):
     """The 53 octets after the revision of a 3.x greeting; None for what is not in the capture."""
 
@@ -82,6 +90,21 @@ _FILLER_SIZE = 31
 _HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR")
 
 _MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI"))
+
+
+def find_rest(octets: bytes) -> Rest | int:
+    """The rest of a 3.x greeting that ``octets`` begin with; 0 if there is none, else how many it takes to tell."""
+    mechanism = find_mechanism(octets[: wire.GREETING_SIZE])
+    if mechanism is not None:
+        size = mechanism + wire.AFTER_REVISION_SIZE - 1
+        if len(octets) < size:
+            return size
+        revision = octets[mechanism - 2] if mechanism >= 2 else None
+        return Rest(size, revision, octets[mechanism - 1 : size] if mechanism else b"")
+    end = find_end(octets)
+    if end is None:
+        return len(octets) + 1
+    return Rest(end, None, b"") if end else 0
 
 
 def find_mechanism(octets: bytes) -> int | None:

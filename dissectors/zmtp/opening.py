@@ -1,7 +1,8 @@
 """How a side begins: its greeting, step by step, until frames follow.
 
 A side that supports old peers sends its greeting in pieces and chooses each by what it has read from the other side,
-so a side is read with an eye on the other one. One that waits for the other is woken by it (``resume``).
+so a side is read with an eye on the other one. One that waits for the other is woken by it (``resume``). A signature
+proves the connection if nothing else begins so; an odd one is believed for what follows it, or for the answer to it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dissectors.events import Greeting, Octets, Side
 from dissectors.zmtp import greeting, sockets, wire
-from dissectors.zmtp.evidence import EvidenceV1, read_header
+from dissectors.zmtp.evidence import UNPROVEN_LIMIT, EvidenceV1
 from dissectors.zmtp.framing import FrameStream
 from dissectors.zmtp.stream import Limits
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 _PATIENCE = 16_384
 # An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
 _IDENTITY_LIMIT = 0xFFFF
-# Octets of one side that are kept in wait for a proof that the connection is ZMTP.
-UNPROVEN_LIMIT = 1 << 16
 # A revision that nobody has announced yet: where the signature proves little, this is something else.
 _LAST_REVISION = 15
 
@@ -36,8 +35,7 @@ class Opening(FrameStream):
 
     __slots__ = (
         "_from_start",
-        "_greeting_after_gap",
-        "_greeting_before_gap",
+        "_greeting_around_gap",
         "_identity_left",
         "as_server",
         "beginning",
@@ -83,8 +81,7 @@ class Opening(FrameStream):
         self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
         self.topics: dict[Octets, None] = {}  # subscribed to
         self._identity_left = 0
-        self._greeting_before_gap = b""
-        self._greeting_after_gap = 0  # octets of it
+        self._greeting_around_gap = b"", 0  # what came before it, how many octets come after it
         self.upgraded = False  # to WebSocket
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
         self._from_start = from_start
@@ -99,11 +96,6 @@ class Opening(FrameStream):
         """Whether nothing more can be read of this side."""
         return self._state == self._dead
 
-    @property
-    def waits_for_greeting(self) -> bool:
-        """Whether this side's handshake waits for the other side's greeting."""
-        return self._state == self._after_greeting
-
     def stop(self) -> None:
         """Read nothing more of this side."""
         self._state = self._dead
@@ -117,11 +109,6 @@ class Opening(FrameStream):
         self.evidence = None
         if self._state == self._unproven_v1:
             self._state = self._frames_v1
-
-    @property
-    def may_be_versioned(self) -> bool:
-        """Whether what it has sent may be a greeting, if something else proves that it is one."""
-        return self.signature is not None and self.revision is not None
 
     def set_socket_type(self, name: str | None) -> None:
         """Set the socket type once it is announced."""
@@ -157,51 +144,26 @@ class Opening(FrameStream):
             if greeting.parse_signature(first).is_certain:
                 self._state = self._signature
                 return position
-        if greeting.find_mechanism(data[position : position + wire.GREETING_SIZE]) is not None:
-            self._state = self._late_greeting
-            return position
-        rest = greeting.find_end(data[position : position + 2 * wire.GREETING_SIZE])
-        if rest is None and not self.ended:
-            self._need = len(data) - position + 1
-            return position
-        if rest:
-            self.connection.accept()
-            self.versioned = True
-            self._end_greeting()
-            return position + rest
-        self._seek()
-        return position
-
-    def _seek(self) -> None:
-        """Look for frames, because what comes first is no greeting."""
-        self.silent = True
-        self._start_search()
-        self.other.resume()
-
-    def _late_greeting(self, data: bytes, position: int) -> int:
-        """The capture starts inside a 3.x greeting, before its mechanism."""
-        mechanism = greeting.find_mechanism(data[position : position + wire.GREETING_SIZE])
-        assert mechanism is not None
-        size = mechanism + wire.AFTER_REVISION_SIZE - 1
-        if len(data) - position < size:
-            self._need = size
+        rest = greeting.find_rest(data[position : position + 2 * wire.GREETING_SIZE])
+        if isinstance(rest, int):
+            self._need = rest
+            if not rest or self.ended:
+                self.silent = True
+                self._start_search()
+                self.other.resume()
             return position
         self.connection.accept()
         self.versioned = True
-        if mechanism >= 2:
-            self.revision = data[position + mechanism - 2]
-        minor = data[position + mechanism - 1 : position + mechanism]
-        self._greet_v3(data[position + mechanism - 1 : position + size] if minor else b"")
+        self.revision = rest.revision
+        if rest.after_revision:
+            self._greet_v3(rest.after_revision)
         self._end_greeting()
-        return position + size
+        return position + rest.size
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, else a short frame of ZMTP 1.0."""
         self.beginning = data[position : position + 16]
-        if data[position] == wire.SIGNATURE_START:
-            self._state = self._signature
-        else:
-            self._state = self._identity_v1
+        self._state = self._signature if data[position] == wire.SIGNATURE_START else self._identity_v1
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
@@ -233,11 +195,11 @@ class Opening(FrameStream):
 
     def _after_signature(self, data: bytes, position: int) -> int:
         """What follows depends on whether the other side is versioned."""
-        if self.other.versioned is None and self._waits(data, position, self._shows_version(data[position:])):
+        if self.other.versioned is None and self._waits(data, position):
             return position
         versioned = self.other.versioned
         if versioned is None:
-            guessed = self._guess(data, position)
+            guessed = self._guess(data[position:])
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE
                 return position
@@ -261,26 +223,28 @@ class Opening(FrameStream):
             self._identified(b"", 1)
         super().resume()
 
-    def _guess(self, data: bytes, position: int) -> int | None:
-        """The major version by what follows the signature, or the one that the user says."""
-        octets = data[position:]
-        shown = self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
-        return shown or greeting.guess_after_signature(octets)
+    def _shown(self, octets: bytes) -> int | None:
+        """The major version that the user says, or that what follows the signature shows beyond doubt."""
+        return self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
 
-    def _shows_version(self, octets: bytes) -> bool:
-        """Whether what follows the signature leaves no doubt which version both sides agreed on."""
-        shown = self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
-        return shown is not None
+    def _guess(self, octets: bytes) -> int | None:
+        """The same, or the one that it looks like most."""
+        return self._shown(octets) or greeting.guess_after_signature(octets)
 
-    def _waits(self, data: bytes, position: int, is_sure: bool) -> bool:
+    def _waits(self, data: bytes, position: int, revision: bytes = b"", is_sure: bool = False) -> bool:
         """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half.
 
-        One that is absent may come yet: it is waited for unless what it will say ``is_sure``.
+        One that is absent may come yet. It is waited for unless what it will say ``is_sure``, or the octets that are
+        there show it, which begin with the revision: with ``revision``, if that has been read.
         """
         held = len(data) - position
-        if self.other.will_not_tell() or (is_sure and self.other.is_absent) or held > _PATIENCE:
+        if self.other.will_not_tell() or held > _PATIENCE:
             return False
-        self._need = held + 1 if self.other.is_absent and held < wire.GREETING_SIZE else _PATIENCE
+        self._need = _PATIENCE
+        if self.other.is_absent:
+            if is_sure or self._shown(revision + data[position:]) is not None:
+                return False
+            self._need = held + 1 if held < wire.GREETING_SIZE else _PATIENCE
         return True
 
     def will_not_tell(self) -> bool:
@@ -288,13 +252,14 @@ class Opening(FrameStream):
         return self.silent or self.ended or self._state == self._dead
 
     def _revision(self, data: bytes, position: int) -> int:
-        certain = self.connection.forced or self.signature is None or self.signature.is_certain
-        if not certain and data[position] > _LAST_REVISION:
+        assert self.signature is not None
+        if data[position] > _LAST_REVISION and not (self.signature.is_certain or self.connection.forced):
             self.connection.refuse(self, "not-zmtp", "")
             return position
         self.revision = data[position]
         self._state = self._after_revision
-        self.connection.announced()
+        if not self.connection.accepted:
+            self.connection.announced()
         self.other.resume()
         return position + 1
 
@@ -306,10 +271,9 @@ class Opening(FrameStream):
             return position
         theirs = self.other.revision
         if theirs is None:
-            octets = bytes([self.revision]) + data[position:]
-            if self._waits(data, position, self._shows_version(octets)):
+            if self._waits(data, position, bytes([self.revision])):
                 return position
-            guessed = self._guess(octets, 0)
+            guessed = self._guess(bytes([self.revision]) + data[position:])
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE - 1
                 return position
@@ -322,7 +286,7 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
-        if greeting.is_greeting_v3(data[position : position + size]):
+        if not self.connection.accepted and greeting.is_greeting_v3(data[position : position + size]):
             self.connection.accept()
         self._greet_v3(data[position : position + size])
         self._end_greeting()
@@ -337,7 +301,7 @@ class Opening(FrameStream):
         self.mechanism = parsed.mechanism
         self.mechanism_is_legal = parsed.mechanism_is_legal
         self.as_server = bool(parsed.as_server)
-        self._report_greeting(mechanism=parsed.mechanism, as_server=parsed.as_server)
+        self._report_greeting(parsed.mechanism, parsed.as_server)
         if not parsed.mechanism_is_legal:
             self.problem("bad-mechanism", f"the mechanism's octets are {octets[1 : 1 + wire.MECHANISM_SIZE].hex()}")
 
@@ -363,26 +327,16 @@ class Opening(FrameStream):
         self._plain = self._is_plain()
         return position
 
-    def _report_greeting(
-        self,
-        mechanism: str | None = None,
-        as_server: bool | None = None,
-        socket_type: str | None = None,
-        identity: Octets | None = None,
-    ) -> None:
-        self.out.append(
-            Greeting(
-                self.time_ns, self.packet, self.flow, self.src, self.dst,
-                self.version, mechanism, as_server, socket_type, identity,
-            )
-        )  # fmt: skip
+    def _report_greeting(self, mechanism: str | None = None, as_server: bool | None = None) -> None:
+        place = self.time_ns, self.packet, self.flow, self.src, self.dst
+        self.out.append(Greeting(*place, self.version, mechanism, as_server, self.socket_type, self.identity))
 
     def _socket_type(self, data: bytes, position: int) -> int:
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
-        is_sure = data[position + 1 : position + 2] == b"\0"  # an identity frame of 2.0, none of 1.0 begins so
-        if (theirs is None and self._waits(data, position, is_sure)) or not self._is_proven():
+        is_v2 = data[position + 1 : position + 2] == b"\0"  # no identity frame of 1.0 begins so
+        if (theirs is None and self._waits(data, position, is_sure=is_v2)) or not self._is_proven():
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
@@ -399,17 +353,17 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
-        if data[position] & ~wire.LONG:
-            self.problem("malformed-command", f"the identity frame has flags 0x{data[position]:02x}")
         length = int.from_bytes(data[position + 1 : position + size], "big")
         stop = position + size + length
+        if stop > len(data) and length <= _IDENTITY_LIMIT:
+            self._need = stop - position
+            return position
+        if data[position] & ~wire.LONG:
+            self.problem("malformed-command", f"the identity frame has flags 0x{data[position]:02x}")
         if length > _IDENTITY_LIMIT:
             self.problem("identity-too-long", f"an identity of {length} octets")
             self._die()
             return len(data)
-        if stop > len(data):
-            self._need = stop - position
-            return position
         self._identified(data[position + size : stop], 2)
         return stop
 
@@ -419,7 +373,7 @@ class Opening(FrameStream):
         self.greeted = True
         if len(identity) > wire.IDENTITY_LIMIT:
             self.problem("identity-too-long", f"an identity of {len(identity)} octets")
-        self._report_greeting(socket_type=self.socket_type, identity=identity)
+        self._report_greeting()
         self._start_frames(framing)
         self._plain = self._is_plain()
         self.connection.identified()
@@ -441,14 +395,12 @@ class Opening(FrameStream):
     def _identity_v1(self, data: bytes, position: int) -> int:
         """The first frame of ZMTP 1.0 is the identity: length, flags, octets (13/ZMTP)."""
         size = 10 if data[position] == wire.LENGTH_ESCAPE_V1 else 2
-        length = data[position]
+        length, strange = data[position], False
         if len(data) - position >= size:
             if size == 10:
                 length = int.from_bytes(data[position + 1 : position + 9], "big")
             flags = data[position + size - 1]
-            strange = flags & wire.MORE or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
-        else:
-            strange = False
+            strange = flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
         # ZMTP 1.0 has no mark: beside a side that speaks something else nothing makes this one an identity.
         strange = strange or (not self.versioned and self.connection.has_refused(self.other))
         if length == 0 or length > _IDENTITY_LIMIT or strange:
@@ -471,28 +423,17 @@ class Opening(FrameStream):
     def _unproven_v1(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
         assert self.evidence is not None
-        while position < len(data) and (header := read_header(data, position)) is not None:
-            if not header.is_legal:
-                return self._disproven(data, position)
-            self.evidence.begun = True
-            if header.stop > len(data):
-                break
-            self.evidence.frame(header.flags)
-            self._frames_v1(data[position : header.stop], 0)
-            position = header.stop
+        stop, legal = self.evidence.frames(data, position)
+        while position < stop:
+            position += self._frames_v1(data[position:stop], 0)
         self.connection.weigh()
-        return self._frames_v1(data, position) if position < len(data) and not self.stopped else position
-
-    def _disproven(self, data: bytes, position: int) -> int:
-        """What comes next is no frame of ZMTP 1.0; unless what came before it proves that it should have been one."""
-        self.connection.weigh()
-        if self.connection.accepted:
+        if self.connection.accepted or (legal and not self.connection.rejected):
             return self._frames_v1(data, position)
         if self.other.evidence is None and not self.other.will_not_tell():
-            self._need = UNPROVEN_LIMIT  # until that one has begun, and this one is asked again
-            return position
-        self.evidence = None
-        self.connection.reject()
+            self._need = UNPROVEN_LIMIT  # its beginning may prove that what comes here should have been a frame
+        else:
+            self.evidence = None
+            self.connection.reject()
         return position
 
     def _start_frames(self, framing: int) -> None:
@@ -503,11 +444,7 @@ class Opening(FrameStream):
     # ------------------------------------------------------------------ gaps
 
     def absent(self, time_ns: int, packet: int) -> None:
-        """No packet of this side has been captured, though the other side answers it.
-
-        Then it most likely is not in the capture at all. If octets of it come after all, they are read as if nobody
-        had said so.
-        """
+        """No packet of this side has been captured, though the other side answers it; some may come after all."""
         if not (self.octets or self.stopped or self.is_absent):
             self.time_ns = time_ns
             self.packet = packet
@@ -554,23 +491,23 @@ class Opening(FrameStream):
         elif begin < first and held:
             self.revision = held[0]
             held = held[1:]
-        self._greeting_before_gap = held
-        self._greeting_after_gap = wire.GREETING_SIZE - end
-        if self._greeting_after_gap:
+        self._greeting_around_gap = held, wire.GREETING_SIZE - end
+        if end < wire.GREETING_SIZE:
             self._state = self._rest_of_greeting
         else:
             self._end_greeting_with_hole()
 
     def _rest_of_greeting(self, data: bytes, position: int) -> int:
         """What follows a hole in the greeting says nothing that counts."""
-        if len(data) - position < self._greeting_after_gap:
-            self._need = self._greeting_after_gap
+        size = self._greeting_around_gap[1]
+        if len(data) - position < size:
+            self._need = size
             return position
         self._end_greeting_with_hole()
-        return position + self._greeting_after_gap
+        return position + size
 
     def _end_greeting_with_hole(self) -> None:
-        self._greet_v3(self._greeting_before_gap)
+        self._greet_v3(self._greeting_around_gap[0])
         self._end_greeting()
 
     def _greet_what_is_known(self) -> None:
@@ -580,4 +517,4 @@ class Opening(FrameStream):
             if self._state == self._greeting_v3:
                 self._greet_v3(held)
             else:
-                self._report_greeting(socket_type=self.socket_type)
+                self._report_greeting()
