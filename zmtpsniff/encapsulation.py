@@ -66,21 +66,19 @@ def _two(data: bytes, at: int) -> int:
 # ------------------------------------------------------------------ Ethernet and its like
 
 
-def _ethertype(protocol: int, data: bytes, start: int, stop: int) -> Next:
-    return (protocol, start) if protocol >= _LEAST_ETHERTYPE else _llc(data, start, stop)
-
-
 def _ethernet(data: bytes, start: int, stop: int) -> Next:
     """Ethernet, and 802.3 with LLC."""
     if len(data) < start + 14:
         return _short(start + 14, stop)
-    return _ethertype(_two(data, start + 12), data, start + 14, stop)
+    protocol = data[start + 12] << 8 | data[start + 13]
+    return (protocol, start + 14) if protocol >= _LEAST_ETHERTYPE else _llc(data, start + 14, stop)
 
 
 def _vlan(data: bytes, start: int, stop: int) -> Next:
     if len(data) < start + 4:
         return _short(start + 4, stop)
-    return _ethertype(_two(data, start + 2), data, start + 4, stop)
+    protocol = data[start + 2] << 8 | data[start + 3]
+    return (protocol, start + 4) if protocol >= _LEAST_ETHERTYPE else _llc(data, start + 4, stop)
 
 
 def _llc(data: bytes, start: int, stop: int) -> Next:
@@ -151,12 +149,12 @@ def _nflog(data: bytes, start: int, stop: int) -> Next:
 
 def _ppp(data: bytes, start: int, stop: int) -> Next:
     """PPP (RFC 1661), with address and control or without, the protocol in two octets or in one (RFC 1662)."""
-    if data[start : start + 2] == b"\xff\x03":
+    if data[start : start + 1] == b"\xff":  # the address; no protocol begins so
         start += 2
     end = start + (1 if len(data) > start and data[start] & 1 else 2)
     if len(data) < end:
         return _short(end, stop)
-    protocol = int.from_bytes(data[start:end], "big")
+    protocol = data[start] if end == start + 1 else _two(data, start)
     return _PPP_PROTOCOLS.get(protocol, PPP | protocol), end
 
 

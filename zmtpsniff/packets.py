@@ -23,12 +23,11 @@ from zmtpsniff.encapsulation import (
     NO_TUNNEL,
     NULL,
     RAW,
-    UDP_PORT,
     UDP_TUNNELS,
 )
 from zmtpsniff.fragments import Fragment, Fragments
 from zmtpsniff.segment import FIN, PGM, PSH, UDP, Datagram, Segment
-from zmtpsniff.tally import TOO_DEEP, Tally, carrier_port
+from zmtpsniff.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind
 
 UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
 
@@ -159,8 +158,8 @@ class HeaderDecoder:
         return told
 
     def other_packets(self) -> str:
-        """What there was so far if it was no connection, as in ``12 ARP, 3 ICMP``; "" if there was nothing."""
-        resets = f"{self._segments:,} TCP" if self._segments else ""  # which begin no connection
+        """What there was so far, if it was no connection, as in ``12 ARP, 3 ICMP``; "" if there was nothing."""
+        resets = f"{self._segments:,} TCP resets" if self._segments else ""  # all others begin a connection
         return ", ".join(filter(None, (resets, self._tally.others())))
 
     def unfinished(self, begin_ns: int, end_ns: int) -> set[tuple[object, ...]]:
@@ -171,10 +170,10 @@ class HeaderDecoder:
         """Any packet, whatever is in front of its TCP header."""
         if link == UNIX and len(data) >= _UNIX_SIZE:
             return self._unix(time, number, data, wire)
-        stop = max(wire, len(data))
-        if not stop or (link in RAW and not data):  # as an engine gives a packet that it has looked into
+        if not data and (link in RAW or not wire):  # as an engine gives a packet that it has looked into
             return None
-        return self._network(time, number, LINK_TYPE | link, data, 0, stop)
+        size = len(data)
+        return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)
 
     def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
         """What was sent through a Unix domain socket, numbered as TCP would; nothing stands for the stream's end."""
@@ -200,7 +199,8 @@ class HeaderDecoder:
             return self._ipv6(time, number, data, start, stop)
         if following in (CUT, MALFORMED):
             return self._short(following == MALFORMED)
-        return self._left(following if following >= 0 else ~following)
+        self._tally.add(following if following >= 0 else ~following)
+        return None
 
     def _ipv4(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
         size = len(data)
@@ -215,7 +215,7 @@ class HeaderDecoder:
         start, stop = ip + header, ip + total
         addresses = data[ip + 12 : ip + 20]
         if not fragment & 0x3FFF:
-            return self._transport(time, number, protocol, addresses, data, start, min(stop, size), stop)
+            return self._transport(time, number, protocol, addresses, data, start, stop if stop < size else size, stop)
         key, offset, more = (addresses, protocol, identification), (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
         part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
         return self._fragment(number, addresses, part)
@@ -253,7 +253,8 @@ class HeaderDecoder:
                     part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
                     return self._fragment(number, addresses, part)
             else:
-                return self._left(IP_PROTOCOL | protocol)
+                self._tally.add(IP_PROTOCOL | protocol)
+                return None
         return self._transport(time, number, protocol, addresses, data, start, have, stop)
 
     def _fragment(self, number: int, addresses: bytes, part: Fragment) -> Segment | None:
@@ -278,7 +279,8 @@ class HeaderDecoder:
             return transport(time, number, addresses, data, start, have, stop)
         if protocol == AUTHENTICATION:
             return self._extensions(time, number, protocol, addresses, data, start, have, stop)
-        return self._left(IP_PROTOCOL | protocol)
+        self._tally.add(IP_PROTOCOL | protocol)
+        return None
 
     def _tcp(
         self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
@@ -296,21 +298,23 @@ class HeaderDecoder:
         self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
     ) -> Segment | None:
         if have < start + 8:
+            self._tally.add(PLAIN_UDP)
             return None
-        ports, length = struct.unpack_from("!4sH", data, start)
+        source, destination, length = struct.unpack_from("!HHH", data, start)
         if 8 <= length < stop - start:
             stop = start + length
         payload, length = data[start + 8 : min(have, stop)], stop - start - 8
-        of, to = struct.unpack("!HH", ports)
-        following = NO_TUNNEL
-        if (tunnel := UDP_TUNNELS.get(to)) is not None:
+        kind = udp_kind(source, destination, payload)
+        if (tunnel := UDP_TUNNELS.get(destination)) is not None:
             following, begin = tunnel(payload, 0, length)
-            if following not in (NO_TUNNEL, NO_TCP):
+            if following == NO_TCP:
+                kind = PLAIN_UDP
+            elif following != NO_TUNNEL:
                 return self._inside(time, number, following, payload, begin, length)
-        self.datagrams.append((time, number, UDP, addresses + ports, payload, length - len(payload)))
-        if following == NO_TUNNEL and (port := carrier_port(of, to, payload)):
-            return self._left(UDP_PORT | port)
-        return self._left(IP_PROTOCOL | UDP)
+        key = addresses + data[start : start + 4]
+        self.datagrams.append((time, number, UDP, key, payload, length - len(payload)))
+        self._tally.add(kind)
+        return None
 
     def _tunnel(
         self, protocol: int, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
@@ -325,7 +329,8 @@ class HeaderDecoder:
         again without the tunnel, and must be of the same flow.
         """
         if self._depth == _MOST_TUNNELS:
-            return self._left(TOO_DEEP)
+            self._tally.add(TOO_DEEP)
+            return None
         self._depth += 1
         self.tunnels = True
         try:
@@ -337,7 +342,7 @@ class HeaderDecoder:
         if have >= start + 4:
             ports = data[start : start + 4]
             self.datagrams.append((time, number, PGM, addresses + ports, data[start:have], stop - have))
-            self._left(IP_PROTOCOL | PGM)
+        self._tally.add(IP_PROTOCOL | PGM)
 
     def _short(self, malformed: bool) -> Segment | None:
         """Count a packet that makes no segment: it is wrong, or too little of it was captured."""
@@ -345,11 +350,6 @@ class HeaderDecoder:
             self.malformed += 1
         else:
             self.cut += 1
-        return None
-
-    def _left(self, kind: int) -> Segment | None:
-        """Count a packet that holds no TCP, or nothing that can be read, by what it is."""
-        self._tally.add(kind)
         return None
 
 

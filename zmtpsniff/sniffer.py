@@ -99,7 +99,7 @@ class Sniffer:
         for code, detail in [*self._headers.skipped(), *(self._tls.skipped() if self._tls is not None else ())]:
             self._report(code, detail)
         if not self._flows.count and (others := self._headers.other_packets()):
-            self._report("no-flows", f"no connection is in the capture, only other packets: {others}")
+            self._report("no-flows", f"no connection is in the capture; other packets: {others}")
         events = self._give(at_end=True)
         events.append(
             Capture(

@@ -28,6 +28,7 @@ from zmtpsniff.encapsulation import (
     VXLAN_PORT,
 )
 
+PLAIN_UDP = IP_PROTOCOL | 17
 TOO_DEEP = OTHER | 2  # tunnels in tunnels
 _MANY = OTHER | 3  # kinds beyond those that are counted one by one
 _MOST_KINDS = 256
@@ -215,7 +216,7 @@ _WITHOUT_TCP = {
     IP_PROTOCOL | 1: "ICMP",
     IP_PROTOCOL | 2: "IGMP",
     IP_PROTOCOL | 8: "EGP",
-    IP_PROTOCOL | 17: "UDP",
+    PLAIN_UDP: "UDP",
     IP_PROTOCOL | 33: "DCCP",
     IP_PROTOCOL | 46: "RSVP",
     IP_PROTOCOL | 58: "ICMPv6",
@@ -232,12 +233,12 @@ _WITHOUT_TCP = {
 }
 
 
-def carrier_port(source: int, destination: int, payload: bytes) -> int:
-    """The one of two UDP ports on which ``payload`` probably is a packet in a tunnel, 0 if neither is such."""
-    for port in (destination, source):
-        if port in _CARRIER_PORTS and (port != _WIREGUARD or payload.startswith(_WIREGUARD_DATA)):
-            return port
-    return 0
+def udp_kind(source: int, destination: int, payload: bytes) -> int:
+    """The kind of a datagram between two UDP ports, which says if it is that of a tunnel."""
+    port = destination if destination in _CARRIER_PORTS else source
+    if port not in _CARRIER_PORTS or (port == _WIREGUARD and not payload.startswith(_WIREGUARD_DATA)):
+        return PLAIN_UDP
+    return UDP_PORT | port
 
 
 class Tally:
@@ -249,9 +250,13 @@ class Tally:
 
     def add(self, kind: int) -> None:
         """Count one more packet of this kind."""
-        if kind not in self._packets and len(self._packets) >= _MOST_KINDS:
-            kind = _MANY
-        self._packets[kind] = self._packets.get(kind, 0) + 1
+        packets = self._packets
+        if kind in packets:
+            packets[kind] += 1
+        elif len(packets) < _MOST_KINDS:
+            packets[kind] = 1
+        else:
+            packets[_MANY] = packets.get(_MANY, 0) + 1
 
     def unread(self) -> list[tuple[str, str]]:
         """Of the packets that may hold TCP: problem codes, each with a sentence, the most frequent kinds by name."""
