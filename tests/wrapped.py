@@ -90,7 +90,7 @@ def gtp(octets: bytes, header: bytes) -> ScapyPacket:
 
 def nflog(order: str, ip: bytes) -> bytes:
     prefix = struct.pack(f"{order}HH", 9, 10) + b"zeros" + bytes(3)
-    hook = struct.pack(f"{order}HHI", 8, 1, 0)
+    hook = struct.pack(f"{order}HHI", 8, 0x8000 | 19, 0)  # with a flag
     return b"\2\0\0\5" + prefix + hook + struct.pack(f"{order}HH", len(ip) + 4, 9) + ip
 
 

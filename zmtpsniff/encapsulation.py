@@ -70,7 +70,7 @@ def _ethernet(data: bytes, start: int, stop: int) -> Next:
     """Ethernet, and 802.3 with LLC."""
     if len(data) < start + 14:
         return _short(start + 14, stop)
-    protocol = data[start + 12] << 8 | data[start + 13]
+    protocol = data[start + 12] << 8 | data[start + 13]  # without a call, as this is what most packets have
     return (protocol, start + 14) if protocol >= _LEAST_ETHERTYPE else _llc(data, start + 14, stop)
 
 
@@ -132,15 +132,15 @@ def _ip(data: bytes, start: int, stop: int) -> Next:
 def _nflog(data: bytes, start: int, stop: int) -> Next:
     """Linux's NFLOG: a family, and fields in the byte order of the machine that captured; one of them is the packet."""
     start += 4
+    # The first field is short.
+    field = struct.Struct(">HH" if data[start : start + 1] == b"\0" else "<HH")
     while len(data) >= start + 4:
-        length, kind = struct.unpack_from("<HH", data, start)
-        if kind > 0xFF:
-            length, kind = struct.unpack_from(">HH", data, start)
+        length, kind = field.unpack_from(data, start)
         if length < 4:
             return MALFORMED, start
-        if kind == _NFLOG_PAYLOAD:
+        if kind & 0x3FFF == _NFLOG_PAYLOAD:  # above are flags
             return _ip(data, start + 4, stop)
-        start += length + 3 & ~3
+        start += (length + 3) & ~3
     return _short(start + 4, stop)
 
 

@@ -27,7 +27,7 @@ from zmtpsniff.encapsulation import (
 )
 from zmtpsniff.fragments import Fragment, Fragments
 from zmtpsniff.segment import FIN, PGM, PSH, UDP, Datagram, Segment
-from zmtpsniff.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind
+from zmtpsniff.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
 
 UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
 
@@ -149,12 +149,12 @@ class HeaderDecoder:
         """What was left out so far: problem codes, each with a sentence that says how much it was."""
         told = self._tally.unread()
         if self.cut:
-            told.append(("packets-cut", f"{_were(self.cut, 'packet')} captured too short to hold the TCP header"))
+            told.append(("packets-cut", f"{were(self.cut, 'packet')} captured too short to hold the TCP header"))
         if self.malformed:
-            packets = _were(self.malformed, "packet")
+            packets = were(self.malformed, "packet")
             told.append(("malformed-headers", f"{packets} skipped for wrong headers"))
         if dropped := self._fragments.dropped:
-            told.append(("fragments-dropped", f"{_were(dropped, 'fragmented datagram')} given up, fragments and all"))
+            told.append(("fragments-dropped", f"{were(dropped, 'fragmented datagram')} given up, fragments and all"))
         return told
 
     def other_packets(self) -> str:
@@ -351,7 +351,3 @@ class HeaderDecoder:
         else:
             self.cut += 1
         return None
-
-
-def _were(count: int, noun: str) -> str:
-    return f"1 {noun} was" if count == 1 else f"{count:,} {noun}s were"

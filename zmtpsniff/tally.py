@@ -268,13 +268,13 @@ class Tally:
         told = [
             (
                 "link-type-unknown" if kind & -(1 << 24) == LINK_TYPE else "packets-not-read",
-                f"{_were(self._packets[kind], f'of {_description(kind)}')} not looked into",
+                f"{were(self._packets[kind], 'packet', f' of {_description(kind)}')} not looked into",
             )
             for kind in kinds
         ]
         if rest:
             count = sum(self._packets[kind] for kind in rest)
-            told.append(("packets-not-read", f"{_were(count, 'of other kinds')} not looked into"))
+            told.append(("packets-not-read", f"{were(count, 'packet', ' of other kinds')} not looked into"))
         return told
 
     def others(self) -> str:
@@ -312,5 +312,6 @@ def _description(kind: int) -> str:
     return f"{text} ({name})" if name else text
 
 
-def _were(count: int, what: str) -> str:
-    return f"1 packet {what} was" if count == 1 else f"{count:,} packets {what} were"
+def were(count: int, noun: str, which: str = "") -> str:
+    """``1 packet was``, ``1,204 packets of IP protocol 50 (ESP) were``."""
+    return f"1 {noun}{which} was" if count == 1 else f"{count:,} {noun}s{which} were"
