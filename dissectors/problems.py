@@ -48,7 +48,7 @@ PROBLEMS: dict[str, Kind] = {
         "A harmless fault of the capturing program; the record was read whole.",
     ),
     "malformed-headers": _note(
-        "Packets whose IP or TCP headers cannot be right were skipped.",
+        "Packets with a header that cannot be right, up to that of TCP, were skipped.",
         "Broken senders, or a capture of something else.",
     ),
     "fragments-dropped": _note(
@@ -59,9 +59,19 @@ PROBLEMS: dict[str, Kind] = {
         "Packets that hold several TCP segments beside each other were read by tshark; only the last of each was kept.",
         "Aggregated 802.11 frames have such: capture behind the access point, or without aggregation.",
     ),
-    "link-type-unknown": _warning(
+    "link-type-unknown": _note(
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
-        "Capture on another interface (`tcpdump -i any` works everywhere).",
+        "Try `--engine tshark`, or capture on another interface (`tcpdump -i any` works everywhere).",
+    ),
+    "packets-not-read": _note(
+        "Packets were skipped that may hold TCP, encrypted or inside headers that zmtpsniff cannot take apart: "
+        "`detail` names the EtherType, the protocol or the port. Told of the most frequent kinds.",
+        "If ZeroMQ's connections are missing, try `--engine tshark`, or capture where the tunnel ends.",
+    ),
+    "no-flows": _note(
+        "Not one TCP connection is in the capture, nor a sender of datagrams that is looked at; `detail` says what its "
+        "packets are.",
+        "Look at the interface and the capture filter. RADIO and DISH over UDP need their port: `-d udp.port==N,zmtp`.",
     ),
     "capture-disorder": _note(
         "Many packets stand in the capture before octets that they acknowledge: its order is not that of the events.",

@@ -6,16 +6,17 @@ from typing import Any
 
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.encapsulation import RAW
 from zmtpsniff.flows import FlowTable
 from zmtpsniff.flows import Limits as FlowLimits
 from zmtpsniff.fragments import Fragment, Fragments
-from zmtpsniff.packets import RAW, HeaderDecoder
+from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.segment import FIN, PGM, SYN, UDP
 
 from .octets import pieces, turns
 from .shown import is_safe
 
-LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999)
+LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999, 9, 50, 51, 104, 166, 204, 239)
 _MOST_PACKETS = 5_000  # of an input that decompresses to very many
 
 
