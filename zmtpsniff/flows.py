@@ -371,11 +371,11 @@ class FlowTable:
         if flags & RST:
             return False
         if flags & ACK and other.pending and _continues(other.pending, ack):
-            if flags & SYN or other.next is None or other.is_far(ack):
+            if flags & SYN or other.is_beyond(ack):
                 pending = other.pending
         elif not flags & SYN and direction.pending and _continues(direction.pending, seq):  # its answer is lost
-            far = direction.is_far(seq) or (flags & ACK and other.is_far(ack))
-            pending = direction.pending if direction.next is None or far else None
+            beyond = direction.is_beyond(seq) or (flags & ACK and other.is_far(ack))
+            pending = direction.pending if beyond else None
         if pending is None:
             return False
         self._retire(direction.flow, segment[0], segment[1])

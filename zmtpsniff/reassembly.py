@@ -192,6 +192,11 @@ class Direction:
         """Whether a sequence number is so far from those expected that it is another connection's, or after a hole."""
         return self.next is not None and abs(distance(seq, self.next)) > WINDOW
 
+    def is_beyond(self, number: int) -> bool:
+        """Whether a sequence number is not one of those that are known to have been sent, or of the next octet."""
+        highest = self.highest
+        return highest is None or not -WINDOW <= distance(number, highest) <= 0
+
     def begins_another(self, seq: int, ack: int, answers: bool) -> bool:
         """Whether a SYN begins another connection, instead of repeating or answering the one that began this."""
         if self.isn is not None:
