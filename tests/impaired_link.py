@@ -200,11 +200,15 @@ def _tap(side: Side) -> Iterator[int]:
         os.close(tap)
 
 
+class DroppedError(Exception):
+    """The machine was too busy to capture all packets, so what was captured tests nothing."""
+
+
 @contextmanager
 def _tcpdump(side: Side, path: Path) -> Iterator[None]:
     """A capture of all that a namespace sends and gets, which must not lose a packet itself."""
     # Each packet is written as it comes; the user stays the one who owns the folder.
-    options = ("-n", "-U", "--immediate-mode", "-B", "16384", "-Z", "root", "-w", str(path))
+    options = ("-n", "-U", "--immediate-mode", "-B", "65536", "-Z", "root", "-w", str(path))
     command = side.command("tcpdump", "-i", side.interface, *options, f"tcp or udp port {_DISCARD_PORT}")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
@@ -216,4 +220,5 @@ def _tcpdump(side: Side, path: Path) -> Iterator[None]:
             said = process.stderr.read()
         finally:
             process.kill()
-    assert re.search(r"^0 packets dropped by kernel", said, re.MULTILINE), said
+    if not re.search(r"^0 packets dropped by kernel", said, re.MULTILINE):
+        raise DroppedError(said)

@@ -21,7 +21,7 @@ import pytest
 from captured_octets import Capture, Hole, holes, later, sent_by, thinned
 from click.testing import CliRunner
 from conversation import Logs, check, closed, converse, logged, octets, wrong
-from impaired_link import LEFT, RIGHT, Impairment, impaired_link, needs_tap, needs_tcpdump
+from impaired_link import LEFT, RIGHT, DroppedError, Impairment, impaired_link, needs_tap, needs_tcpdump
 from live_program import Record, live
 from made_up import frame, pushes
 from namespaces import needs_namespaces
@@ -60,6 +60,9 @@ class Recording(NamedTuple):
     live: list[Record]  # what zmtpsniff showed while it went on, on the side of the server
 
 
+_TRIES = 4  # to capture all packets of a conversation on a busy machine
+
+
 @pytest.fixture(scope="session")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
     """All conversations, which take place at the same time; one worker of pytest-xdist records them for all."""
@@ -78,6 +81,15 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]
 
 
 def record(impairment: Impairment, folder: Path) -> Recording:
+    for _ in range(_TRIES - 1):
+        try:
+            return record_once(impairment, folder)
+        except DroppedError:
+            pass
+    return record_once(impairment, folder)
+
+
+def record_once(impairment: Impairment, folder: Path) -> Recording:
     with impaired_link(impairment, seed=1, folder=folder) as link:
         client, server = link.sides
         options = ("--engine", "tcpdump", "-i", server.interface, "--max-bytes", "0", "-f", "tcp")
