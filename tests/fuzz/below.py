@@ -84,7 +84,7 @@ def compressed(data: bytes) -> None:
 
 
 def strace(data: bytes) -> None:
-    _file(b"1 0.000000 read(" + data)
+    _file(b"1 0.000000 close(3) = 0\n1 0.000000 read(" + data)
 
 
 # ------------------------------------------------------------------ packets
