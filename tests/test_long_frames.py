@@ -339,7 +339,8 @@ def test_a_search_goes_on_from_its_state() -> None:
         return made[-1]
 
     table = FlowTable(connect)
-    given = packets([Sent(CLIENT, at, stream[at : at + 1448], 0, 16) for at in range(MIB, len(stream), 1448)])
+    sent = [Sent(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
+    given = packets(sent, step_ns=1_000_000)
     sniffer = Sniffer(Packets(given))
     taken = [sniffer._headers.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
     for batch in taken[: len(taken) // 4]:
