@@ -110,6 +110,10 @@ PROBLEMS: dict[str, Kind] = {
         "The capture starts in the middle of the connection; frames were found all the same.",
         "Version, mechanism and socket types are not known. Start the capture before the programs connect.",
     ),
+    "perhaps-zmtp": _note(
+        "The capture starts in the middle of a connection that may be ZMTP or a protocol whose lengths look the same.",
+        "Nothing of it is shown. If a program at this port uses ZeroMQ, say so: `detail` has the option (`-d`).",
+    ),
     "one-direction": _note(
         "No packet of one side is in the capture, though the other side answers it.",
         "Asymmetric routing or a capture filter; versions are taken from what one side says.",

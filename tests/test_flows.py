@@ -28,6 +28,7 @@ class Side:
     gaps: list[tuple[int, bool]] = field(default_factory=list)
     conflicts: int = 0
     is_absent: bool = False
+    is_quiet: bool = False
     packets: list[int] = field(default_factory=list)
 
     def feed(self, data: bytes, time_ns: int, packet: int) -> None:
@@ -39,6 +40,9 @@ class Side:
         self.data += b"?" * length
         self.gaps.append((length, cut))
         self.packets.append(packet)
+
+    def quiet(self) -> None:
+        self.is_quiet = True
 
     def absent(self, time_ns: int, packet: int) -> None:
         self.is_absent = True

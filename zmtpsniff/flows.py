@@ -388,8 +388,8 @@ class FlowTable:
         flow.ended = True
         if flow.dissection is not None and not flow.unwanted:
             for direction in (flow.client, flow.server):
-                if not direction.seen and direction.receiver is not None:
-                    direction.receiver.absent(flow.last_ns, flow.last_packet)
+                if not direction.seen:
+                    direction.miss(flow.last_ns, flow.last_packet)
                 direction.flush(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)
         self._drop(flow)

@@ -24,6 +24,10 @@ _HALF = 1 << 31
 _GRACE_PACKETS = 32
 _GRACE_NS = 10_000_000
 LONG_GRACE_NS = 100_000_000
+# So many packets that acknowledge the same show that the other side says nothing; so many if no more will come.
+_SILENT_PACKETS = 8
+_SILENT_PACKETS_IN_ALL = 2
+_NEVER = -1  # acknowledged
 # What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
 _SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
@@ -42,6 +46,9 @@ class Receiver(Protocol):
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int, /) -> None:
         """Learn that octets are missing; ``cut`` if the snaplen cost them."""
+
+    def quiet(self) -> None:
+        """Learn that this direction has sent no octets since the other one was captured first."""
 
     def absent(self, time_ns: int, packet: int, /) -> None:
         """Learn that no packet of this direction is captured."""
@@ -103,6 +110,8 @@ class Direction:
         "reset_before",
         "reset_ns",
         "seen",
+        "silence",
+        "silence_ack",
         "waiting",
         "waiting_octets",
     )
@@ -124,6 +133,9 @@ class Direction:
         self.notable = SYN | FIN | RST  # flags of segments to be looked at more closely
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
         self.seen = False  # a packet of this direction has been captured
+        # Packets of the other direction that acknowledged the same, while no octets of this one have been seen.
+        self.silence = 0
+        self.silence_ack: int | None = None
         self.receiver: Receiver | None = None
         self.deliver: Callable[[bytes, int, int], None] = _nobody  # receiver.feed, looked up once
         self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
@@ -325,8 +337,11 @@ class Direction:
         if self.receiver is None:
             return
         if self.next is None:
+            self._count_silence(ack)
             if not self.seen:
                 self._doubt_presence(time_ns, packet)
+            elif self.silence >= _SILENT_PACKETS:
+                self.receiver.quiet()
             return
         offset = self.offset + distance(ack, self.next)
         if self.fin is not None and offset == self.fin + 1:
@@ -356,10 +371,27 @@ class Direction:
             while self.acked > self.offset:
                 self.lose(self.flow.last_ns, self.flow.last_packet)
 
+    def _count_silence(self, ack: int) -> None:
+        """What is acknowledged tells whether a direction is silent, also if none of its packets is captured."""
+        if self.silence_ack is None:
+            self.silence_ack = ack
+        if ack == self.silence_ack:
+            self.silence += 1
+        else:
+            self.silence, self.silence_ack = 0, _NEVER
+
     def _doubt_presence(self, time_ns: int, packet: int) -> None:
         self.doubts += 1
-        if self.doubts == _GRACE_PACKETS and self.receiver is not None:
-            self.receiver.absent(time_ns, packet)
+        if self.doubts == _GRACE_PACKETS:
+            self.miss(time_ns, packet)
+
+    def miss(self, time_ns: int, packet: int) -> None:
+        """Tell that no packet of this direction is captured, and before that if it had nothing to say."""
+        if self.receiver is None:
+            return
+        if self.silence >= _SILENT_PACKETS_IN_ALL:
+            self.receiver.quiet()
+        self.receiver.absent(time_ns, packet)
 
     def lose(self, time_ns: int, packet: int) -> None:
         """Declare the hole at the front lost and deliver what waits behind it."""

@@ -267,6 +267,10 @@ class TlsHalf:
             hole, self._hole = self._hole, None
             self._inner.lose("tls-gap", hole.detail, hole.time_ns, hole.packet)
 
+    def quiet(self) -> None:
+        """Learn that this direction has sent no octets."""
+        self._inner.quiet()
+
     def absent(self, time_ns: int, packet: int) -> None:
         """Learn that no packet of this direction is captured."""
         self._inner.absent(time_ns, packet)

@@ -2,9 +2,11 @@
 
 from typing import Literal
 
-from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
-from dissectors.zmtp import greeting, sockets, upgrade
+from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Problem, Sides
+from dissectors.problems import PROBLEMS
+from dissectors.zmtp import greeting, resync, sockets, upgrade
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
@@ -49,6 +51,7 @@ class ZmtpConnection:
         "forced",
         "forced_version",
         "halves",
+        "midstream",
         "out",
         "protocol",
         "rejected",
@@ -85,6 +88,7 @@ class ZmtpConnection:
         self.forced_version = forced or None
         self._refusal: tuple[Opening, str, str] | None = None
         self.security = Security()
+        self.midstream = MidStream()
         self.version: str | None = None
         self.protocol: str | None = None  # of WebSocket, if the server has chosen one
         self._final = out
@@ -147,6 +151,7 @@ class ZmtpConnection:
 
     def reject(self) -> None:
         """It is not ZMTP."""
+        self._tell_if_open()
         self.rejected = True
         self.out = []
         for half in self.halves:
@@ -156,6 +161,27 @@ class ZmtpConnection:
         """No frames were found in as much of ``half`` as is searched."""
         if not self.accepted and (half.other.stopped or not half.other.octets):
             self.reject()
+
+    def believes(self, half: Opening, window: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
+        """Whether the frames that ``half`` has found in mid-stream are of ZMTP."""
+        if self.midstream.believes(half, window, starts, found, cut):
+            return True
+        self._tell_if_open()
+        return False
+
+    def _tell_if_open(self) -> None:
+        """Tell once of a connection that may be ZMTP as well as something else, how it can be shown."""
+        midstream = self.midstream
+        if midstream.told or not midstream.remains_open(self.halves):
+            return
+        midstream.told = True
+        half = self.client if self.client.packet >= self.server.packet else self.server
+        detail = "what is sent may be frames of ZMTP, or messages of another protocol behind their lengths"
+        if self.transport == "tcp":
+            detail += f"; -d tcp.port=={self.server.src.rpartition(':')[2]},zmtp shows it as ZMTP"
+        code = "perhaps-zmtp"
+        problem = PROBLEMS[code].severity, code, detail
+        self._final.append(Problem(*problem, half.time_ns, half.packet, self.flow, half.src, half.dst))
 
     def unproven(self, half: Opening, whole: bool) -> None:
         """``half`` chains as ZMTP 1.0 would; ``whole`` if its last frame ends where its octets do.
@@ -289,6 +315,7 @@ class ZmtpConnection:
     def finish(self, end: End, start_ns: int, end_ns: int) -> None:
         """The connection, or the capture, is over: report what is unfinished, and the summary."""
         if not self.accepted and not self.rejected:
+            self.midstream.over = True
             for half in self.halves:
                 half.search_now()
         for half in self.halves:
@@ -299,6 +326,7 @@ class ZmtpConnection:
         if not self.accepted and all(half.greeted for half in self.halves) and any(half.frames for half in self.halves):
             self.accept()  # ZMTP 1.0 that ends inside a frame
         if not self.accepted:
+            self._tell_if_open()
             self.rejected = True
             return
         for half in self.halves:

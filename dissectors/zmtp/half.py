@@ -3,7 +3,7 @@
 from typing import Literal
 
 from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
-from dissectors.zmtp import commands, sockets, wire
+from dissectors.zmtp import commands, resync, sockets, wire
 from dissectors.zmtp.websocket import Upgraded
 
 # Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
@@ -47,7 +47,7 @@ class Half(Upgraded):
         if self._parts:
             self.problem("command-inside-message", "a MESSAGE between the frames of a message")
         else:
-            self._damaged = False
+            self._end_message(1)
         self._command(body, whole)
 
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
@@ -158,6 +158,9 @@ class Half(Upgraded):
         else:
             self.connection.found_frames(self, skipped)
         self.greeted = True
+
+    def _is_believed(self, window: bytes, found: resync.Found) -> bool:
+        return self.connection.believes(self, window, self._starts, found, self._cut)
 
     def _lose(self) -> None:
         super()._lose()

@@ -39,6 +39,7 @@ class Opening(FrameStream):
         "ended",
         "greeted",
         "identity",
+        "is_quiet",
         "mechanism",
         "mechanism_is_legal",
         "minor",
@@ -71,6 +72,7 @@ class Opening(FrameStream):
         self.greeted = False  # its greeting is over, so that frames follow
         self.silent = False  # what it says about versions will never be known
         self.ended = False
+        self.is_quiet = False  # it is certain that it sends nothing
         self.topics: dict[Octets, None] = {}  # subscribed to
         self._identity_left = 0
         self._greeting_before_gap = b""
@@ -432,6 +434,10 @@ class Opening(FrameStream):
             self._state = self._unproven_v1
 
     # ------------------------------------------------------------------ gaps
+
+    def quiet(self) -> None:
+        """This side has sent nothing since the other one was captured first."""
+        self.is_quiet = True
 
     def absent(self, time_ns: int, packet: int) -> None:
         """This side is not in the capture at all, though the other side answers it."""

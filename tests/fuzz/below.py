@@ -163,6 +163,9 @@ class _Ear:
         assert length > 0
         self.octets += length
 
+    def quiet(self) -> None:
+        """This direction has sent nothing."""
+
     def absent(self, time_ns: int, packet: int) -> None:
         """Nothing of this direction is captured."""
 

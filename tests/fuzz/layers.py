@@ -56,6 +56,9 @@ class _Listener:
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
         assert code == "tls-gap"
 
+    def quiet(self) -> None:
+        """This direction has sent nothing."""
+
     def absent(self, time_ns: int, packet: int) -> None:
         """Nothing of this direction is captured."""
 

@@ -18,6 +18,7 @@ from dissectors import events
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.following import LongFrames, Trail
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
 from dissectors.zmtp.upgrade import Upgrade
@@ -81,6 +82,7 @@ _CLASSES: dict[str, Any] = {
             Security,
             Limits,
             LongFrames,
+            MidStream,
             Trail,
             Upgrade,
             deque,
