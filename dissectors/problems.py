@@ -139,8 +139,8 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "perhaps-zmtp": _note(
         "Connections looked like ZMTP, and nothing in them proved it, so nothing of them is shown.",
-        "Most likely another protocol that has lengths of one octet, as ZMTP 1.0 does. If it is ZMTP, name its port: "
-        "`-d tcp.port==5555,zmtp`.",
+        "Most likely another protocol whose lengths look the same: of one octet as in ZMTP 1.0, or of two in the "
+        "middle of a connection. If it is ZMTP, name its port: `-d tcp.port==5555,zmtp`.",
     ),
     # --- the greeting
     "not-zmtp": _error(

@@ -3,8 +3,9 @@
 from typing import Literal
 
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
-from dissectors.zmtp import evidence, greeting, sockets, upgrade, wire
+from dissectors.zmtp import evidence, greeting, resync, sockets, upgrade, wire
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
@@ -45,6 +46,7 @@ class ZmtpConnection:
         "forced",
         "forced_version",
         "halves",
+        "midstream",
         "out",
         "protocol",
         "rejected",
@@ -84,6 +86,7 @@ class ZmtpConnection:
         self._doubts = doubts
         self._refusal: tuple[Opening, str, str] | None = None
         self.security = Security()
+        self.midstream = MidStream()
         self.version: str | None = None
         self.protocol: str | None = None  # of WebSocket, if the server has chosen one
         self._final = out
@@ -146,7 +149,8 @@ class ZmtpConnection:
 
     def reject(self) -> None:
         """It is not ZMTP, or nothing proves that it is."""
-        if self._doubts is not None and not self.rejected and self._may_have_been():
+        in_doubt = self._may_have_been() or self.midstream.remains_open(self.halves)
+        if self._doubts is not None and not self.rejected and in_doubt:
             self._doubts.add(self.flow, self.client.src, self.server.src)
         self.rejected = True
         self.out = []
@@ -163,6 +167,10 @@ class ZmtpConnection:
         signatures = [half.signature for half in self.halves if half.revision is not None and half.signature]
         if len(signatures) == 2 and all(signature.last == wire.SIGNATURE_END for signature in signatures):
             self.accept()
+
+    def believes(self, half: Opening, window: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
+        """Whether the frames that ``half`` has found in mid-stream are of ZMTP."""
+        return self.midstream.believes(half, window, starts, found, cut)
 
     def weigh(self, at_end: bool = False) -> None:
         """Hold what both halves have said as ZMTP 1.0 against what else it may be; ``at_end`` if nothing more comes."""
@@ -305,6 +313,7 @@ class ZmtpConnection:
     def finish(self, end: End, start_ns: int, end_ns: int) -> None:
         """The connection, or the capture, is over: report what is unfinished, and the summary."""
         if not self.accepted and not self.rejected:
+            self.midstream.over = True
             for half in self.halves:
                 half.search_now()
         for half in self.halves:

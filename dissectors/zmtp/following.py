@@ -13,11 +13,15 @@ from dissectors.zmtp import resync, wire
 
 # A header needs so many octets, and the name of a command behind it a few more.
 TAIL = 32
-# The four octets of a length that has to be plausible; five octets of a long frame's header.
+# The first four octets of a length that has to be plausible; the beginnings of long frames' headers, of which the
+# length is none of a short frame.
 _ZEROS = bytes(4)
+_LONG_V1 = rb"\xff\0{4}(?!\0{3}[^\xff])"
+_LONG_V2 = rb"[\x02\x03\x06]\0{4}(?!\0{3})"
 _LEADS = {
-    framing: (leads, re.compile(b"[%b]%b" % (leads, _ZEROS)))
-    for framing, leads in ((0, b"\x02\x03\x06\xff"), (1, b"\xff"), (2, b"\x02\x03\x06"))
+    0: (b"\x02\x03\x06\xff", re.compile(_LONG_V2 + b"|" + _LONG_V1)),
+    1: (b"\xff", re.compile(_LONG_V1)),
+    2: (b"\x02\x03\x06", re.compile(_LONG_V2)),
 }
 # Octets that look like headers more often than this tell nothing by one, and cost time.
 _DENSE_OCTETS = 512
@@ -135,6 +139,7 @@ class LongFrames:
             bits = max(bits, min(math.log2(len(data) / len(starts)), resync.MOST_ALIGNED_BITS))
         at, short = first, 0
         begins = None
+        doubtful = 0
         while at < size:
             header = resync.read_header(data, at, framing)
             if header is None:
@@ -148,8 +153,11 @@ class LongFrames:
             evidence = bits + self._bits_of_links(long, framing)
             if begins is None and (evidence >= least or links >= _LINKS_NOT_TRUSTED):
                 begins = at
-            if begins is not None and evidence >= least:
-                return resync.Found(begins, framing, evidence)
+            if begins is not None:
+                doubtful += 1
+                if evidence >= least:
+                    # A false header may have led to short frames that are true, but only where there are such headers.
+                    return resync.Found(begins, framing, evidence, doubtful if self.seen[framing] > long else 1)
             if short > _MOST_SHORT:
                 return None
             links += 1

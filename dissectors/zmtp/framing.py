@@ -27,6 +27,7 @@ class FrameStream(FrameSearch):
     __slots__ = (
         "_body",
         "_damaged",
+        "_doubtful",
         "_flags",
         "_hole",
         "_keep",
@@ -53,7 +54,8 @@ class FrameStream(FrameSearch):
         self._parts: list[Octets] = []  # frames of the message that is not finished
         self._parts_octets = 0  # held in them, where they are many
         self._message_octets = _MESSAGE_OCTETS if limits.body_octets else wire.MAX_LENGTH
-        self._damaged = False  # something of the message that is not finished is missing
+        self._damaged = False  # something of the message that is not finished is, or may be, missing
+        self._doubtful = 0  # frames to come that may be false ones, or belong to a message that began before them
         # the frame whose body is being collected
         self._flags = 0
         self._length = 0
@@ -137,6 +139,8 @@ class FrameStream(FrameSearch):
     def _odd_frame(self, data: bytes, position: int) -> int:
         """A command, or a frame whose flags have reserved bits: returns the position after it, or of it to wait."""
         flags = data[position]
+        if flags & wire.RESERVED and self._is_lost_again():
+            return position
         start = position + (9 if flags & wire.LONG else 2)
         if start > len(data):
             self._need = 9
@@ -176,7 +180,7 @@ class FrameStream(FrameSearch):
                     break
                 length = int.from_bytes(data[position + 1 : start - 1], "big")
             if length == 0 or length > wire.MAX_LENGTH:
-                return self._bad_length_v1(length, end)
+                return self._bad_length_v1(length, position, end)
             flags = data[start - 1]
             length -= 1
             stop = start + length
@@ -207,11 +211,13 @@ class FrameStream(FrameSearch):
                 self._last_frame(body)
                 return position
         if end - position == 1 and data[position] == 0:
-            return self._bad_length_v1(0, end)
+            return self._bad_length_v1(0, position, end)
         return position
 
-    def _bad_length_v1(self, length: int, end: int) -> int:
-        """Nothing after a frame of impossible length can be read."""
+    def _bad_length_v1(self, length: int, position: int, end: int) -> int:
+        """Nothing after a frame of impossible length, at ``position``, can be read; returns how far that is."""
+        if self._is_lost_again():
+            return position
         if length:
             self.problem("frame-too-long", f"a frame announces {length} octets")
         else:
@@ -222,8 +228,9 @@ class FrameStream(FrameSearch):
     def _check_length(self, length: int) -> bool:
         """Report what is odd about a long frame's length; False if nothing can be read after it."""
         if length > wire.MAX_LENGTH:
-            self.problem("frame-too-long", f"a frame announces {length} octets")
-            self._die()
+            if not self._is_lost_again():
+                self.problem("frame-too-long", f"a frame announces {length} octets")
+                self._die()
             return False
         if length <= wire.SHORT_LIMIT:
             self.problem_once("long-flag-not-needed", f"a frame of {length} octets has the LONG flag")
@@ -239,6 +246,8 @@ class FrameStream(FrameSearch):
             if self._parts:
                 self._interrupt(body, whole)
             self._command(body, whole)
+            # It shows where frames begin, not where messages do: PING and PONG come between the frames of one, too.
+            self._doubtful -= self._doubtful > 1
             return
         if not whole:
             self._damaged = True
@@ -280,9 +289,14 @@ class FrameStream(FrameSearch):
         frames.append(body)
         self._parts = []
         damaged = self._damaged
-        self._damaged = False
+        self._end_message(len(frames))
         self._message(frames, damaged)
         self._plain = self._is_plain()
+
+    def _end_message(self, frames: int) -> None:
+        """A message of so many frames is over; the next one may not be whole either."""
+        self._doubtful = max(self._doubtful - frames, 0)
+        self._damaged = self._doubtful > 0
 
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         self.messages += 1
@@ -411,13 +425,21 @@ class FrameStream(FrameSearch):
             self._damaged = False
             self._message(frames, True)
 
-    def _found(self, framing: int, skipped: int) -> None:
+    def _found(self, framing: int, doubtful: int, skipped: int) -> None:
         # The octets that were searched came in many segments. Nobody knows any more what was sent when.
         self.begin, self.seen = UNBOUNDED, -1
-        self._damaged = True
+        self._doubtful = doubtful
+        self._damaged = doubtful > 0
         self._plain = False
         self._start_frames(framing)
         self._frames_found(skipped)
+
+    def _is_lost_again(self) -> bool:
+        """Whether what no frame can be shows that those found a moment ago were none; then it looks for others."""
+        if not self._doubtful:
+            return False
+        self._lose()
+        return True
 
     def _die(self) -> None:
         """Nothing after this can be read."""

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
-from dissectors.zmtp import commands, sockets, wire
+from dissectors.zmtp import commands, resync, sockets, wire
 from dissectors.zmtp.websocket import Upgraded
 
 # A frame that lacks more octets than this at the end of its connection, and of which less than one part in so many
@@ -49,7 +49,7 @@ class Half(Upgraded):
         if self._parts:
             self.problem("command-inside-message", "a MESSAGE between the frames of a message")
         else:
-            self._damaged = False
+            self._end_message(1)
         self._command(body, whole)
 
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
@@ -167,6 +167,9 @@ class Half(Upgraded):
         if self.is_absent:
             self._begin()
         super()._skip(length, cut)
+
+    def _is_believed(self, window: bytes, found: resync.Found) -> bool:
+        return self.connection.believes(self, window, self._starts, found, self._cut)
 
     def _lose(self) -> None:
         super()._lose()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # Octets that wait for a word from the other side before it is taken not to be in the capture.
 _PATIENCE = 16_384
+# So many segments that have seen nothing new of the other side show that it says nothing; so many if no more will come.
+_QUIET = 8
+_QUIET_AT_END = 2
 # An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
 _IDENTITY_LIMIT = 0xFFFF
 # A revision that nobody has announced yet: where the signature proves little, this is something else.
@@ -90,6 +93,12 @@ class Opening(FrameStream):
     def _begin(self) -> None:
         """Wait for the first octets."""
         self._state = self._start if self._from_start else self._perhaps_start
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is certain that it has sent nothing since the other side was captured first."""
+        enough = _QUIET_AT_END if self.connection.midstream.over else _QUIET
+        return not self.octets and self.other.silence >= enough
 
     @property
     def stopped(self) -> bool:

@@ -4,15 +4,24 @@ A frame says how long it is, so frames chain: where one ends the next must begin
 that runs on for long enough is no accident. How long is enough depends on how often a legal flags octet turns up
 anyway in these octets: among text hardly ever, among small binary numbers all the time. So each frame counts for as
 many bits as its flags octet is surprising.
+
+Where legal flags are rare, all of them are followed, from the end of the window to its beginning, so that no frame is
+read twice. Where they are not, each tells little and to follow all of them takes long. But a chain needs many frames
+to be believed there, and so begins early in the window or where a segment does: only such places are followed, and
+only so many frames in all that it takes no longer than in octets of any value.
 """
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dissectors.zmtp import wire
 
 _FLAGS_V2 = b"\x00\x01\x02\x03\x04\x06"
 _FLAGS_V1 = b"\x00\x01\x7e\x7f"
+# Those of short frames, by which false frames go on: the length of a long one is never plausible by chance.
+_SHORT_FLAGS_V2 = b"\x00\x01\x04"
 # Translates flags to 1 and other octets to 0.
 _MARKED_V2 = bytes(octet in _FLAGS_V2 for octet in range(256))
 _MARKED_V1 = bytes(octet in _FLAGS_V1 for octet in range(256))
@@ -24,26 +33,37 @@ _UNKNOWN_BITS = 32.0
 _ANYWHERE_BITS = 40.0
 # A chain with less is not even a reason to doubt another.
 _DOUBT_BITS = 16.0
+# A chain that begins with false frames may come upon a true one, in the middle of a message. So many bits, with those
+# for coming upon just that place, are enough to exclude it.
+_SURE_BITS = 18.0
+# What begins anywhere begins after so much.
+_BEFORE_BITS = 10.0
 # Octets of which more than this part could be flags tell nothing by their flags, only by frames that end where
-# segments do; that is looked at in so many octets at most, because it takes long.
+# segments do. False chains go on there until they come upon a true frame, so that this is worth nothing.
 _DENSE = 0.4
-_MOST_DENSE_OCTETS = 1 << 14
+_DENSE_BITS = 24.0
+# All places are followed if there are no more of them than these and one in so many octets; else so many frames.
+_FEW = 48
+_OCTETS_A_PLACE = 22
+_OCTETS_A_FRAME = 64
+# A chain that was not followed to its end has to have so many more bits.
+_CUT_BITS = -30.0
 # A message that ends exactly where a segment does: by chance that is as rare as its frame is long.
 MOST_ALIGNED_BITS = 12.0
 # Contents that only ZMTP has
-_MARK_BITS = 40.0
-# A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like.
-_EMPTY_BITS = -10.0
-_PLAUSIBLE_LENGTH = 1 << 32
-_MARKS = (
+MARK_BITS = 40.0
+MARKS = (
     wire.CURVE_MESSAGE,
     *(b"\x04PING", b"\x04PONG", b"\x09SUBSCRIBE", b"\x06CANCEL", b"\x04JOIN", b"\x05LEAVE"),
     *(b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR"),
 )
+# A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like. So many
+# in a row are zeros of something else.
+_EMPTY_BITS = -10.0
+_MOST_EMPTY = 16
+_PLAUSIBLE_LENGTH = 1 << 32
 # The first octets of a long length are zero, which is worth as much as zeros are rare, but not more than:
 _MOST_LONG_BITS = 24.0
-# A frame that begins anywhere may be a false one that happens to end where a true one begins. Not so many in a row.
-_LINKS_NOT_TRUSTED = 2
 _LONG_HEADER_V1 = 10  # octets, with the flags
 # Frames of ZMTP 1.0 that end so are what 4-octet lengths of other protocols look like.
 _ZEROS = b"\0\0\0"
@@ -55,99 +75,282 @@ class Found(NamedTuple):
     offset: int
     framing: int  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
     bits: float
+    doubtful: int  # messages that begin with one of so many frames may lack their first ones, or be none at all
 
 
-class _Link(NamedTuple):
-    """What follows from a frame's position."""
+class Frame(NamedTuple):
+    """A frame of a chain."""
 
-    bits: float  # evidence of the chain from here
-    following: int  # where the next frame begins
+    place: int  # where it begins
+    begin: int  # of its body
+    following: int  # where it ends and the next frame begins
+    more: bool
 
 
-def find_frames(window: bytes, starts: list[int], framing: int, known: bool, cut: int = 0) -> Found | None:
-    """Find where frames begin in ``window``, or None if nothing is certain enough.
+class Link(NamedTuple):
+    """A frame of a chain that leads to the end of the window, with the evidence for it."""
+
+    frame: Frame
+    own: float  # bits of this frame
+    bits: float  # of the chain from here
+
+
+def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut: int = 0) -> Found | None:
+    """Find where frames begin in ``octets``, or None if nothing is certain enough.
 
     ``starts`` are offsets at which TCP segments begin, where a frame begins more often than elsewhere; ``framing``
     is that of the connection, 0 if unknown; ``known`` says whether the connection is known to be ZMTP; ``cut`` is the
     number of octets that the snaplen took from the end of the last segment.
     """
-    if not window:
+    if not octets:
         return None
     best: Found | None = None
     for candidate in (framing,) if framing else (2, 1):
-        found = _find(window, starts, candidate, known, cut)
+        found = Window(octets, starts, candidate, cut).find(known)
         if found and (best is None or found.bits > best.bits):
             best = found
     return best
 
 
-def _find(window: bytes, starts: list[int], framing: int, known: bool, cut: int) -> Found | None:
-    links = _chains(window, starts, framing, cut)
-    least = _KNOWN_BITS if known else _UNKNOWN_BITS
-    for start in starts:
-        if start in links and links[start].bits >= least:
-            return Found(start, framing, links[start].bits)
-    return _merged(links, framing)
+class Window:
+    """A part of a stream, and what its octets make a frame worth."""
 
+    def __init__(self, octets: bytes, starts: list[int], framing: int, cut: int = 0) -> None:
+        """Look at ``octets``, one at least; the rest is as in :func:`find_frames`."""
+        self.octets = octets
+        self.end = len(octets)
+        self.starts = starts
+        self.framing = framing
+        self.boundaries = {*starts, self.end + cut}
+        self._flags = _FLAGS_V2 if framing == 2 else _FLAGS_V1
+        self._short_flags = _SHORT_FLAGS_V2 if framing == 2 else _FLAGS_V1
+        self._header = _header_v2 if framing == 2 else _header_v1
+        self._places_count = _count(octets, self._flags)
+        self._short_count = _count(octets, self._short_flags)
+        chance = max(self._short_count, 1) / self.end
+        self._dense = chance > _DENSE
+        self.surprise = 0.0 if self._dense else -math.log2(chance)  # bits of a flags octet
+        self._zero = -math.log2(octets.count(0) / self.end) if 0 in octets else _MOST_LONG_BITS
 
-def _chains(window: bytes, starts: list[int], framing: int, cut: int) -> dict[int, _Link]:
-    """Every offset from which frames chain to the end of the window, with the evidence for it."""
-    end = len(window)
-    flags = _FLAGS_V2 if framing == 2 else _FLAGS_V1
-    chance = 1 - len(window.translate(None, flags)) / end
-    if chance == 0 or (chance > _DENSE and end > _MOST_DENSE_OCTETS):
-        return {}
-    flags_at = _places(window.translate(_MARKED_V2 if framing == 2 else _MARKED_V1))
-    positions = flags_at if framing == 2 else _candidates_v1(window, flags_at)
-    surprise = -math.log2(chance) if chance <= _DENSE else 0.0
-    zero = -math.log2(window.count(0) / end) if 0 in window else _MOST_LONG_BITS
-    boundaries = {*starts, end + cut}
-    links: dict[int, _Link] = {}
-    header = _header_v2 if framing == 2 else _header_v1
-    for position in reversed(positions):
-        # Most lead nowhere, and nearly all of these are short frames.
-        if framing == 2:
-            if window[position] <= wire.MORE and position + 1 < end:
-                stop = position + 2 + window[position + 1]
-                if stop < end and stop not in links:
+    def find(self, known: bool) -> Found | None:
+        """Where frames begin, None if nothing is certain enough."""
+        links = self._chains()
+        least = _UNKNOWN_BITS
+        if known:
+            # False frames of ZMTP 1.0 go unnoticed, as all octets but zero are lengths there.
+            least = _DENSE_BITS if self._dense else _DOUBT_BITS if self.framing == 1 else _KNOWN_BITS
+        start = next((start for start in self.starts if start in links and links[start].bits >= least), self.end)
+        begin = self._meeting(links, start)
+        return self._found(links, begin) if begin < self.end else None
+
+    def frames(self, place: int) -> list[Frame]:
+        """The frames that chain from ``place`` on, as far as they begin in the window."""
+        frames = []
+        while not self._is_last(place):
+            header = self._read(place)
+            if header is None:
+                break
+            frames.append(Frame(place, *header))
+            place = header[1]
+        return frames
+
+    def gain(self, frames: list[Frame]) -> float:
+        """How many bits more a frame is worth once it is known which octets are the headers of a chain.
+
+        Among text nothing but headers looks like flags, so that no frame in a body can lead to another.
+        """
+        if self._dense:
+            return 0.0
+        headers = b"".join(self.octets[frame.place : frame.begin] for frame in frames)
+        others = self._short_count - _count(headers, self._short_flags)
+        return max(math.log2(self.end / (others + 1)) - self.surprise, 0.0)
+
+    # ------------------------------------------------------------------ chains
+
+    def _chains(self) -> dict[int, Link]:
+        """The frames that chain to the end of the window, by their places."""
+        if not self._places_count:
+            return {}
+        if self._places_count > _FEW + self.end // _OCTETS_A_PLACE:
+            return self._some_chains()
+        return self._all_chains()
+
+    def _all_chains(self) -> dict[int, Link]:
+        """Read a frame at every place, the last place first."""
+        octets, end, framing = self.octets, self.end, self.framing
+        links: dict[int, Link] = {}
+        for place in reversed(list(self._places())):
+            # Most lead nowhere, and nearly all of these are short frames.
+            if framing == 2:
+                if octets[place] <= wire.MORE and place + 1 < end:
+                    stop = place + 2 + octets[place + 1]
+                    if stop < end and stop not in links:
+                        continue
+            elif octets[place] != wire.LENGTH_ESCAPE_V1:
+                stop = place + 1 + octets[place]
+                if stop + _LONG_HEADER_V1 <= end and stop not in links:
                     continue
-        elif window[position] != wire.LENGTH_ESCAPE_V1:
-            stop = position + 1 + window[position]
-            if stop + 1 < end and stop not in links:
-                continue
-        found = header(window, position, end)
-        if found is None:
-            continue
-        start, stop, more = found
-        bits = surprise
-        if start == stop and not more:
+            header = self._header(octets, place, end)
+            if header is not None and (header[1] in links or self._is_last(header[1])):
+                self._add(links, Frame(place, *header))
+        return links
+
+    def _some_chains(self) -> dict[int, Link]:
+        """Follow frames from where segments begin, then from the first of the other places."""
+        links: dict[int, Link] = {}
+        dead: set[int] = set()  # places from which no frames lead to the end
+        room = _FEW + self.end // _OCTETS_A_FRAME
+        for start in itertools.chain(self.starts, self._places()):
+            if start not in dead and start not in links:
+                room -= self._follow(start, links, dead, room)
+            room -= 1
+            if room <= 0:
+                break
+        return links
+
+    def _follow(self, start: int, links: dict[int, Link], dead: set[int], room: int) -> int:
+        """Follow at most ``room`` frames, until it is known whether they lead to the end; returns how many there were.
+
+        Those that do are added to ``links``, the others to ``dead``.
+        """
+        frames: list[Frame] = []
+        place, empty = start, 0
+        while place not in links and not self._is_last(place) and len(frames) < room:
+            header = None if place in dead or empty > _MOST_EMPTY else self._read(place)
+            if header is None:
+                dead.add(place)
+                for frame in frames:
+                    dead.add(frame.place)
+                return len(frames)
+            begin, stop, more = header
+            frames.append(Frame(place, begin, stop, more))
+            empty = empty + 1 if begin == stop and not more else 0
+            place = stop
+        rest = 0.0 if place in links or self._is_last(place) else _CUT_BITS
+        for frame in reversed(frames):
+            self._add(links, frame, rest)
+            rest = 0.0
+        return len(frames)
+
+    def _add(self, links: dict[int, Link], frame: Frame, rest: float = 0.0) -> None:
+        """Add a frame to those that lead to the end, ``rest`` if what it leads to is none of these."""
+        own = self._worth(frame)
+        following = links.get(frame.following)
+        links[frame.place] = Link(frame, own, own + (rest if following is None else following.bits))
+
+    def _places(self) -> Iterator[int]:
+        """Offsets at which a frame may begin, by the octets that would be its flags."""
+        octets = self.octets
+        marked = octets.translate(_MARKED_V2 if self.framing == 2 else _MARKED_V1)
+        place = marked.find(1)
+        while place >= 0:
+            if self.framing == 2:
+                yield place
+            else:  # its flags come after a length of 1 or of 9 octets
+                if place >= 9 and octets[place - 9] == wire.LENGTH_ESCAPE_V1:
+                    yield place - 9
+                if place >= 1 and 0 < octets[place - 1] < wire.LENGTH_ESCAPE_V1:
+                    yield place - 1
+            place = marked.find(1, place + 1)
+
+    def _read(self, place: int) -> tuple[int, int, bool] | None:
+        """Begin and end of the body of the frame at ``place``, and its MORE bit; None if there is no frame."""
+        octets = self.octets
+        if self.framing == 1:
+            return read_header(octets, place, 1)
+        flags = octets[place]
+        if flags <= wire.MORE and place + 1 < self.end:
+            return place + 2, place + 2 + octets[place + 1], flags == wire.MORE
+        return _header_v2(octets, place, self.end) if flags in self._flags else None
+
+    def _is_last(self, place: int) -> bool:
+        """Whether so little is left of the window at ``place`` that nothing can be said of a frame there."""
+        left = self.end - place
+        if self.framing == 2:
+            return left <= 0
+        return left < 2 or (left < _LONG_HEADER_V1 and self.octets[place] == wire.LENGTH_ESCAPE_V1)
+
+    def _worth(self, frame: Frame) -> float:
+        """The bits of evidence that a frame is."""
+        octets = self.octets
+        place, begin, stop, more = frame
+        bits = self.surprise
+        if begin == stop and not more:
             bits = _EMPTY_BITS
-        elif window.startswith(_MARKS, start):
-            bits += _MARK_BITS
-        if start - position > 2:
-            bits += min(zero * (start - position - 2), _MOST_LONG_BITS) if framing == 2 else 0.0
-        if framing == 1 and window.startswith(_ZEROS, stop - len(_ZEROS)):
+        elif octets.startswith(MARKS, begin):
+            bits += MARK_BITS
+        if self.framing == 2:
+            if begin - place > 2:
+                bits += min(self._zero * (begin - place - 2), _MOST_LONG_BITS)
+        elif octets.startswith(_ZEROS, stop - len(_ZEROS)):
             bits = _EMPTY_BITS
-        if stop in boundaries and not more:
-            bits += min(math.log2(stop - position), MOST_ALIGNED_BITS)
-        if stop < end:
-            link = links.get(stop)
-            if link is not None:
-                bits += link.bits
-            elif framing == 2 or stop + 1 < end:
+        if stop in self.boundaries and not more:
+            bits += min(math.log2(stop - place), MOST_ALIGNED_BITS)
+        return bits
+
+    # ------------------------------------------------------------------ where to begin
+
+    def _meeting(self, links: dict[int, Link], most: int) -> int:
+        """The first frame on which all chains have met, if the evidence for it is enough; ``most`` if that comes first.
+
+        Chains that start at the wrong place in a body either die or end up on the right one, so a frame on which all
+        of them meet is right if it is not among the first of its chain.
+        """
+        # Walk all chains in order of place; `ahead` holds where those begun before go on, and after how many bits.
+        ahead: dict[int, float] = {}
+        for place in sorted(links):
+            before = ahead.pop(place, 0.0)
+            link = links[place]
+            if link.bits < _DOUBT_BITS:
                 continue
-        links[position] = _Link(bits, stop)
-    return links
+            if place >= most or (not ahead and before >= _BEFORE_BITS and link.bits >= _ANYWHERE_BITS):
+                return min(place, most)
+            following = link.frame.following
+            ahead[following] = max(before + link.own, ahead.get(following, 0.0))
+        return most
+
+    def _found(self, links: dict[int, Link], offset: int) -> Found:
+        """Frames begin at ``offset``; which of their messages are doubtful depends on what has led there.
+
+        If the frames of a chain are false up to one, its first true frame is the one after that, which may be any
+        of a message. So a message is whole if enough speaks for the frame before it, and that has no MORE.
+        """
+        chain = [links[offset]]
+        while chain[-1].frame.following in links:
+            chain.append(links[chain[-1].frame.following])
+        gain = self.gain([link.frame for link in chain])
+        sure = _DENSE_BITS if self._dense else _SURE_BITS - math.log2((self.end - offset) / len(chain))
+        bits, inside = self._before(links, offset, gain)
+        doubtful = int(inside and bits >= sure)
+        for link in chain:
+            if bits >= sure:
+                break
+            bits += link.own + gain
+            doubtful += 1
+        if bits < sure and self.surprise:
+            doubtful += math.ceil((sure - bits) / self.surprise)
+        return Found(offset, self.framing, links[offset].bits, doubtful)
+
+    def _before(self, links: dict[int, Link], offset: int, gain: float) -> tuple[float, bool]:
+        """The most evidence of frames that lead to ``offset``, ``gain`` more for each; whether a message goes on there.
+
+        A command tells nothing of that, since PING and PONG come between the frames of a message, too.
+        """
+        ahead: dict[int, tuple[float, bool]] = {}
+        for place in sorted(place for place in links if place < offset):
+            frame, own, _ = links[place]
+            bits, inside = ahead.pop(place, (0.0, True))
+            if self.framing == 1 or not self.octets[place] & wire.COMMAND:
+                inside = frame.more
+            ahead[frame.following] = max((bits + own + gain, inside), ahead.get(frame.following, (0.0, True)))
+        bits, inside = ahead.get(offset, (0.0, True))
+        # They may begin anywhere, and in so many octets there are false ones.
+        return max(bits - math.log2(offset + 1), 0.0), inside
 
 
-def _places(marked: bytes) -> list[int]:
-    """The offsets of octets that are 1."""
-    found: list[int] = []
-    place = marked.find(1)
-    while place >= 0:
-        found.append(place)
-        place = marked.find(1, place + 1)
-    return found
+def _count(octets: bytes, which: bytes) -> int:
+    """How many of ``octets`` are one of ``which``."""
+    return len(octets) - len(octets.translate(None, which))
 
 
 def read_header(octets: bytes, position: int, framing: int) -> tuple[int, int, bool] | None:
@@ -167,55 +370,30 @@ def read_header(octets: bytes, position: int, framing: int) -> tuple[int, int, b
     return found
 
 
-def _candidates_v1(window: bytes, flags_at: list[int]) -> list[int]:
-    """Offsets at which a frame of ZMTP 1.0 may begin, whose flags come after a length of 1 or of 9 octets."""
-    escape = wire.LENGTH_ESCAPE_V1
-    short = {at - 1 for at in flags_at if at >= 1 and 0 < window[at - 1] < escape}
-    long = {at - 9 for at in flags_at if at >= 9 and window[at - 9] == escape}
-    return sorted(short | long)
-
-
-def _header_v2(window: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
+def _header_v2(octets: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
     """Start and end of a frame's body and its MORE bit, None if no frame begins here."""
-    flags = window[position]
+    flags = octets[position]
     more = bool(flags & wire.MORE)
     start = position + (9 if flags & wire.LONG else 2)
     if start > end:
         return end, end + 1, more
-    length = int.from_bytes(window[position + 1 : start], "big")
+    length = int.from_bytes(octets[position + 1 : start], "big")
     if flags & wire.LONG and not wire.SHORT_LIMIT < length <= _PLAUSIBLE_LENGTH:
         return None
-    if flags & wire.COMMAND and start < end and not 0 < window[start] < length:
+    if flags & wire.COMMAND and start < end and not 0 < octets[start] < length:
         return None
     return start, start + length, more
 
 
-def _header_v1(window: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
+def _header_v1(octets: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
     """The same for ZMTP 1.0."""
-    length = window[position]
+    length = octets[position]
     start = position + 2
     if length == wire.LENGTH_ESCAPE_V1:
         start = position + 10
-        length = int.from_bytes(window[position + 1 : start - 1], "big")
+        length = int.from_bytes(octets[position + 1 : start - 1], "big")
         if not wire.SHORT_LIMIT <= length <= _PLAUSIBLE_LENGTH:
             return None
-    return start, start + length - 1, bool(window[start - 1] & wire.MORE)
-
-
-def _merged(links: dict[int, _Link], framing: int) -> Found | None:
-    """The first frame on which all chains have met, if the evidence for it is enough wherever it starts.
-
-    Chains that start at the wrong place in a body either die or end up on the right one, so a frame on which all of
-    them meet is right if it is not among the first of its chain.
-    """
-    # Walk all chains in order of position; `ahead` holds where those begun before go on, and after how many frames.
-    ahead: dict[int, int] = {}
-    for position in sorted(links):
-        before = ahead.pop(position, 0)
-        link = links[position]
-        if link.bits < _DOUBT_BITS:
-            continue
-        if not ahead and before >= _LINKS_NOT_TRUSTED and link.bits >= _ANYWHERE_BITS:
-            return Found(position, framing, link.bits)
-        ahead[link.following] = max(before + 1, ahead.get(link.following, 0))
-    return None
+    elif not length:
+        return None
+    return start, start + length - 1, bool(octets[start - 1] & wire.MORE)

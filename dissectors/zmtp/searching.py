@@ -39,8 +39,12 @@ class FrameSearch(OctetStream):
     def _start_frames(self, framing: int) -> None:
         """Read frames from here on."""
 
-    def _found(self, framing: int, skipped: int) -> None:
-        """Frames begin here, after ``skipped`` octets; the first message may lack its beginning."""
+    def _found(self, framing: int, doubtful: int, skipped: int) -> None:
+        """Frames begin here, after ``skipped`` octets; messages of the first ``doubtful`` may lack their beginning."""
+
+    def _is_believed(self, window: bytes, found: resync.Found) -> bool:
+        """Whether frames that chain in ``window`` are of ZMTP, on a connection not known to be."""
+        return True
 
     def _search_failed(self) -> None:
         """No frames have been found in as much as is searched."""
@@ -51,6 +55,11 @@ class FrameSearch(OctetStream):
     def _searches(self) -> bool:
         """Whether frames are being looked for."""
         return self._state in (self._search, self._between_windows)
+
+    @property
+    def window(self) -> tuple[bytes, list[int]]:
+        """The octets that are being searched, and the offsets at which segments begin among them."""
+        return b"".join(self._chunks), self._starts
 
     def _start_search(self) -> None:
         self._searched = 0
@@ -77,7 +86,7 @@ class FrameSearch(OctetStream):
             self._need = self._try_at
             return position
         found = resync.find_frames(window, self._starts, self.framing, self.known, self._cut)
-        if found is not None:
+        if found is not None and (self.known or self._is_believed(window, found)):
             return position + self._go_on(found)
         if self._ends:
             return position + self._follow(window, len(window))
@@ -138,7 +147,7 @@ class FrameSearch(OctetStream):
         """Frames are found; returns where they begin."""
         self._searching = False
         self._long_frames = None
-        self._found(found.framing, self._searched + found.offset)
+        self._found(found.framing, found.doubtful, self._searched + found.offset)
         return found.offset
 
     def search_now(self, cut: int = 0, before_gap: bool = False) -> None:

@@ -46,6 +46,7 @@ class OctetStream:
         "out",
         "packet",
         "seen",
+        "silence",
         "src",
         "time_ns",
     )
@@ -68,6 +69,7 @@ class OctetStream:
         self._need = 1
         self._running = False
         self._searching = False  # where segments begin matters
+        self.silence = 0  # segments in which it had seen nothing new of the other side, since it is searched
         self._starts: list[int] = []  # where they do in the octets held
         self._told: frozenset[str] = frozenset()  # codes that are reported once for each direction
 
@@ -79,11 +81,12 @@ class OctetStream:
         self.time_ns = time_ns
         self.packet = packet
         self.begin = begin
-        self.seen = seen
+        before, self.seen = self.seen, seen
         self.octets += len(data)
         if self._held:
             if self._searching:
                 self._starts.append(self._held)
+                self.silence = self.silence + 1 if seen == before != UNBOUNDED else -UNBOUNDED
             self._chunks.append(data)
             self._held += len(data)
             if self._held < self._need:

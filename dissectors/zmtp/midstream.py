@@ -1,0 +1,242 @@
+"""Whether a connection is ZMTP of which the capture does not have the beginning.
+
+That frames chain does not say so. A short frame of ZMTP 2.0 and later whose flags are zero is what other protocols send
+that put a length of two octets before each message, as DNS does over TCP. What tells the two apart:
+
+- Flags. After a frame with MORE, a long one or a command, a length of two octets would lead elsewhere. That there is a
+  frame where it ends all the same may be an accident, but not many times.
+- Segments. Most end where a message does. If lengths of two octets lead past the ends of segments, they are none.
+- The other side. Nothing answers what is pushed or published, while what is asked gets answers. So a side that talks
+  alone is believed, once it is certain that packets of the other one would have been captured.
+- Contents. Commands have names, publishers send what has been subscribed to, and DNS is DNS.
+
+What both sides send with flags of zero cannot be told. A frame of ZMTP 1.0 is a length of one octet and, nearly always,
+a zero or a one. What tells it from others are long frames, and that no segment ends where more frames have to follow.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from dissectors.events import Side
+from dissectors.zmtp import resync, wire
+
+if TYPE_CHECKING:
+    from dissectors.zmtp.opening import Opening
+
+_PROOF_BITS = 24.0
+# libzmq 2.1 has these bits in the flags of every frame.
+_FLAGS_OF_2_1 = b"\x7e\x7f"
+_FLAGS_OF_2_1_BITS = 7.0
+# Frames of a side that are enough to believe it if it talks alone, and to tell of a flow before its end.
+_FEW_FRAMES = 4
+_MANY_FRAMES = 64
+# A side with fewer octets may be anything.
+_FEW_OCTETS = 64
+# More than this part of empty messages are lengths of four octets.
+_MOST_EMPTY = 0.25
+# More than this part of segments that end where frames must follow are of something else.
+_MOST_TORN = 0.2
+# A topic that a message begins with by no accident; messages for each subscription, at least.
+_TOPIC_OCTETS = 3
+_MESSAGES_EACH = 8
+# Places from which longer messages are looked for, and their octets: whatever is no length seems to be a greater one.
+_MOST_STARTS = 8
+_LONG_LIMIT = 4095
+
+# RFC 1035, section 4.1
+_DNS_HEADER = 12
+_DNS_OPCODES = frozenset({0, 4, 5})
+_LONGEST_LABEL = 63
+
+
+class Likeness(NamedTuple):
+    """What a chain of frames is like."""
+
+    frames: int
+    proof: float  # bits that they are frames and not what follows lengths of one or two octets
+    is_other: bool  # another protocol explains them better, if there is no proof
+
+
+class MidStream:
+    """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
+
+    __slots__ = ("ambiguous", "over", "proof", "told")
+
+    def __init__(self) -> None:
+        """Begin with no octets."""
+        self.over = False  # no more octets will come
+        self.told = False  # of a connection that remains open
+        self.proof: dict[Side, float] = {}
+        self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
+
+    def believes(self, half: Opening, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
+        """Whether it is ZMTP what ``half`` sends, where ``found`` says that frames chain; the rest is as there."""
+        chain = _Chain(octets, starts, found, cut)
+        likeness = chain.likeness()
+        other = half.other
+        self.proof[half.side] = likeness.proof
+        self.ambiguous.pop(half.side, None)
+        if sum(self.proof.values()) >= _PROOF_BITS:
+            return True
+        if likeness.is_other:
+            return False
+        if other.octets:
+            if chain.is_subscribed_by(*other.window):
+                return True
+        elif not (other.is_quiet or other.stopped or self.over):
+            return False  # it will soon be known
+        elif (other.is_quiet or not other.stopped) and likeness.frames >= _FEW_FRAMES:
+            return True
+        self.ambiguous[half.side] = likeness.frames
+        return False
+
+    def remains_open(self, halves: tuple[Opening, ...]) -> bool:
+        """Whether what both sides send may be ZMTP, and enough of it that more will hardly tell."""
+        least = _FEW_FRAMES if self.over else _MANY_FRAMES
+        sides = [half for half in halves if half.octets >= _FEW_OCTETS]
+        return bool(sides) and all(self.ambiguous.get(half.side, 0) >= least for half in sides)
+
+
+class _Chain:
+    """Frames that chain to the end of a window."""
+
+    def __init__(self, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> None:
+        """Follow the frames that ``found`` says."""
+        self._octets = octets
+        self._starts = starts
+        self._framing = found.framing
+        self._offset = found.offset
+        window = resync.Window(octets, starts, found.framing, cut)
+        self._frames = window.frames(found.offset)
+        self._end = self._frames[-1].following
+        self._boundaries = {place for place in window.boundaries if place > found.offset}
+        # Segments that end with a message, and those that end where more frames of one must follow.
+        self._whole = sorted(frame.following for frame in self._frames if not frame.more and self._is_boundary(frame))
+        self._torn = sum(frame.more and self._is_boundary(frame) for frame in self._frames)
+        # What it is worth that a frame follows where a length of another kind would lead elsewhere: it is there, and
+        # leads to where the messages of that other kind go on.
+        surprise = window.surprise + window.gain(self._frames)
+        self._worth = surprise + min(math.log2((self._end - self._offset) / len(self._frames)), 2 * surprise)
+
+    def _is_boundary(self, frame: resync.Frame) -> bool:
+        return frame.following in self._boundaries
+
+    def likeness(self) -> Likeness:
+        """What the frames are like."""
+        if self._framing == 1:
+            return Likeness(len(self._frames), self._proof_v1(), self._torn > _MOST_TORN * len(self._boundaries))
+        return Likeness(len(self._frames), self._proof_v2(), self._is_other_v2())
+
+    # ------------------------------------------------------------------ ZMTP 2.0 and later
+
+    def _proof_v2(self) -> float:
+        octets = self._octets
+        aligned = 2 * len(self._whole) >= len(self._boundaries)
+        bits = resync.MARK_BITS if any(octets.startswith(resync.MARKS, frame.begin) for frame in self._frames) else 0.0
+        ends = iter(self._whole)
+        end = next(ends, None)
+        seen: set[bytes] = set()
+        for frame, following in pairwise(self._frames):
+            flags = octets[frame.place]
+            if not flags:
+                continue
+            while end is not None and end <= frame.place:
+                end = next(ends, None)
+            elsewhere = frame.place + 2 + int.from_bytes(octets[frame.place : frame.place + 2], "big")
+            if aligned and end is not None and end < elsewhere:
+                bits += max(self._worth, _bits_of_end(end - frame.place))
+                continue
+            # Messages that are all alike may have the same accident in all of them.
+            headers = octets[frame.place : frame.begin] + octets[following.place : following.begin]
+            if headers not in seen:
+                seen.add(headers)
+                exact = flags & wire.LONG and self._is_boundary(frame)
+                bits += max(self._worth, _bits_of_end(following.place - frame.place) if exact else 0.0)
+        return bits
+
+    def _is_other_v2(self) -> bool:
+        count = len(self._frames)
+        empty = sum(frame.begin == frame.following and not frame.more for frame in self._frames)
+        if empty > _MOST_EMPTY * count:
+            return True
+        if 2 * sum(map(self._is_dns, self._frames)) >= count:
+            return True
+        return any(self._has_longer(start) for start in self._starts[:_MOST_STARTS] if start < self._offset)
+
+    def _is_dns(self, frame: resync.Frame) -> bool:
+        """Whether a body is a query of DNS, or an answer (RFC 1035, section 4.1)."""
+        body = self._octets[frame.begin : frame.following]
+        if len(body) <= _DNS_HEADER or body[2] >> 3 & 15 not in _DNS_OPCODES or body[3] & 0x40:
+            return False
+        if body[4:6] != b"\0\1" or body[6] or body[8] or body[10]:
+            return False
+        at = _DNS_HEADER
+        while at < len(body) and 0 < body[at] <= _LONGEST_LABEL:
+            at += 1 + body[at]
+        return body[at : at + 1] == b"\0" and body[at + 3 : at + 4] in (b"\0", b"\x80")
+
+    def _has_longer(self, start: int) -> bool:
+        """Whether messages behind lengths of two octets lead from a place to the chain, with one over 255 octets."""
+        octets, offset = self._octets, self._offset
+        place, count, longer = start, 0, False
+        while place < offset:
+            length = int.from_bytes(octets[place : place + 2], "big")
+            if length > _LONG_LIMIT:
+                return False
+            longer = longer or length > wire.SHORT_LIMIT
+            place += 2 + length
+            count += 1
+        exact = count > 1 or place in self._starts
+        return longer and exact and any(frame.place == place for frame in self._frames)
+
+    def is_subscribed_by(self, octets: bytes, starts: list[int]) -> bool:
+        """Whether ``octets``, what the other side sends, are nothing but subscriptions, and to such messages.
+
+        ``starts`` are offsets at which its segments begin. The first one may be a part of one.
+        """
+        if self._framing == 1:
+            return False
+        topics = next(filter(None, (_topics(octets[start:]) for start in starts[:2])), [])
+        begin = [self._frames[0], *(frame for before, frame in pairwise(self._frames) if not before.more)]
+        if topics and len(begin) >= _MESSAGES_EACH * len(topics):
+            return True
+        long = tuple(topic for topic in topics if len(topic) >= _TOPIC_OCTETS)
+        return bool(long) and sum(self._octets.startswith(long, frame.begin) for frame in begin) > 1
+
+    # ------------------------------------------------------------------ ZMTP 1.0
+
+    def _proof_v1(self) -> float:
+        octets = self._octets
+        bits = 0.0
+        seen: set[bytes] = set()
+        for frame, following in pairwise(self._frames):
+            headers = octets[frame.place : frame.begin] + octets[following.place : following.begin]
+            if octets[frame.place] == wire.LENGTH_ESCAPE_V1 and headers not in seen:
+                seen.add(headers)
+                bits += self._worth
+        count = len(self._frames)
+        last = sum(not frame.more for frame in self._frames)
+        if last and not self._torn:
+            bits += len(self._whole) * math.log2(count / last)
+        if count >= _FEW_FRAMES and all(octets[frame.begin - 1] in _FLAGS_OF_2_1 for frame in self._frames):
+            bits += _FLAGS_OF_2_1_BITS
+        return bits
+
+
+def _bits_of_end(octets: int) -> float:
+    """What it is worth that a segment ends just where so many octets do."""
+    return min(math.log2(octets), resync.MOST_ALIGNED_BITS)
+
+
+def _topics(octets: bytes) -> list[bytes]:
+    """The topics in ``octets`` if they are nothing but subscriptions and cancellations, which are messages."""
+    topics = []
+    place = 0
+    while place + 3 <= len(octets) and octets[place] == 0 and octets[place + 1] and octets[place + 2] <= 1:
+        stop = place + 2 + octets[place + 1]
+        topics.append(octets[place + 3 : stop])
+        place = stop
+    return topics if place == len(octets) else []
