@@ -334,8 +334,8 @@ def test_a_search_goes_on_from_its_state() -> None:
     stream = many(3, binary_body, 2 * MIB, 6)
     made: list[ZmtpConnection] = []
 
-    def connect(number: int, client: object, server: object, start: bool) -> ZmtpConnection:
-        made.append(ZmtpConnection([], number, "a:1", "b:2", (start, start), LIMITS))
+    def connect(number: int, client: object, server: object, starts: tuple[bool, bool]) -> ZmtpConnection:
+        made.append(ZmtpConnection([], number, "a:1", "b:2", starts, LIMITS))
         return made[-1]
 
     table = FlowTable(connect)
