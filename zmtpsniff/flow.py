@@ -90,7 +90,6 @@ class Flow:
         "last_ns",
         "last_packet",
         "number",
-        "predecessor",
         "retired_ns",
         "retired_packet",
         "server",
@@ -116,8 +115,7 @@ class Flow:
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
-        self.predecessor: Flow | None = None  # on the same addresses, of which packets may still come
-        self.retired_ns = 0  # when this became one
+        self.retired_ns = 0  # when another one followed on the same addresses
         self.retired_packet = 0
 
     @property
@@ -151,7 +149,7 @@ class Flow:
         unusual = (
             not self.begun
             or self.ended
-            or self.predecessor is not None
+            or client.key in self.table.retired
             or client.waiting
             or server.waiting
             or client.acked > client.available
@@ -177,6 +175,8 @@ class Flow:
         """Keep a segment until the flow has begun."""
         if self.early is None:
             self.early = []
+        if direction.gathered is None:
+            direction.gathered = segment[3]
         self.early.append((direction, segment))
         self.early_octets += len(segment[6]) + _SEGMENT_COST
         self.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
@@ -189,6 +189,7 @@ class Flow:
         self.early_octets = 0
         for direction in self.directions:
             direction.next = _origin(direction, early)
+            direction.gathered = None
         self.start_ns = min([self.start_ns, *(segment[0] for _, segment in early)])
         return early
 
@@ -216,7 +217,7 @@ class Flow:
 
     def give_up_late(self, time_ns: int, packet: int) -> None:
         """Wait no longer for octets that should have come by now."""
-        if self.unwanted:
+        if self.dissection is None:
             return
         patience = self.table.patience
         for direction in self.directions:
@@ -236,8 +237,7 @@ class Flow:
 
     def _presume(self, direction: Direction, end: int, time_ns: int, packet: int) -> None:
         """Take the octets before ``end`` to be lost, so that what acknowledges them can go on; they may still come."""
-        if direction.receiver is None:
-            return
+        assert direction.receiver is not None
         if not direction.seen:
             if not direction.absent:
                 direction.absent = True

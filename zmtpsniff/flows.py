@@ -3,6 +3,7 @@
 Octets go to whoever is given by ``connect``; a flow that nobody wants costs a look-up a packet.
 """
 
+from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Literal, NamedTuple, Protocol
@@ -21,6 +22,7 @@ _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken 
 _MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told
 _STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
 _MOST_DOUBTFUL = 8  # segments of a direction
+_MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
 _RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
 _LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, where no packet of its flow comes
 _LIVE_WAIT_NS = 1_000_000_000  # the same where packets come as they pass
@@ -100,8 +102,9 @@ class FlowTable:
         self._now_ns = 0
         self._directions: dict[bytes, Direction] = {}
         self._flows: dict[int, Flow] = {}
-        self._retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses, until it is made
+        self.retired: dict[bytes, Flow] = {}  # that others follow on the same addresses, while packets may still come
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others, those that began to first
+        self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
         self._sweeping: list[int] = []
         self._next_sweep = 0
         self.patience = Patience()
@@ -190,10 +193,21 @@ class FlowTable:
 
     def _examine(self, segment: Segment) -> None:
         """Take a segment that begins, ends or changes something, or whose flow has segments that wait."""
+        self._assign(segment)
+        if self._again:
+            self._take_again()
+
+    def _take_again(self) -> None:
+        """Take those segments that were taken for others than they are."""
+        while self._again:
+            self._assign(self._again.popleft())
+
+    def _assign(self, segment: Segment) -> None:
+        """Find a segment's flow, or begin it, and let it take the segment."""
         time_ns, packet, key, _, _, flags, _, _ = segment
         direction = self._directions.get(key)
         if direction is not None:
-            if direction.flow.predecessor is not None:
+            if key in self.retired:
                 direction = self._of_predecessor(direction, segment) or direction
             if time_ns - direction.flow.last_ns > self._least_ns and self._is_left(direction.flow, time_ns):
                 self._discard(direction.flow, "timeout")
@@ -245,17 +259,23 @@ class FlowTable:
             flow.knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
             or self.waiting_octets > self._limits.waiting_octets
+            or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
             or (flow.early and self.patience.is_over(flow.early[0][1][0], flow.early[0][1][1], time_ns, packet))
         ):
             self._begin(flow)
 
     def _begin(self, flow: Flow) -> None:
         """Settle where a flow begins, and take what was gathered."""
-        for direction, segment in flow.begin():
-            if flow.number in self._flows:
-                self._take(direction, segment)
-            else:  # those before were of another connection
-                self._examine(segment)
+        again = self._again
+        known = len(again)
+        early = flow.begin()
+        for place, (direction, segment) in enumerate(early, 1):
+            self._take(direction, segment)
+            if flow.number not in self._flows:  # what was taken is of another connection than the rest
+                doubtful = [again.popleft() for _ in range(len(again) - known)]
+                rest = [one for _, one in early[place:]]
+                again.extendleft(reversed(doubtful + rest))
+                return
 
     def _take(self, direction: Direction, segment: Segment) -> None:
         """Take a segment of a flow that has begun."""
@@ -331,8 +351,7 @@ class FlowTable:
         # The numbers of both sides are others: the ports are used again, by a connection whose SYNs were not captured.
         segments = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
         self._discard(flow, "open")
-        for one in segments:
-            self._examine(one)
+        self._again.extendleft(reversed(segments))
         return None
 
     # ------------------------------------------------------------------ beginning
@@ -359,9 +378,8 @@ class FlowTable:
 
     def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
-        numbers = [one[3] for sender, one in direction.flow.early or () if sender is direction]
-        begin = min([ack, *numbers], key=lambda number: distance(number, ack))
-        return (begin - 1) % MODULO
+        ahead = (distance(one[3], ack) for sender, one in direction.flow.early or () if sender is direction)
+        return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
     def _replace(self, direction: Direction, segment: Segment) -> bool:
         """Whether a segment shows that a SYN that did not fit was genuine, and so began another connection."""
@@ -379,32 +397,29 @@ class FlowTable:
         if pending is None:
             return False
         self._retire(direction.flow, segment[0], segment[1])
-        self._examine(pending)
+        self._assign(pending)
         return True
 
     def _retire(self, flow: Flow, time_ns: int, packet: int) -> None:
         """Another connection begins on the addresses of a flow, of which packets may still come."""
         for direction in flow.directions:
             direction.pending = None
-        if flow.predecessor is not None:
-            predecessor, flow.predecessor = flow.predecessor, None
-            self._discard(predecessor, "open")
+        if (retired := self.retired.get(flow.client.key)) is not None:
+            self._discard(retired, "open")
         if not flow.begun or not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
             return
         flow.retired_ns, flow.retired_packet = time_ns, packet
         for direction in flow.directions:
             del self._directions[direction.key]
-            self._retired[direction.key] = flow
+            self.retired[direction.key] = flow
 
     def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
         """The direction of the flow before on the same addresses, if a segment is still of that."""
         time_ns, packet, key, seq, ack, flags, _, _ = segment
-        flow = direction.flow
-        predecessor = flow.predecessor
-        assert predecessor is not None
-        if self.patience.is_over(predecessor.retired_ns, predecessor.retired_packet, time_ns, packet):
-            flow.predecessor = None
+        predecessor = self.retired[key]
+        is_over = self.patience.is_over(predecessor.retired_ns, predecessor.retired_packet, time_ns, packet)
+        if is_over or self._is_left(predecessor, time_ns):
             self._discard(predecessor, "open")
             return None
         before = predecessor.client if predecessor.client.key == key else predecessor.server
@@ -425,7 +440,7 @@ class FlowTable:
 
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
         """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
-        while (old := self._directions.get(key)) is not None:
+        if (old := self._directions.get(key)) is not None:
             self._retire(old.flow, time_ns, old.flow.last_packet)
         if len(self._flows) >= self._limits.flows:
             self._evict()
@@ -439,8 +454,6 @@ class FlowTable:
         self._directions[key] = mine
         self._directions[back] = theirs
         self._flows[flow.number] = flow
-        flow.predecessor = self._retired.pop(key, None)
-        self._retired.pop(back, None)
         return mine
 
     def _dissect(self, flow: Flow) -> bool:
@@ -553,9 +566,8 @@ class FlowTable:
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
-        if flow.predecessor is not None:
-            predecessor, flow.predecessor = flow.predecessor, None
-            self._discard(predecessor, end)
+        if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
+            self._discard(retired, end)
         if not flow.begun:
             self._begin(flow)
         if self._flows.pop(flow.number, None) is None:
@@ -564,6 +576,8 @@ class FlowTable:
         for direction in flow.directions:
             if self._directions.get(direction.key) is direction:
                 del self._directions[direction.key]
+            elif self.retired.get(direction.key) is flow:
+                del self.retired[direction.key]
             direction.part()
 
     def _is_left(self, flow: Flow, now_ns: int) -> bool:
@@ -603,6 +617,7 @@ class FlowTable:
             if flow is not None and self._is_left(flow, now_ns):
                 self._discard(flow, "timeout")
         del self._sweeping[-_SWEEP_PART:]
+        self._take_again()
         self._let_go(now_ns, _LONGEST_WAIT_NS)
 
     def settle(self, now_ns: int) -> None:
@@ -624,6 +639,7 @@ class FlowTable:
                 elif flow.closing:
                     self._close_if_over(flow)
             self._attend(flow)
+        self._take_again()
 
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
@@ -646,6 +662,7 @@ class FlowTable:
         while self._flows:  # one that was two connections leaves another
             for flow in list(self._flows.values()):
                 self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+            self._take_again()
 
 
 def _nanoseconds(seconds: float) -> int:
@@ -666,7 +683,7 @@ def _agree(segment: Segment, other: Segment) -> bool:
 
 def _is_of_others(direction: Direction, syn: Segment) -> bool:
     """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
-    return any(
-        sender is direction and abs(distance(segment[3], syn[3])) > WINDOW
-        for sender, segment in direction.flow.early or ()
-    )
+    mine, theirs = direction.gathered, direction.other.gathered
+    if mine is not None and abs(distance(mine, syn[3])) > WINDOW:
+        return True
+    return bool(syn[5] & ACK) and theirs is not None and abs(distance(theirs, syn[4])) > WINDOW

@@ -98,6 +98,7 @@ class Direction:
         "fin",
         "floor",
         "flow",
+        "gathered",
         "isn",
         "key",
         "latest",
@@ -126,6 +127,7 @@ class Direction:
         self.key = key  # source and destination, as in a Segment
         self.other: Direction = self
         self.isn: int | None = None  # initial sequence number
+        self.gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
         self.next: int | None = None  # the sequence number expected next; known once the flow has begun
         self.offset = 0  # of `next` in the stream
         self.floor = -UNBOUNDED  # octets before this do not come again
