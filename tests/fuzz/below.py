@@ -154,7 +154,7 @@ class _Ear:
     def __init__(self) -> None:
         self.octets = 0
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
         assert data
         for octet in data:  # each octet says at which place of the stream it is
             assert octet == self.octets % 251
