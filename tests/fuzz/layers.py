@@ -44,7 +44,7 @@ class _Listener:
         self.pieces: list[bytes] = []
         self.octets = 0
 
-    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = 0) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
         assert data
         self.pieces.append(data)
         self.octets += len(data)
