@@ -13,6 +13,7 @@ only so many frames in all that it takes no longer than in octets of any value.
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,9 +23,9 @@ _FLAGS_V2 = b"\x00\x01\x02\x03\x04\x06"
 _FLAGS_V1 = b"\x00\x01\x7e\x7f"
 # Those of short frames, by which false frames go on: the length of a long one is never plausible by chance.
 _SHORT_FLAGS_V2 = b"\x00\x01\x04"
-# Translates flags to 1 and other octets to 0.
-_MARKED_V2 = bytes(octet in _FLAGS_V2 for octet in range(256))
-_MARKED_V1 = bytes(octet in _FLAGS_V1 for octet in range(256))
+_MARKED_V2 = bytes(octet in _FLAGS_V2 for octet in range(256))  # translates flags to 1 and other octets to 0
+# Flags behind a length of 1 or of 9 octets.
+_LED_FLAGS_V1 = re.compile(rb"[\x00\x01\x7e\x7f](?:(?<=[\x01-\xfe].)|(?<=\xff.{9}))", re.DOTALL)
 
 # Bits of evidence: to believe a chain that starts where a segment does, on a connection known to be ZMTP; on one of
 # which nothing is known; and to believe one that starts anywhere.
@@ -41,7 +42,7 @@ _BEFORE_BITS = 10.0
 # Octets of which more than this part could be flags tell nothing by their flags, only by frames that end where
 # segments do. False chains go on there until they come upon a true frame, so that this is worth nothing.
 _DENSE = 0.4
-_DENSE_BITS = 24.0
+_DENSE_BITS = 18.0
 # All places are followed if there are no more of them than these and one in so many octets; else so many frames.
 _FEW = 48
 _OCTETS_A_PLACE = 22
@@ -241,16 +242,18 @@ class Window:
     def _places(self) -> Iterator[int]:
         """Offsets at which a frame may begin, by the octets that would be its flags."""
         octets = self.octets
-        marked = octets.translate(_MARKED_V2 if self.framing == 2 else _MARKED_V1)
+        if self.framing == 1:
+            for match in _LED_FLAGS_V1.finditer(octets):
+                flags = match.start()
+                if flags >= 9 and octets[flags - 9] == wire.LENGTH_ESCAPE_V1:
+                    yield flags - 9
+                if 0 < octets[flags - 1] < wire.LENGTH_ESCAPE_V1:
+                    yield flags - 1
+            return
+        marked = octets.translate(_MARKED_V2)
         place = marked.find(1)
         while place >= 0:
-            if self.framing == 2:
-                yield place
-            else:  # its flags come after a length of 1 or of 9 octets
-                if place >= 9 and octets[place - 9] == wire.LENGTH_ESCAPE_V1:
-                    yield place - 9
-                if place >= 1 and 0 < octets[place - 1] < wire.LENGTH_ESCAPE_V1:
-                    yield place - 1
+            yield place
             place = marked.find(1, place + 1)
 
     def _read(self, place: int) -> tuple[int, int, bool] | None:
