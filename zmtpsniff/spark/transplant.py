@@ -72,6 +72,9 @@ def check_direction(mine: Direction, theirs: Direction, piece: Piece) -> None:
         if segment[2] == mine.key and segment[5] & SYN and segment[3] in (mine.isn, first):
             raise DoubtError("a SYN that comes again")
     if mine.next is None:
+        dissection = mine.flow.dissection
+        if isinstance(dissection, ZmtpConnection) and not dissection.accepted:
+            raise DoubtError("a silent side")  # what is acknowledged counts, and a piece does not have that
         return
     base = piece.bases[mine.key][0]
     if base is None and theirs.next is not None:
