@@ -301,3 +301,12 @@ def test_a_silent_side_that_speaks_at_last() -> None:
     assert sent[0].flags & ACK
     events = sniff(packets(sent))
     assert is_claimed(events)
+
+
+def test_one_accident_is_no_proof() -> None:
+    """A message whose length looks like MORE, and leads to what looks like another frame, again and again."""
+    odd = b"\1\5" + b"other\0\xfe" + b"x" * 254
+    usual = struct.pack("!H", 100) + b"y" * 100
+    for answers in (usual, odd):
+        pieces = [Piece(side, data) for _ in range(40) for side, data in ((CLIENT, odd), (SERVER, answers))]
+        assert not is_claimed(sniff(packets(segments(Conversation("odd", tuple(pieces)))[3:])))

@@ -64,13 +64,12 @@ class Likeness(NamedTuple):
 class MidStream:
     """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
 
-    __slots__ = ("ambiguous", "over", "proof", "told")
+    __slots__ = ("ambiguous", "over", "told")
 
     def __init__(self) -> None:
         """Begin with no octets."""
         self.over = False  # no more octets will come
         self.told = False  # of a connection that remains open
-        self.proof: dict[Side, float] = {}
         self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
 
     def believes(self, half: Opening, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
@@ -78,9 +77,8 @@ class MidStream:
         chain = _Chain(octets, starts, found, cut)
         likeness = chain.likeness()
         other = half.other
-        self.proof[half.side] = likeness.proof
         self.ambiguous.pop(half.side, None)
-        if sum(self.proof.values()) >= _PROOF_BITS:
+        if likeness.proof >= _PROOF_BITS:
             return True
         if likeness.is_other:
             return False
