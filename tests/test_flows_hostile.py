@@ -3,8 +3,6 @@
 Nothing may raise or go on for ever, and what is kept must stay within the limits and be given back.
 """
 
-import gc
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
@@ -13,9 +11,7 @@ from typing import Any
 import pytest
 
 from dissectors.zmtp.connection import ZmtpConnection
-from zmtpsniff.flow import Flow
 from zmtpsniff.flows import FlowTable, Limits
-from zmtpsniff.reassembly import Direction
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
 SECOND = 1_000_000_000
@@ -115,7 +111,8 @@ def _check(table: FlowTable, limits: Limits) -> None:
 
 def _check_empty(table: FlowTable) -> None:
     """Nothing is kept after the end."""
-    assert not (table._waiting or table.retired or table._directions or table._flows or table._again)
+    for kept in (table._waiting, table.retired, table._directions, table._flows, table._again):
+        assert not kept
     assert table.waiting_octets == 0
 
 
