@@ -21,7 +21,6 @@ _PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknow
 _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
 _MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told
 _STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
-_MOST_DOUBTFUL = 8  # segments of a direction
 _MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
 _RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
 _LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, where no packet of its flow comes
@@ -103,7 +102,7 @@ class FlowTable:
         self._directions: dict[bytes, Direction] = {}
         self._flows: dict[int, Flow] = {}
         self.retired: dict[bytes, Flow] = {}  # that others follow on the same addresses, while packets may still come
-        self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others, those that began to first
+        self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
         self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
         self._sweeping: list[int] = []
         self._next_sweep = 0
@@ -119,7 +118,7 @@ class FlowTable:
     @property
     def waiting_since_ns(self) -> int | None:
         """A time up to which no octets are missing that may still come, None if that holds up to now."""
-        return next((flow.sure_ns for flow in self._waiting.values()), None)
+        return min((flow.sure_ns for flow in self._waiting.values()), default=None)
 
     def disorder(self) -> list[tuple[str, str]]:
         """What the order of the capture was like, if not that of the events: a problem's code, and a sentence."""
@@ -225,7 +224,7 @@ class FlowTable:
         flow = direction.flow
         if not (flow.early or flow.client.waiting or flow.server.waiting):
             flow.sure_ns = flow.last_ns
-        if time_ns - flow.last_ns > _PAUSE_NS:
+        if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
             flow.server.forget_past()
         flow.last_ns, flow.last_packet = time_ns, packet
@@ -273,8 +272,10 @@ class FlowTable:
             self._take(direction, segment)
             if flow.number not in self._flows:  # what was taken is of another connection than the rest
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
-                rest = [one for _, one in early[place:]]
-                again.extendleft(reversed(doubtful + rest))
+                others = doubtful + [one for _, one in early[place:]]
+                if len(others) >= len(early):
+                    del others[0]  # one less each time, so that this comes to an end
+                again.extendleft(reversed(others))
                 return
 
     def _take(self, direction: Direction, segment: Segment) -> None:
@@ -296,7 +297,8 @@ class FlowTable:
                     return
             if flow.dissection is None and not self._dissect(flow):
                 return
-            direction.doubtful = ()
+            if direction.doubtful:
+                direction.trust()
             if flags & ACK:
                 other.acknowledge(ack, time_ns, packet)
             direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
@@ -313,7 +315,9 @@ class FlowTable:
             if direction.waiting_octets > self._limits.waiting_octets_per_direction:
                 self._shed(direction, time_ns, packet)
             elif self.waiting_octets > self._limits.waiting_octets:
-                self._shed_all(time_ns, packet)
+                self._shed_all()
+                if flow.unwanted:
+                    return
         if flow.dissection.rejected:
             self._drop(flow)
         elif flow.closing:
@@ -337,8 +341,10 @@ class FlowTable:
         if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
             return direction.offset + ahead
         earlier = [*direction.doubtful, *other.doubtful]
-        direction.doubtful = (*direction.doubtful[-_MOST_DOUBTFUL:], segment)
+        direction.doubt(segment)
         if not any(_agree(segment, one) for one in earlier):
+            if self.waiting_octets > self._limits.waiting_octets:
+                self._shed_all()
             return None
         if of_this_connection:
             for one in direction.doubtful[:-1]:
@@ -595,14 +601,15 @@ class FlowTable:
         while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
             direction.flow.give_up_first(time_ns, packet)
 
-    def _shed_all(self, time_ns: int, packet: int) -> None:
+    def _shed_all(self) -> None:
         """Give up holes, those before which most waits first, until there is room for a while."""
         flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
         while flows and self.waiting_octets > self._limits.waiting_octets * 3 // 4:
-            flow = flows.pop()
-            if not flow.begun:
-                self._begin(flow)
-            flow.give_up(time_ns, packet)
+            self._hurry(flows.pop())
+        if self.waiting_octets > self._limits.waiting_octets * 3 // 4:  # what is left is in doubt
+            for flow in self._flows.values():
+                flow.client.trust()
+                flow.server.trust()
 
     def sweep(self, now_ns: int) -> None:
         """End flows that are idle and forget those that are over, some at a time.
@@ -630,16 +637,20 @@ class FlowTable:
     def _let_go(self, now_ns: int, longest_ns: int) -> None:
         """Let nothing wait for longer than ``longest_ns``."""
         for flow in [flow for flow in self._waiting.values() if now_ns - flow.since_ns > longest_ns]:
-            if not flow.begun:
-                self._begin(flow)
-            if not flow.ended and not flow.unwanted:
-                flow.give_up(flow.last_ns, flow.last_packet)
-                if flow.dissection is not None and flow.dissection.rejected:
-                    self._drop(flow)
-                elif flow.closing:
-                    self._close_if_over(flow)
-            self._attend(flow)
+            self._hurry(flow)
         self._take_again()
+
+    def _hurry(self, flow: Flow) -> None:
+        """Let nothing of a flow wait any longer, though segments may follow."""
+        if not flow.begun:
+            self._begin(flow)
+        if flow.dissection is not None:
+            flow.give_up(flow.last_ns, flow.last_packet)
+            if flow.dissection.rejected:
+                self._drop(flow)
+            elif flow.closing:
+                self._close_if_over(flow)
+        self._attend(flow)
 
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
@@ -684,6 +695,6 @@ def _agree(segment: Segment, other: Segment) -> bool:
 def _is_of_others(direction: Direction, syn: Segment) -> bool:
     """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
     mine, theirs = direction.gathered, direction.other.gathered
-    if mine is not None and abs(distance(mine, syn[3])) > WINDOW:
+    if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:
         return True
     return bool(syn[5] & ACK) and theirs is not None and abs(distance(theirs, syn[4])) > WINDOW

@@ -32,6 +32,7 @@ LATEST_ACK = 1 << 26
 ORDINARY_FLAGS = SYN | FIN | RST  # of segments that are always looked at more closely
 EVERY_FLAG = -1
 _OFFSET = itemgetter(0)
+_MOST_DOUBTFUL = 8  # segments of a direction
 
 
 class Receiver(Protocol):
@@ -139,9 +140,8 @@ class Direction:
         self.reset_before: int | None = None
         self.notable = EVERY_FLAG  # flags of segments to be looked at more closely
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
-        self.doubtful: tuple[
-            Segment, ...
-        ] = ()  # whose numbers do not fit: of behind a large hole, or of the next connection
+        # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
+        self.doubtful: tuple[Segment, ...] = ()
         self.seen = False  # a packet of this direction has been captured
         self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
@@ -224,7 +224,7 @@ class Direction:
         self.deliver = _nobody
         self._account(-self.waiting_octets)
         self.waiting = []
-        self.doubtful = ()
+        self.trust()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
@@ -353,6 +353,18 @@ class Direction:
         payload = segment.payload[begin - segment.offset : end - segment.offset]
         self._account(len(payload) + _SEGMENT_COST)
         return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
+
+    def doubt(self, segment: Segment) -> None:
+        """Keep a segment whose numbers do not fit, with those before it, until another shows whose it is."""
+        self.flow.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+        if len(self.doubtful) == _MOST_DOUBTFUL:
+            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + _SEGMENT_COST
+        self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
+
+    def trust(self) -> None:
+        """Forget those segments whose numbers did not fit, since others do."""
+        self.flow.table.waiting_octets -= sum(len(segment[6]) + _SEGMENT_COST for segment in self.doubtful)
+        self.doubtful = ()
 
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
