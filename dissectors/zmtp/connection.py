@@ -296,6 +296,10 @@ class ZmtpConnection:
             half.look_again()
             half.resume()
 
+    def missed_greeting(self) -> None:
+        """Octets of a greeting are missing, and perhaps of the handshake: that it stayed incomplete accuses nobody."""
+        self._not_seen = True
+
     def lost_greeting(self) -> None:
         """Octets of a greeting are missing, so that the handshake cannot be judged."""
         self._not_seen = True

@@ -30,6 +30,7 @@ _PROOF_BITS = 24.0
 # libzmq 2.1 has these bits in the flags of every frame.
 _FLAGS_OF_2_1 = b"\x7e\x7f"
 _FLAGS_OF_2_1_BITS = 7.0
+_MOST_FRAMES = 4096  # that are looked at at once
 # Frames of a side that are enough to believe it if it talks alone, and to tell of a flow before its end.
 _FEW_FRAMES = 4
 _MANY_FRAMES = 64
@@ -63,13 +64,12 @@ class Likeness(NamedTuple):
 class MidStream:
     """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
 
-    __slots__ = ("ambiguous", "over", "proof", "told")
+    __slots__ = ("ambiguous", "over", "told")
 
     def __init__(self) -> None:
         """Begin with no octets."""
         self.over = False  # no more octets will come
         self.told = False  # of a connection that remains open
-        self.proof: dict[Side, float] = {}
         self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
 
     def believes(self, half: Opening, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
@@ -77,9 +77,8 @@ class MidStream:
         chain = _Chain(octets, starts, found, cut)
         likeness = chain.likeness()
         other = half.other
-        self.proof[half.side] = likeness.proof
         self.ambiguous.pop(half.side, None)
-        if sum(self.proof.values()) >= _PROOF_BITS:
+        if likeness.proof >= _PROOF_BITS:
             return True
         if likeness.is_other:
             return False
@@ -110,16 +109,16 @@ class _Chain:
         self._framing = found.framing
         self._offset = found.offset
         window = resync.Window(octets, starts, found.framing, cut)
-        self._frames = window.frames(found.offset)
-        self._end = self._frames[-1].following
-        self._boundaries = {place for place in window.boundaries if place > found.offset}
+        self._frames = window.frames(found.offset, _MOST_FRAMES)
+        end = self._frames[-1].following
+        self._boundaries = {place for place in window.boundaries if found.offset < place <= end}
         # Segments that end with a message, and those that end where more frames of one must follow.
         self._whole = sorted(frame.following for frame in self._frames if not frame.more and self._is_boundary(frame))
         self._torn = sum(frame.more and self._is_boundary(frame) for frame in self._frames)
         # What it is worth that a frame follows where a length of another kind would lead elsewhere: it is there, and
         # leads to where the messages of that other kind go on.
         surprise = window.surprise + window.gain(self._frames)
-        self._worth = surprise + min(math.log2((self._end - self._offset) / len(self._frames)), 2 * surprise)
+        self._worth = surprise + min(math.log2((end - self._offset) / len(self._frames)), 2 * surprise)
 
     def _is_boundary(self, frame: resync.Frame) -> bool:
         return frame.following in self._boundaries
@@ -135,7 +134,7 @@ class _Chain:
     def _proof_v2(self) -> float:
         octets = self._octets
         aligned = 2 * len(self._whole) >= len(self._boundaries)
-        bits = resync.MARK_BITS if any(octets.startswith(resync.MARKS, frame.begin) for frame in self._frames) else 0.0
+        bits = resync.MARK_BITS if any(map(self._is_marked, self._frames)) else 0.0
         ends = iter(self._whole)
         end = next(ends, None)
         seen: set[bytes] = set()
@@ -156,6 +155,13 @@ class _Chain:
                 exact = flags & wire.LONG and self._is_boundary(frame)
                 bits += max(self._worth, _bits_of_end(following.place - frame.place) if exact else 0.0)
         return bits
+
+    def _is_marked(self, frame: resync.Frame) -> bool:
+        """Whether a frame is a command that is known by its name, or a MESSAGE of CURVE."""
+        if self._octets[frame.place] & wire.COMMAND:
+            return self._octets.startswith(resync.MARKS, frame.begin)
+        length = frame.following - frame.begin
+        return length >= wire.CURVE_MESSAGE_LEAST and self._octets.startswith(wire.CURVE_MESSAGE, frame.begin)
 
     def _is_other_v2(self) -> bool:
         count = len(self._frames)
@@ -232,11 +238,12 @@ def _bits_of_end(octets: int) -> float:
 
 
 def _topics(octets: bytes) -> list[bytes]:
-    """The topics in ``octets`` if they are nothing but subscriptions and cancellations, which are messages."""
+    """The topics in ``octets`` if these are nothing but subscriptions and cancellations of readable topics."""
     topics = []
     place = 0
     while place + 3 <= len(octets) and octets[place] == 0 and octets[place + 1] and octets[place + 2] <= 1:
         stop = place + 2 + octets[place + 1]
         topics.append(octets[place + 3 : stop])
         place = stop
-    return topics if place == len(octets) else []
+    readable = all(topic.isascii() and topic.decode().isprintable() for topic in topics)
+    return topics if place == len(octets) and readable else []

@@ -488,6 +488,10 @@ class Opening(FrameStream):
         self.other.resume()
         first = wire.SIGNATURE_SIZE + 1
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
+        if end < wire.GREETING_SIZE and not (three or self._state == self._greeting_v3):
+            self._state = self._perhaps_start  # the rest of a 3.x greeting may follow
+            self.connection.missed_greeting()
+            return
         if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
             self._greet_what_is_known()
             self._start_search()

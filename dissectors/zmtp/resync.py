@@ -144,10 +144,10 @@ class Window:
         begin = self._meeting(links, start)
         return self._found(links, begin) if begin < self.end else None
 
-    def frames(self, place: int) -> list[Frame]:
-        """The frames that chain from ``place`` on, as far as they begin in the window."""
-        frames = []
-        while not self._is_last(place):
+    def frames(self, place: int, most: int) -> list[Frame]:
+        """The frames that chain from ``place`` on, as far as they begin in the window, ``most`` at most."""
+        frames: list[Frame] = []
+        while not self._is_last(place) and len(frames) < most:
             header = self._read(place)
             if header is None:
                 break

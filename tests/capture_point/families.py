@@ -346,8 +346,9 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
             session.ports = sessions[-1].ports
             if with_syn and random.random() < 0.5:
                 _number_by_clock(session, sessions[-1])
-            if any(_near(session, one, 0 if with_syn else 1 << 26) for one in sessions):
-                continue  # by chance its numbers go on where others ended
+            # By chance its numbers may go on where others ended. Without a SYN that is a hole of both sides.
+            if any(_near(session, one, 0 if with_syn else 1 << 30) for one in sessions):
+                continue
         ended = announced and session.talk.end != "open" and random.random() < 0.6
         unseen = (0 if with_syn else SYN) | (0 if ended else FIN | RST)
         kept.update(id(one) for one in session.segments if not one.flags & unseen)

@@ -122,12 +122,14 @@ def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
     """The events of each connection; those on the same addresses are told by the order of their flows."""
     by_flow: dict[int, list[AnyEvent]] = {}
+    old = any("1.0" in one.talk.versions for one in case.sessions)
     ends: dict[int, frozenset[str]] = {}
     for event in events:
         flow = getattr(event, "flow", None)
         if flow is None:
             disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
-            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not disorder:
+            unproven = isinstance(event, Problem) and event.code == "perhaps-zmtp" and old
+            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or unproven):
                 verdict.faults.append(f"{event.severity} {event.code}, of no flow")
             continue
         by_flow.setdefault(flow, []).append(event)
@@ -166,8 +168,9 @@ class _Judge:
         self.runs = [self._runs(records, side) for side in (CLIENT, SERVER)]
         self.first_lost = [runs[0][1] if runs and runs[0][0] == 0 else 0 for runs in self.runs]
         self.seen = [runs[-1][1] if runs else 0 for runs in self.runs]
-        # That a frame of ZMTP 1.0 is the first, and so an identity, nothing but a SYN tells.
-        self.start_known = self.talk.version != "1.0" or any(flags & SYN for _, flags in self.flags)
+        # That a frame of ZMTP 1.0 is the first, and so an identity, nothing but a SYN tells. That of the server tells
+        # where both begin.
+        self.start_known = self.talk.version != "1.0" or (SERVER, SYN) in self.flags
         # Nothing is missing but what comes after the end of the capture.
         reached = [max((one.ack for one in records if one.side != side), default=0) for side in (CLIENT, SERVER)]
         ends = [max((one.offset for one in records if one.side == side), default=0) for side in (CLIENT, SERVER)]
@@ -242,7 +245,8 @@ class _Judge:
         found = set(self.which[side]) - {-1}
         for begin, end in self.runs[side][self.first_lost[side] > 0 :]:
             behind = [place for place, one in enumerate(sent) if begin <= one.begin and one.end <= end]
-            if len(behind) >= _ENOUGH and 2 * len(found.intersection(behind)) < len(behind):
+            proven = self.talk.version != "1.0" or self.shown
+            if proven and len(behind) >= _ENOUGH and 2 * len(found.intersection(behind)) < len(behind):
                 self.faults.append(f"of {len(behind)} messages of the {who} behind a hole most are not shown")
         self.misses |= any(one.end <= self.seen[side] and place not in found for place, one in enumerate(sent))
         self.count["sent"] += len(sent)
@@ -256,8 +260,8 @@ class _Judge:
     def _must_be_shown(self, side: int, message: Sent) -> bool:
         if self.whole:
             return True
-        # Nobody knows ZMTP 1.0 by one of its sides alone.
-        if not self.start_known or (self.talk.version == "1.0" and self.first_lost[1 - side] < 2):
+        # ZMTP 1.0 has no mark. Nothing proves it where octets are missing, and nothing is shown without proof.
+        if not self.start_known or (self.talk.version == "1.0" and not self.gapless):
             return False
         return message.end <= self.first_lost[side]
 
