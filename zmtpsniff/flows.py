@@ -169,7 +169,11 @@ class FlowTable:
                     continue
                 seen -= unseen
             if payload:
-                if seq == direction.next and not missing and direction.receiver is not None:
+                if (
+                    seq == direction.next
+                    and not missing
+                    and (direction.receiver is not None or (flow.dissection is None and self._dissect(flow)))
+                ):
                     length = len(payload)
                     direction.next = (seq + length) % MODULO
                     begin = direction.offset
@@ -180,7 +184,7 @@ class FlowTable:
                     direction.deliver(payload, time_ns, packet, begin, seen)
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
-                else:
+                elif not flow.unwanted:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
