@@ -1,9 +1,7 @@
-"""Ingests on Spark, run and measured: time, that of all processors, memory, shuffled octets; the rows are counted."""
+"""Ingests on Spark, run and measured: time, that of all processors, memory; the rows are counted."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import tempfile
 import threading
@@ -31,24 +29,16 @@ class Run:
     cpu_seconds: float = 0.0  # of all its processes together
     worker_mib: float = 0.0  # the largest process but the JVM, at its peak
     jvm_mib: float = 0.0
-    shuffle_octets: int | None = None
     table_octets: int = 0
 
 
 def ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str], work: Path) -> Run:
     """``zmtpsniff spark ingest`` of a fleet, into a folder in ``work`` that is deleted; raises FailedError."""
     with tempfile.TemporaryDirectory(dir=work) as scratch:
-        tables, events, settings = Path(scratch, "tables"), Path(scratch, "events"), Path(scratch, "settings")
-        events.mkdir()
-        settings.mkdir()
-        Path(settings, "spark-defaults.conf").write_text(
-            f"spark.eventLog.enabled true\nspark.eventLog.dir file://{events}\nspark.eventLog.compress false\n"
-        )
-        command = [*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options]
-        run = measured(command, {**os.environ, "SPARK_CONF_DIR": str(settings)})
-        run.shuffle_octets = sum(_shuffled(path) for path in events.rglob("*") if path.is_file())
+        tables = Path(scratch, "tables")
+        run = measured([*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options])
         check(_rows(tables / "messages"), made)
-        run.table_octets = sum(path.stat().st_size for path in tables.rglob("*.parquet"))
+        run.table_octets = sum(path.stat().st_size for path in tables.glob("[!_]*/**/*.parquet"))
     return run
 
 
@@ -68,7 +58,7 @@ def start_up(zmtpsniff: Sequence[str], work: Path) -> Run:
     return min((once() for _ in range(3)), key=lambda run: run.seconds)
 
 
-def measured(command: Sequence[str], environment: dict[str, str] | None = None) -> Run:
+def measured(command: Sequence[str]) -> Run:
     """Run a command, watching the memory of all processes that it starts; raises FailedError."""
     run = Run(0.0)
     with tempfile.TemporaryFile() as said:
@@ -79,7 +69,6 @@ def measured(command: Sequence[str], environment: dict[str, str] | None = None) 
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env=environment,
             )
         except OSError as reason:
             raise FailedError(f"{command[0]}: {reason.strerror}") from reason
@@ -114,17 +103,6 @@ def _watch(root: int, run: Run, done: threading.Event) -> None:
                 run.jvm_mib = max(run.jvm_mib, mib)
             else:
                 run.worker_mib = max(run.worker_mib, mib)
-
-
-def _shuffled(log: Path) -> int:
-    """Octets of shuffle files written, by Spark's event log."""
-    octets = 0
-    with log.open() as lines:
-        for line in lines:
-            if '"SparkListenerTaskEnd"' in line:
-                metrics = json.loads(line).get("Task Metrics") or {}
-                octets += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
-    return octets
 
 
 def _rows(table: Path) -> int:

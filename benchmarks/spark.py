@@ -34,20 +34,12 @@ WORK = HERE / "work"
 PARTS = (("push", 1_000_000), ("round-trip", 100_000), ("large", 50), ("connections", 5_000))
 HOSTS = 8  # 1 GB
 QUICK_PART = 20
-MIB = 1 << 20
 PLAIN = "`zmtpsniff read -T json`, one process"
 SAME_RECORDS = "the same, `--no-patterns --no-payload`"
 ONE, TWO = "`spark ingest --master local[1]`", "`spark ingest --master local[2]`"
-ONE_EXACT, TWO_EXACT = f"{ONE[:-1]} --exact`", f"{TWO[:-1]} --exact`"
-SHUFFLED = f"{TWO}, pieces shuffled as in a cluster"
 NOKIA = "`pcaptoparquet`"
 GROWTH = 10  # times as many hosts
 GROWN = f"{TWO}, {GROWTH} times as many hosts"
-GROWN_EXACT = f"{TWO_EXACT}, {GROWTH} times as many hosts"
-# On one machine tasks read pieces where they were written.
-AS_IN_A_CLUSTER = (
-    "from zmtpsniff.cli.main import main; from zmtpsniff.spark import job; job.shares_of = lambda *_: []; main()"
-)
 LINEAR_TOLERANCE = 1.15  # of the time that is more in proportion
 
 
@@ -79,22 +71,18 @@ def main() -> int:
     made = fleet.ensure(recordings, options.hosts, folder)
     _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
     zmtpsniff = shlex.split(options.zmtpsniff)
-    rows = [Row(name, made) for name in (PLAIN, SAME_RECORDS, ONE, TWO, ONE_EXACT, TWO_EXACT, SHUFFLED, NOKIA)]
+    rows = [Row(name, made) for name in (PLAIN, SAME_RECORDS, ONE, TWO, NOKIA)]
     commands: dict[str, Callable[[], Run]] = {
         PLAIN: lambda: _plain(zmtpsniff, made, []),
         SAME_RECORDS: lambda: _plain(zmtpsniff, made, ["--no-patterns", "--no-payload"]),
         ONE: lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK),
         TWO: lambda: ingest(zmtpsniff, made, ["--master", "local[2]"], WORK),
-        ONE_EXACT: lambda: ingest(zmtpsniff, made, ["--master", "local[1]", "--exact"], WORK),
-        TWO_EXACT: lambda: ingest(zmtpsniff, made, ["--master", "local[2]", "--exact"], WORK),
-        SHUFFLED: lambda: ingest([sys.executable, "-c", AS_IN_A_CLUSTER], made, ["--master", "local[2]"], WORK),
         NOKIA: lambda: _nokia(made),
     }
     if options.growth:
         larger = fleet.ensure(recordings, GROWTH * options.hosts, folder.with_name(f"{folder.name}-grown"))
-        rows += [Row(GROWN, larger), Row(GROWN_EXACT, larger)]
+        rows.append(Row(GROWN, larger))
         commands[GROWN] = lambda: ingest(zmtpsniff, larger, ["--master", "local[2]"], WORK)
-        commands[GROWN_EXACT] = lambda: ingest(zmtpsniff, larger, ["--master", "local[2]", "--exact"], WORK)
     for _ in range(options.repeat):
         for row in rows:
             if row.failure:
@@ -182,7 +170,6 @@ def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: float, version: str
                 "MB/s",
                 "Messages/s",
                 f"Times {PLAIN.partition(',')[0]}",
-                "Shuffled",
                 "Largest Python",
                 "JVM",
             ),
@@ -195,15 +182,14 @@ def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: float, version: str
 def _cells(row: Row, plain: Run | None) -> tuple[str, ...]:
     run, made = row.best, row.made
     if run is None:
-        return (row.name, row.failure, *("" for _ in range(7)))
+        return (row.name, row.failure, *("" for _ in range(6)))
     return (
         row.name,
         f"{run.seconds:.1f} s",
         f"{run.cpu_seconds:.0f} s",
         f"{made.octets / 1e6 / run.seconds:.1f}",
         "-" if row.name == NOKIA else f"{made.messages / run.seconds:,.0f}",
-        "-" if plain is None or row.name in (GROWN, GROWN_EXACT) else f"{run.seconds / plain.seconds:.2f}",
-        "-" if run.shuffle_octets is None else f"{run.shuffle_octets / MIB:,.1f} MiB",
+        "-" if plain is None or row.name == GROWN else f"{run.seconds / plain.seconds:.2f}",
         f"{run.worker_mib:,.0f} MiB",
         f"{run.jvm_mib:,.0f} MiB" if run.jvm_mib else "-",
     )
@@ -212,22 +198,6 @@ def _cells(row: Row, plain: Run | None) -> tuple[str, ...]:
 def _targets(best: dict[str, Run | None], start: float) -> list[report.Target]:
     one, plain = best[ONE], best[PLAIN]
     found = []
-    pairs = [("`local[1]`", ONE, ONE_EXACT), ("`local[2]`", TWO, TWO_EXACT)]
-    if GROWN in best:
-        pairs.append((f"`local[2]`, {GROWTH} times the captures", GROWN, GROWN_EXACT))
-    for which, mapped, shuffled in pairs:
-        fast, slow = best[mapped], best[shuffled]
-        ratio = slow.seconds / fast.seconds if fast and slow else None
-        # With one task the JVM still shuffles on another processor, so that both figures belong together.
-        work = slow.cpu_seconds / fast.cpu_seconds if fast and slow else 0.0
-        wanted = f"map side at least 1.5 times as fast as `--exact`, {which}"
-        form = f"{{:.2f}} times ({work:.2f} by time of processors)"
-        found.append(_target(wanted, ratio, lambda r: r >= 1.5, form))
-    less, more = best[SHUFFLED], best[TWO_EXACT]
-    part = None
-    if less and more and more.shuffle_octets and less.shuffle_octets is not None:
-        part = less.shuffle_octets / more.shuffle_octets
-    found.append(_target("at most a fifth of its shuffled octets", part, lambda r: r <= 0.2, "{:.1%}"))
     speed = plain.seconds / one.seconds if plain and one else None
     found.append(_target("`local[1]` at least 0.6 of the plain process's speed", speed, lambda r: r >= 0.6, "{:.2f}"))
     worker = max((run.worker_mib for name, run in best.items() if run and "spark" in name), default=None)

@@ -15,6 +15,15 @@ Severity = Literal["error", "warning", "note"]
 Side = Literal["client", "server"]
 
 
+UNBOUNDED = 1 << 62
+"""The stream offset that stands for: nothing is known of what a sender had seen."""
+
+# Fields that are no part of a record. ``offset`` is where, in the stream of an event's sender, the octets begin that
+# completed it; ``seen`` where those of the other side begin that the sender had not received by then. ``since_ns`` is
+# the time of the last octets before those that are missing.
+_FOR_ANALYSIS = frozenset({"offset", "seen", "since_ns"})
+
+
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """Octets of which only the first are at hand: the rest was over a limit or is not in the capture."""
 
@@ -43,6 +52,11 @@ def without_first(octets: Octets, number: int) -> Octets:
     if isinstance(octets, Cut):
         return Cut(octets.data[number:], octets.length - number)
     return at_hand(octets)[number:]
+
+
+def record_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields that the record of an event, or of a part of one, has."""
+    return tuple(field for field in msgspec.structs.fields(kind) if field.name not in _FOR_ANALYSIS)
 
 
 class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
@@ -91,7 +105,9 @@ class Command(WireEvent, tag="command"):
     """A command frame of ZMTP 3.x, or a CURVE MESSAGE; which fields it has depends on its name."""
 
     name: str
-    properties: dict[str, Octets] | None = None  # READY, INITIATE
+    properties: dict[str, Octets] | None = None  # READY, INITIATE: by their names as on the wire
+    socket_type: str | None = None  # READY, INITIATE: the property of that name, in upper or lower case
+    identity: Octets | None = None  # likewise
     reason: Octets | None = None  # ERROR, CLOSE
     ttl_ms: int | None = None  # PING
     context: Octets | None = None  # PING, PONG
@@ -106,6 +122,8 @@ class Command(WireEvent, tag="command"):
     token: Octets | None = None  # GSSAPI INITIATE
     status: int | None = None  # CLOSE of WebSocket: why the connection is closed (RFC 6455, section 7.4)
     data: Octets | None = None  # what an unknown or malformed command holds after its name
+    offset: int = 0
+    seen: int = UNBOUNDED
     incomplete: bool = False  # octets of it are missing from the capture
     latency_ns: int | None = None  # PONG: since the PING that it answers
     request: int | None = None  # number of the packet with that
@@ -117,6 +135,8 @@ class Subscription(WireEvent, tag="subscription"):
     action: Literal["subscribe", "cancel"]
     topic: Octets
     encoding: Literal["message", "command"]
+    offset: int = 0
+    seen: int = UNBOUNDED
     incomplete: bool = False
 
 
@@ -146,6 +166,8 @@ class Message(WireEvent, tag="message"):
 
     frames: list[Octets]
     socket_type: str | None = None  # of the sender
+    offset: int = 0
+    seen: int = UNBOUNDED
     incomplete: bool = False  # frames or octets are, or may be, missing from the capture
     # What other messages tell of it; these are set later, by those who see all of them.
     envelope: Envelope | None = None
@@ -179,6 +201,7 @@ class Problem(Event, tag="problem"):
     flow: int | None = None
     src: str | None = None
     dst: str | None = None
+    since_ns: int | None = None
 
 
 class Comment(Event, tag="comment"):

@@ -48,7 +48,7 @@ PROBLEMS: dict[str, Kind] = {
         "A harmless fault of the capturing program; the record was read whole.",
     ),
     "malformed-headers": _note(
-        "Packets whose IP or TCP headers cannot be right were skipped.",
+        "Packets with a header that cannot be right, up to that of TCP, were skipped.",
         "Broken senders, or a capture of something else.",
     ),
     "fragments-dropped": _note(
@@ -59,9 +59,24 @@ PROBLEMS: dict[str, Kind] = {
         "Packets that hold several TCP segments beside each other were read by tshark; only the last of each was kept.",
         "Aggregated 802.11 frames have such: capture behind the access point, or without aggregation.",
     ),
-    "link-type-unknown": _warning(
+    "link-type-unknown": _note(
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
-        "Capture on another interface (`tcpdump -i any` works everywhere).",
+        "Try `--engine tshark`, or capture on another interface (`tcpdump -i any` works everywhere).",
+    ),
+    "packets-not-read": _note(
+        "Packets were skipped that may hold TCP, encrypted or inside headers that zmtpsniff cannot take apart: "
+        "`detail` names the EtherType, the protocol or the port. Told of the most frequent kinds.",
+        "If ZeroMQ's connections are missing, try `--engine tshark`, or capture where the tunnel ends.",
+    ),
+    "no-flows": _note(
+        "Not one TCP connection is in the capture, nor a sender of datagrams that is looked at; `detail` says what its "
+        "packets are.",
+        "Look at the interface and the capture filter. RADIO and DISH over UDP need their port: `-d udp.port==N,zmtp`.",
+    ),
+    "capture-disorder": _note(
+        "Many packets stand in the capture before octets that they acknowledge: its order is not that of the events.",
+        "Nothing is lost: the octets are put in order. Times are those of the capture. One direction came late, or the "
+        "clocks of two hosts differ whose files are read together.",
     ),
     "capture-gap": _error(
         "Octets of a TCP stream are missing from the capture, though the receiver got them.",
@@ -110,10 +125,6 @@ PROBLEMS: dict[str, Kind] = {
         "The capture starts in the middle of the connection; frames were found all the same.",
         "Version, mechanism and socket types are not known. Start the capture before the programs connect.",
     ),
-    "perhaps-zmtp": _note(
-        "The capture starts in the middle of a connection that may be ZMTP or a protocol whose lengths look the same.",
-        "Nothing of it is shown. If a program at this port uses ZeroMQ, say so: `detail` has the option (`-d`).",
-    ),
     "one-direction": _note(
         "No packet of one side is in the capture, though the other side answers it.",
         "Asymmetric routing or a capture filter; versions are taken from what one side says.",
@@ -125,6 +136,11 @@ PROBLEMS: dict[str, Kind] = {
     "frames-lost": _warning(
         "After missing octets no frame could be found again with certainty.",
         "The rest of this side is not shown.",
+    ),
+    "perhaps-zmtp": _note(
+        "Connections looked like ZMTP, and nothing in them proved it, so nothing of them is shown.",
+        "Most likely another protocol whose lengths look the same: of one octet as in ZMTP 1.0, or of two in the "
+        "middle of a connection. If it is ZMTP, name its port: `-d tcp.port==5555,zmtp`.",
     ),
     # --- the greeting
     "not-zmtp": _error(
@@ -253,7 +269,7 @@ PROBLEMS: dict[str, Kind] = {
         "A peer was closed without waiting (ZMQ_LINGER) or killed in the middle of a message.",
     ),
     "implausible-length": _warning(
-        "The connection ended inside a frame that announced more than any program sends.",
+        "The connection or the capture ended inside a frame of which over 1 GiB is missing, and nearly nothing came.",
         "The peer is broken, or does not speak ZMTP after its greeting.",
     ),
     "capture-ends-inside": _note(
@@ -271,6 +287,10 @@ PROBLEMS: dict[str, Kind] = {
     "command-inside-message": _error(
         "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
         "The peer is broken.",
+    ),
+    "heartbeat-inside-message": _note(
+        "PING or PONG between the frames of one message, which the grammar of 37/ZMTP does not have.",
+        "libzmq does so (ZMQ_HEARTBEAT_IVL) while a long message goes out, and takes it. Reported once for each side.",
     ),
     "command-of-later-version": _note(
         "A command that only ZMTP 3.1 specifies on a connection of version 3.0.",

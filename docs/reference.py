@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-import msgspec
 
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, record_fields
 from zmtpsniff import __version__
 from zmtpsniff.check import policy
 from zmtpsniff.check.builtin import SETS
@@ -152,7 +151,7 @@ def records_page() -> str:
     fields = [field for field in list_fields() if not field.also and field.name in MEANINGS]
     for record in typing.get_args(AnyEvent):
         tag = str(record.__struct_config__.tag)
-        required = {field.name for field in msgspec.structs.fields(record) if field.required} | {"type"}
+        required = {field.name for field in record_fields(record) if field.required} | {"type"}
         lines += [f"## {tag}", "", _cell(" ".join((record.__doc__ or "").split())), ""]
         rows = []
         for name, kind, records, meaning, _ in fields:

@@ -14,9 +14,12 @@ from spark_settings import SETTINGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A machine that does much else may be slow: no test is about how long something takes.
-settings.register_profile("any machine", deadline=None)
-settings.load_profile("any machine")
+# No test is about how long something takes, for a machine that does much else may be slow. By default hypothesis takes
+# the same examples each time, so that a test that fails has found something that the last change did; "explore" takes
+# others each time, and remembers those that fail.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 PROJECT = Path(__file__).parent.parent
 FIXTURES = PROJECT / "fixtures"

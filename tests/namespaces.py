@@ -1,4 +1,4 @@
-"""Two network namespaces joined by a veth pair: a small network of its own for tests."""
+"""Two network namespaces, joined by a veth pair or by what a test puts between them: a small network of its own."""
 
 import itertools
 import os
@@ -30,12 +30,33 @@ class Side(NamedTuple):
 
     def ip(self, *words: str) -> None:
         """Run ``ip`` on the namespace."""
-        _run("ip", "-n", self.namespace, *words)
+        run("ip", "-n", self.namespace, *words)
+
+    def bring_up(self) -> None:
+        """Give the interface its addresses, and turn it and the loopback interface on."""
+        self.ip("link", "set", "lo", "up")
+        self.ip("address", "add", f"{self.ipv4}/24", "dev", self.interface)
+        # Without a search for duplicates, which takes a second before the address can be used.
+        self.ip("address", "add", f"{self.ipv6}/64", "dev", self.interface, "nodad")
+        self.ip("link", "set", self.interface, "up")
 
 
 @contextmanager
 def joined_namespaces() -> Iterator[tuple[Side, Side]]:
     """Two namespaces, each with an interface that is up, IPv4 and IPv6 addresses, and a loopback interface."""
+    with separate_namespaces() as (left, right):
+        run(
+            *("ip", "link", "add", left.interface, "netns", left.namespace, "type", "veth"),
+            *("peer", "name", right.interface, "netns", right.namespace),
+        )
+        for side in (left, right):
+            side.bring_up()
+        yield left, right
+
+
+@contextmanager
+def separate_namespaces() -> Iterator[tuple[Side, Side]]:
+    """Two namespaces without the interfaces that are to join them."""
     name = f"{os.getpid()}n{next(_numbers)}"
     sides = tuple(
         Side(f"zmtpsniff-{name}{letter}", f"v{name}{letter}", f"10.77.0.{number}", f"fd00:77::{number}")
@@ -49,22 +70,13 @@ def joined_namespaces() -> Iterator[tuple[Side, Side]]:
             if added.returncode:
                 pytest.skip(f"no network namespace can be made here: {added.stderr.strip()}")
             made.append(side)
-        _run(
-            *("ip", "link", "add", left.interface, "netns", left.namespace, "type", "veth"),
-            *("peer", "name", right.interface, "netns", right.namespace),
-        )
-        for side in sides:
-            side.ip("link", "set", "lo", "up")
-            side.ip("address", "add", f"{side.ipv4}/24", "dev", side.interface)
-            # Without a search for duplicates, which takes a second before the address can be used.
-            side.ip("address", "add", f"{side.ipv6}/64", "dev", side.interface, "nodad")
-            side.ip("link", "set", side.interface, "up")
         yield left, right
     finally:
         for side in made:
-            _run("ip", "netns", "delete", side.namespace)
+            run("ip", "netns", "delete", side.namespace)
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> None:
+    """Run a command that must succeed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

@@ -3,8 +3,9 @@
     python peers.py server PLAN
     python peers.py client PLAN
 
-PLAN is JSON: {"host": address, "exchanges": [name, ...], "curve": [public key, secret key]}. The exchanges take place
-one after the other, each on a port of its own, from FIRST_PORT on; the server binds all of them before it starts.
+PLAN is JSON: {"host": address, "exchanges": [name, ...], "curve": [public key, secret key]}, and "heartbeat_ms" if the
+exchanges are to have heartbeats. They take place one after the other, each on a port of its own, from FIRST_PORT on;
+the server binds all of them, and the client is connected with all of them, before the first starts.
 A line is {"port", "what": "sent" | "received" | "subscribed" | "cancelled", "frames": [[length, SHA-256], ...]}, with
 the frames as they are on the wire.
 """
@@ -12,7 +13,11 @@ the frames as they are on the wire.
 import hashlib
 import json
 import sys
+import time
+from collections import deque
 from collections.abc import Callable
+from itertools import count, islice
+from random import Random
 from typing import Any, NamedTuple
 
 import zmq
@@ -24,6 +29,7 @@ CONTROL_PORT = 5599  # a PAIR on which the client says that it is ready
 MARK = b"told in confidence"  # in every message over CURVE
 USERNAME, PASSWORD = b"alice", b"pass-word-of-alice"
 _PATIENCE_MS = 30_000
+_TOPICS = [b"topic %02d" % number for number in range(40)]
 MIB = 1 << 20
 
 
@@ -37,6 +43,12 @@ class Logged:
     def __init__(self, socket: zmq.Socket[bytes], port: int) -> None:
         self.socket = socket
         self._port = port
+        self._monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+
+    def await_peer(self) -> None:
+        """Wait until the first connection is ready for messages."""
+        assert self._monitor.poll(_PATIENCE_MS)
+        self.socket.disable_monitor()
 
     def send(self, *frames: bytes) -> None:
         self.log("sent", self._on_the_wire(frames))
@@ -78,6 +90,12 @@ def _reply(rep: Logged, _: Logged) -> None:
         rep.send(b"reply to", *rep.recv())
 
 
+def _answer(router: Logged, _: Logged) -> None:
+    for _number in range(50):
+        identity, delimiter, *frames = router.recv()
+        router.send(identity, delimiter, b"reply to", *frames)
+
+
 def _send_multipart(push: Logged, _: Logged) -> None:
     push.send(b"", b"", b"")
     push.send(bytes(range(256)), b"", b"\xff" * 255, b"\0" * 256)
@@ -86,6 +104,17 @@ def _send_multipart(push: Logged, _: Logged) -> None:
 
 def _receive_multipart(pull: Logged, _: Logged) -> None:
     for _number in range(3):
+        pull.recv()
+
+
+def _send_parts(push: Logged, _: Logged) -> None:
+    random = Random("parts")
+    for number in range(60):
+        push.send(b"%d" % number, *(random.randbytes(random.choice((0, 9, 300, 12_000))) for _ in range(number % 7)))
+
+
+def _receive_parts(pull: Logged, _: Logged) -> None:
+    for _number in range(60):
         pull.recv()
 
 
@@ -148,6 +177,45 @@ def _publish(pub: Logged, control: Logged) -> None:
         pub.socket.send_multipart([b"pears", b"end"])
 
 
+def _follow_topics(sub: Logged, control: Logged) -> None:
+    """Cancel a topic and subscribe to another one now and then, while messages on both are on their way."""
+    topics = deque(_TOPICS)
+    for topic in (b"sync", *islice(topics, 20)):
+        sub.log("subscribed", [topic])
+        sub.socket.subscribe(topic)
+    sub.recv()
+    control.send(b"subscribed")
+    for number in count():
+        if sub.recv()[-1] == b"last":
+            break
+        if number % 10 == 0:
+            sub.log("cancelled", [topics[0]])
+            sub.socket.unsubscribe(topics[0])
+            sub.log("subscribed", [topics[20]])
+            sub.socket.subscribe(topics[20])
+            topics.rotate(-1)
+    # Once a message on this one comes, the publisher has got all changes.
+    sub.log("subscribed", [b"end"])
+    sub.socket.subscribe(b"end")
+    while sub.recv() != [b"end"]:
+        pass
+    control.send(b"left")
+
+
+def _publish_topics(pub: Logged, control: Logged) -> None:
+    while not control.socket.poll(10):
+        pub.send(b"sync")
+    control.recv()
+    for number in range(600):
+        pub.send(_TOPICS[number * 7 % len(_TOPICS)], b"%d" % number)
+        if number % 10 == 0:
+            time.sleep(0.005)  # or all is sent before the first change of subscriptions comes
+    pub.send(b"sync", b"last")
+    while not control.socket.poll(10):
+        pub.send(b"end")
+    control.recv()
+
+
 def _send_in_confidence(push: Logged, _: Logged) -> None:
     for number in range(20):
         push.send(MARK, b"%d" % number)
@@ -180,10 +248,13 @@ class Exchange(NamedTuple):
 EXCHANGES = {
     "push_pull": Exchange((zmq.PUSH, _push), (zmq.PULL, _pull)),
     "req_rep": Exchange((zmq.REQ, _request), (zmq.REP, _reply)),
+    "req_router": Exchange((zmq.REQ, _request), (zmq.ROUTER, _answer)),
     "multipart": Exchange((zmq.PUSH, _send_multipart), (zmq.PULL, _receive_multipart)),
+    "parts": Exchange((zmq.PUSH, _send_parts), (zmq.PULL, _receive_parts)),
     "big": Exchange((zmq.PUSH, _send_big), (zmq.PULL, _receive_big)),
     "dealer_router": Exchange((zmq.DEALER, _deal), (zmq.ROUTER, _route)),
     "pub_sub": Exchange((zmq.SUB, _subscribe), (zmq.PUB, _publish)),
+    "topics": Exchange((zmq.SUB, _follow_topics), (zmq.PUB, _publish_topics)),
     "plain": Exchange((zmq.REQ, _request), (zmq.REP, _reply), "PLAIN"),
     "curve": Exchange((zmq.PUSH, _send_in_confidence), (zmq.PULL, _receive_in_confidence), "CURVE"),
     "flood": Exchange((zmq.PUSH, _push_many), (zmq.PULL, _pull_many)),
@@ -195,6 +266,11 @@ def _open(context: zmq.Context[zmq.Socket[bytes]], kind: int, port: int, serves:
     socket.ipv6 = ":" in plan["host"]
     socket.rcvtimeo = socket.sndtimeo = _PATIENCE_MS
     socket.sndhwm = socket.rcvhwm = 0
+    if "heartbeat_ms" in plan and port != CONTROL_PORT:
+        socket.heartbeat_ivl = plan["heartbeat_ms"]
+        socket.heartbeat_timeout = socket.heartbeat_ttl = _PATIENCE_MS  # nobody is given up
+    # A heartbeat that comes after its receiver has closed is answered by a RST, which stops TCP from repeating what was
+    # lost: the last word on the control connection would be at risk.
     if how == "PLAIN":
         if serves:
             socket.plain_server = True
@@ -210,8 +286,9 @@ def _open(context: zmq.Context[zmq.Socket[bytes]], kind: int, port: int, serves:
             socket.curve_serverkey = public
             socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
     host = f"[{plan['host']}]" if socket.ipv6 else plan["host"]
+    logged = Logged(socket, port)
     (socket.bind if serves else socket.connect)(f"tcp://{host}:{port}")
-    return Logged(socket, port)
+    return logged
 
 
 def main(role: str, plan: Any) -> None:
@@ -236,6 +313,8 @@ def talk(context: zmq.Context[zmq.Socket[bytes]], serves: bool, plan: Any) -> No
         exchange = EXCHANGES[name]
         kind, part = exchange.server if serves else exchange.client
         parts.append((_open(context, kind, port, serves, plan, exchange.mechanism), part))
+    for socket, _ in parts:
+        socket.await_peer()
     for socket, part in parts:
         part(socket, control)
     # Neither leaves before the other has everything.

@@ -9,9 +9,15 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
+from capture_point.conversations import CLIENT, MS, converse
+from capture_point.network import Link, connect
+from capture_point.tap import late, packets, save, watch
 from conftest import FIXTURES, PROJECT
+
+from zmtpsniff.capture.source import Packet
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 # Where a page says "capture.pcap", it is one of these.
@@ -35,6 +41,7 @@ _CAPTURES = {
     "lan.pcap": "app_zbeacon.pcap",
     "calls.pcap": "m31_req_rep.pcap",
 }
+_TWO_HOSTS_SEED = 0  # REQ and REP that both speak 3.1
 POLICY = 'include = ["protocol"]\n'
 _BLOCK = re.compile(r"(?m)((?:^<!-- [^\n]* -->\n)*)^```([\w{}-]*)\n(.*?)^```$", re.DOTALL)
 _TIMEOUT, _TCPDUMP = shutil.which("timeout"), shutil.which("tcpdump")
@@ -136,6 +143,7 @@ def folder(path: Path) -> dict[str, str]:
     assert keys
     (path / "keys.log").write_bytes(keys[0])
     (path / "tls.pcap").write_bytes(_tls_without_keys())
+    save(path / "two-hosts.pcap", _of_two_hosts())
     for name in ("policy.toml", "FILE"):
         (path / name).write_text(POLICY)
     return {
@@ -157,6 +165,14 @@ def _tls_without_keys() -> bytes:
         for number, (data, _) in enumerate(packets):
             made += struct.pack("<IIII", 1_795_000_000, number * 1000, len(data), len(data)) + data
     return made
+
+
+@lru_cache(1)
+def _of_two_hosts() -> list[Packet]:
+    """Requests and replies captured by two hosts: the clock of the one who asks is 50 ms fast."""
+    random = Random(_TWO_HOSTS_SEED)
+    session = connect(converse(random, frozenset({"REQ"}), greets=True, count=30), random, Link())
+    return packets(late(watch(0.5, session), CLIENT, 50 * MS))
 
 
 @lru_cache(1)

@@ -14,9 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
-
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, record_fields
 from dissectors.zmtp.stream import Limits
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
@@ -379,7 +377,7 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
 
 
 def _bare(event: AnyEvent) -> tuple[Any, ...]:
-    fields = msgspec.structs.asdict(event)
+    fields = {field.name: getattr(event, field.name) for field in record_fields(type(event))}
     for name in ("time_ns", "packet", "flow", "src", "dst", "start_ns", "end_ns"):
         fields.pop(name, None)
     return (type(event).__name__, *fields.items())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
@@ -293,6 +293,10 @@ def test_damage_raises_nothing_but_capture_error(
 
 
 @given(content=st.binary(max_size=200))
+@example(content=b"<... ")
+@example(content=b"+++ exited with 0 +++")
+@example(content=b"strace: \n")
+@example(content=b"read(")
 def test_random_octets_are_no_capture(folder: Path, content: bytes) -> None:
     with pytest.raises(CaptureError, match="capture0: "):
         read(folder, content)

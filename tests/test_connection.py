@@ -65,8 +65,16 @@ CONVERSATIONS: dict[str, tuple[Sent, tuple[str | None, str | None, str], list[li
         ("1.0", None, "1.0"), [[b"q", b"r"]], [[b"a"]],
     ),
     "1.0 and 1.0": (
-        [(0, frame_v1(b"")), (1, frame_v1(bytes(254))), (0, frame_v1(b"q") + frame_v1(b"", 1) + frame_v1(bytes(999)))],
+        [(0, frame_v1(b"")), (1, frame_v1(b"")), (0, frame_v1(b"q") + frame_v1(b"", 1) + frame_v1(bytes(999)))],
         ("1.0", "1.0", "1.0"), [[b"q"], [b"", bytes(999)]], [],
+    ),
+    "1.0 and 1.0 with an identity": (
+        [(0, frame_v1(b"")), (1, frame_v1(bytes(254))), (0, (frame_v1(b"", 1) + frame_v1(bytes(999))) * 3)],
+        ("1.0", "1.0", "1.0"), [[b"", bytes(999)]] * 3, [],
+    ),
+    "1.0 of libzmq 2.1": (
+        [(0, frame_v1(b"cli", 0x7E)), (1, frame_v1(b"srv", 0x7E)), (0, frame_v1(b"q", 0x7F) + frame_v1(b"r", 0x7E))],
+        ("1.0", "1.0", "1.0"), [[b"q", b"r"]], [],
     ),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ def talk(patterns: Patterns, flow: int, kinds: tuple[str, str]) -> None:
     patterns.take([Greeting(*where, version="3.1") for where in wire])
     patterns.take(
         [
-            Command(*where, name="READY", properties={"Socket-Type": kind.encode()})
+            Command(*where, name="READY", properties={"Socket-Type": kind.encode()}, socket_type=kind)
             for where, kind in zip(wire, kinds, strict=True)
         ]
     )

@@ -334,19 +334,20 @@ def test_a_search_goes_on_from_its_state() -> None:
     stream = many(3, binary_body, 2 * MIB, 6)
     made: list[ZmtpConnection] = []
 
-    def connect(number: int, client: object, server: object, start: bool) -> ZmtpConnection:
-        made.append(ZmtpConnection([], number, "a:1", "b:2", (start, start), LIMITS))
+    def connect(number: int, client: object, server: object, starts: tuple[bool, bool]) -> ZmtpConnection:
+        made.append(ZmtpConnection([], number, "a:1", "b:2", starts, LIMITS))
         return made[-1]
 
     table = FlowTable(connect)
-    given = packets([Sent(CLIENT, at, stream[at : at + 1448], 0, 16) for at in range(MIB, len(stream), 1448)])
+    sent = [Sent(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
+    given = packets(sent, step_ns=1_000_000)
     sniffer = Sniffer(Packets(given))
     taken = [sniffer._headers.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
     for batch in taken[: len(taken) // 4]:
         table.take(batch)
     (flow,) = table._flows.values()
     assert isinstance(flow, Flow)
-    kept = states.decode(states.encode(flow), table)
+    kept = states.decode(states.encode(flow, {"table": table}), {"table": table})
     connection = kept.dissection
     assert isinstance(connection, ZmtpConnection)
     assert not connection.accepted

@@ -72,8 +72,9 @@ def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[AnyEvent
         yield ready(place, 0, packet)
 
     def ready(place: int, side: int, packet: int) -> Command:
-        properties: dict[str, Octets] = {"Socket-Type": kinds[place][side].encode(), "Identity": b"worker"}
-        return Command(now, packet, numbers[place], *ends(place, side), "READY", properties)
+        kind = kinds[place][side]
+        properties: dict[str, Octets] = {"Socket-Type": kind.encode(), "Identity": b"worker"}
+        return Command(now, packet, numbers[place], *ends(place, side), "READY", properties, kind, b"worker")
 
     def ends(place: int, side: int) -> tuple[str, str]:
         client, server = f"10.0.0.1:{40000 + place}", SERVERS[place % 2]
@@ -169,7 +170,7 @@ def opened(count: int, client: str, server: str) -> list[AnyEvent]:
         ends = (f"10.{flow >> 16}.{flow >> 8 & 255}.{flow & 255}:40000", "10.0.0.9:5555")
         for side, kind in zip((ends, ends[::-1]), (client, server), strict=True):
             out.append(Greeting(1, 1, flow, *side, version="3.1", mechanism="NULL"))
-            out.append(Command(1, 1, flow, *side, "READY", {"Socket-Type": kind.encode()}))
+            out.append(Command(1, 1, flow, *side, "READY", {"Socket-Type": kind.encode()}, kind))
     return out
 
 
@@ -251,12 +252,12 @@ def test_what_was_given_out_before_is_not_changed() -> None:
     first: list[AnyEvent] = [
         Greeting(1, 1, 1, *client, version="3.1"),
         Greeting(1, 1, 1, *server, version="3.1"),
-        Command(1, 1, 1, *client, "READY", {"Socket-Type": b"REQ"}),
+        Command(1, 1, 1, *client, "READY", {"Socket-Type": b"REQ"}, "REQ"),
         early,
     ]
     assert patterns.take(first) == first
     reply = Message(4, 4, 1, *server, [b"", b"reply"], "REP")
-    patterns.take([Command(3, 3, 1, *server, "READY", {"Socket-Type": b"REP"}), reply])
+    patterns.take([Command(3, 3, 1, *server, "READY", {"Socket-Type": b"REP"}, "REP"), reply])
     assert (early.envelope, reply.request, reply.latency_ns) == (None, 2, 2)
 
 

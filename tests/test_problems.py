@@ -5,6 +5,8 @@ import re
 import pytest
 from conftest import PROJECT
 from zmtp_octets import (
+    CLIENT,
+    SERVER,
     SIGNATURE,
     command,
     dissect,
@@ -18,8 +20,9 @@ from zmtp_octets import (
     ready,
 )
 
-from dissectors.events import Command, Connection, Message, Subscription
+from dissectors.events import AnyEvent, Command, Connection, Message, Subscription
 from dissectors.problems import PROBLEMS
+from dissectors.zmtp.connection import ZmtpConnection
 
 BEFORE, AFTER = frame(b"before"), frame(b"after")
 PLAIN = [(0, greeting(b"PLAIN")), (1, greeting(b"PLAIN"))]
@@ -87,7 +90,16 @@ CASES = {
     "PING without TTL": (inside(command(b"PING")), ["malformed-command"], "complete", 2),
     "PING context too long": (inside(command(b"PING", bytes(19))), ["malformed-command"], "complete", 2),
     "command inside a message": (
-        inside(frame(b"1", 1), command(b"PING", b"\0\1"), frame(b"2")), ["command-inside-message"], "complete", 3,
+        inside(frame(b"1", 1), command(b"DANCE"), frame(b"2")), ["command-inside-message", "unknown-command"],
+        "complete", 3,
+    ),
+    "empty command inside a message": (
+        inside(frame(b"1", 1), frame(b"", 4), frame(b"2")), ["command-inside-message", "malformed-command"],
+        "complete", 3,
+    ),
+    "heartbeats inside a message": (
+        inside(frame(b"1", 1), command(b"PING", b"\0\1"), frame(b"2", 1), command(b"PONG"), frame(b"3")),
+        ["heartbeat-inside-message"], "complete", 3,
     ),
     "ERROR later": (inside(command(b"ERROR", b"\x02no")), ["peer-error"], "complete", 2),
     "ERROR reason overrun": (inside(command(b"ERROR", b"\x09no")), ["malformed-command"], "complete", 2),
@@ -260,6 +272,52 @@ def test_capture_that_ends_inside_a_message_is_no_fault() -> None:
     events = dissect([*peers(), (0, frame(b"1", 1))], end="open")
     assert problems(events) == ["capture-ends-inside"]
     assert PROBLEMS["capture-ends-inside"].severity == "note"
+
+
+@pytest.mark.parametrize("end", ["fin", "rst", "timeout", "open"])
+@pytest.mark.parametrize(
+    ("announced", "came", "implausible"),
+    [
+        (1 << 40, 100, True),
+        (1 << 40, 5_000_000, True),
+        ((1 << 30) + 200, 100, True),
+        ((1 << 30) + 100, 100, False),  # 1 GiB is missing, not more
+        ((1 << 30) + (20 << 20), 15 << 20, False),  # of which much came
+        (1 << 20, 100, False),
+    ],
+)
+def test_a_frame_of_which_over_1_gib_is_missing(announced: int, came: int, implausible: bool, end: str) -> None:
+    header = b"\2" + announced.to_bytes(8, "big")
+    events = dissect([*peers(), (0, header + bytes(100)), (0, bytes(came - 100))], end=end)
+    usual = "capture-ends-inside" if end == "open" else "truncated-frame"
+    assert problems(events) == ["implausible-length" if implausible else usual]
+    assert PROBLEMS["implausible-length"].severity == "warning"
+    assert PROBLEMS[usual].severity == "note"
+
+
+def test_octets_that_the_capture_lacks_count_as_if_they_had_come() -> None:
+    out: list[AnyEvent] = []
+    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
+    for number, (side, octets) in enumerate(peers(), 1):
+        connection.halves[side].feed(octets, number, number)
+    connection.client.feed(b"\2" + (3 << 30).to_bytes(8, "big") + b"begins", 5, 5)
+    connection.client.gap(1 << 30, False, 6, 6)
+    connection.client.feed(b"goes on", 6, 6)
+    connection.finish("fin", 0, 7)
+    assert problems(out) == ["capture-gap", "truncated-frame"]
+
+
+def test_a_heartbeat_of_which_the_name_is_not_captured_accuses_nobody() -> None:
+    out: list[AnyEvent] = []
+    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
+    for number, (side, octets) in enumerate(peers(), 1):
+        connection.halves[side].feed(octets, number, number)
+    ping = command(b"PING", b"\0\1")
+    connection.client.feed(frame(b"1", 1) + ping[:5], 5, 5)
+    connection.client.gap(len(ping) - 5, True, 5, 5)
+    connection.client.feed(frame(b"2"), 6, 6)
+    assert problems(out) == ["packets-cut"]
+    assert [event.frames for event in out if isinstance(event, Message)] == [[b"1", b"2"]]
 
 
 def test_notes_that_would_repeat_are_told_once() -> None:

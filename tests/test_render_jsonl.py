@@ -40,7 +40,7 @@ def lines(events: list[AnyEvent], max_bytes: int = 65_536) -> list[str]:
 
 
 def message(*frames: Any, socket_type: str | None = None, incomplete: bool = False) -> Message:
-    return Message(T, 7, 1, CLIENT, SERVER, list(frames), socket_type, incomplete)
+    return Message(T, 7, 1, CLIENT, SERVER, list(frames), socket_type, incomplete=incomplete)
 
 
 octets = st.one_of(
@@ -63,6 +63,8 @@ messages = st.builds(
         names,
         st.lists(octets, max_size=3),
         st.none() | names,
+        numbers,
+        numbers,
         st.booleans(),
     ),
     st.none() | st.builds(Envelope, st.integers(0, 9), st.booleans()),
@@ -102,7 +104,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
     assert Message.__struct_fields__ == (
         *("time_ns", "packet", "flow", "src", "dst"),
-        *("frames", "socket_type", "incomplete"),
+        *("frames", "socket_type", "offset", "seen", "incomplete"),
         *("envelope", "matched", "latency_ns", "request", "paired", "forwards"),
         *("payload", "bodies"),
     )
@@ -189,7 +191,7 @@ def test_connection_record() -> None:
 def test_other_records() -> None:
     events: list[AnyEvent] = [
         Greeting(T, 1, 1, CLIENT, SERVER, "3.1", "NULL", False),
-        Command(T, 2, 1, CLIENT, SERVER, "READY", {"Socket-Type": b"REQ", "Identity": b""}),
+        Command(T, 2, 1, CLIENT, SERVER, "READY", {"Socket-Type": b"REQ", "Identity": b""}, "REQ", b""),
         Command(T, 3, 1, CLIENT, SERVER, "HELLO", username=b"admin", password=Hidden(6)),
         Command(T, 4, 1, CLIENT, SERVER, "PING", ttl_ms=0, context=b""),
         Subscription(T, 5, 1, CLIENT, SERVER, "subscribe", b"weather.", "message"),
@@ -206,6 +208,8 @@ def test_other_records() -> None:
             "packet": 2,
             "name": "READY",
             "properties": {"Socket-Type": {"length": 3, "text": "REQ"}, "Identity": {"length": 0, "text": ""}},
+            "socket_type": "REQ",
+            "identity": {"length": 0, "text": ""},
         },
         {
             "type": "command",

@@ -59,6 +59,7 @@ events = st.one_of(
         *place,
         names,
         properties=st.none() | st.dictionaries(names | st.just("Socket-Type"), octets, max_size=3),
+        socket_type=maybe_names,
         reason=st.none() | octets,
         ttl_ms=st.none() | st.integers(0, 10_000_000),
         version=maybe_names,
@@ -222,7 +223,7 @@ def test_encodable() -> None:
             'message REQ 2 frames 44 octets "" "hello worldhello worldhello worl"...',
         ),
         (Message(*PLACE, [b"x"]), 'message 1 frame 1 octet "x"'),
-        (Message(*PLACE, [b"x"], "PUB", True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
+        (Message(*PLACE, [b"x"], "PUB", incomplete=True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
         (Message(*PLACE, [b"a"] * 9), 'message 9 frames 9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frame'),
         (Greeting(*PLACE, "3.1", "NULL", False), "greeting ZMTP 3.1 NULL"),
         (Greeting(*PLACE, "3.1", "CURVE", True), "greeting ZMTP 3.1 CURVE as server"),
@@ -265,7 +266,7 @@ def test_summary_of_totals() -> None:
 
 
 def test_summary_of_long_messages() -> None:
-    batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", True)]
+    batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", incomplete=True)]
     start = f"#17 flow 1 {CLIENT} > {SERVER}: message PUB 10 frames 15 octets"
     first = ['"a"', '""...', *['""'] * 6]
     assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"
@@ -377,8 +378,9 @@ def test_tree_without_utf8() -> None:
 def test_tree_of_commands_and_subscriptions() -> None:
     assert tree(
         Greeting(*PLACE, "3.1", "NULL", False),
-        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}),
-        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b"me", "X-A": b"\x00"}),
+        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}, "REQ", b""),
+        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b"me", "X-A": b"\x00"}, "REQ", b"me"),
+        Command(*PLACE, "READY", {"socket-type": b"REQ", "IDENTITY": b"me", "x-a": b"\x00"}, "REQ", b"me"),
         Command(*PLACE, "HELLO", username=b"admin", password=Hidden(6)),
         Command(*PLACE, "ERROR", reason=b"Go away" * 8),
         Subscription(*PLACE, "subscribe", b"", "message"),
@@ -386,6 +388,7 @@ def test_tree_of_commands_and_subscriptions() -> None:
         FIRST + "greeting ZMTP 3.1 NULL",
         FIRST + "READY REQ",
         FIRST + 'READY REQ  Identity "me"  X-A 0x00',
+        FIRST + 'READY REQ  IDENTITY "me"  x-a 0x00',
         FIRST + 'HELLO  username "admin"  password (6 octets, not shown)',
         FIRST + "ERROR",
         f'    reason "{"Go away" * 8}"',
@@ -397,7 +400,7 @@ def test_tree_says_everything_when_asked() -> None:
     first = FIRST.replace("20.123456", "20.123456789")
     assert tree(
         Greeting(*PLACE, "3.1", "NULL", False),
-        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}),
+        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}, "REQ", b""),
         Message(*PLACE, [b'{"a":[1,{}]}']),
         verbosity=1,
     )[1:] == [

@@ -18,7 +18,7 @@ class Side:
     def __init__(self) -> None:
         self.seen: list[bytes | str] = []
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = 0) -> None:
         self.seen.append(data)
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
@@ -26,8 +26,6 @@ class Side:
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
         self.seen.append(code)
-
-    def quiet(self) -> None: ...
 
     def absent(self, time_ns: int, packet: int) -> None: ...
 

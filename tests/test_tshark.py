@@ -336,7 +336,7 @@ def test_what_tshark_does_not_know_is_told_by_its_link_type(tmp_path: Path) -> N
         struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 150) + struct.pack("<4I", 1, 0, 4, 4) + b"abcd"
     )
     assert [r["detail"] for r in through_tshark(path) if r["type"] == "problem"] == [
-        "packets of link type 150 were skipped"
+        "1 packet of link type 150 (private use) was not looked into"
     ]
 
 

@@ -122,16 +122,43 @@ def test_files_and_wakings_are_no_flows() -> None:
 
 def test_text_that_is_no_log(tmp_path: Path) -> None:
     file = tmp_path / "text"
-    for text in ("hello world\n", "1234 5678\n", "[section]\n"):
+    for text in (
+        "hello world\n",
+        "1234 5678\n",
+        "[section]\n",
+        "<... \n",
+        "+++ exited with 0 +++\n",
+        "read(",
+        "read(file)\n",
+        "close(it) = better\n",
+        "sin(0) = 0\n" * 200,
+        '4711  futex(0x7f, FUTEX_WAIT) = 0\nhello world\nread(3, "x", 1) = 1\n',
+    ):
         file.write_text(text)
-        with pytest.raises(CaptureError, match="looks like text"):
+        with pytest.raises(CaptureError, match="not a capture file"):
             open_captures([str(file)])
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"strace: Process 4711 attached\n[pid  4711] 12:00:00.5 futex(0x7f, FUTEX_WAIT, 2, NULL <unfinished ...>",
+        b"--- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED} ---\n+++ exited with 0 +++",
+        b"4711  1700000000.1 <... epoll_wait resumed>[], 256, 0) = 0",
+        b"4711  mmap(NULL, 8192, PROT_READ, MAP_PRIVATE, -1, 0) = 0x7fc8c5fb0000\n4711  exit_group(0) = ?",
+        b'4711  openat(AT_FDCWD, "/etc/ld.so.preload", O_RDONLY) = -1 ENOENT (No such file or directory)',
+    ],
+)
+@pytest.mark.parametrize("size", [7, 1 << 16])
+def test_logs_that_begin_in_the_middle(first: bytes, size: int) -> None:
+    assert len(read(first + b"\n4711  %s\n" % simple(*SENT[0]), size)) == 1
+    assert len(read(first + b"\n4711  %s" % simple(*SENT[0]), size)) == 1  # the file ends without the end of a line
 
 
 @pytest.mark.parametrize("part", [b">, ", b"<", b") = 5", b'"', b"\\x"])
 def test_hostile_lines_take_linear_time(part: bytes) -> None:
     """Were one looked through again and again, this would take hours."""
-    packets = read(b"1 sendto(9<" + part * 200_000 + b'x\n1 sendto(9, "' + part * 200_000 + b"x\n")
+    packets = read(b"1 close(9) = 0\n1 sendto(9<" + part * 200_000 + b'x\n1 sendto(9, "' + part * 200_000 + b"x\n")
     assert all(len(packet[2]) == 16 for packet in packets)  # no octets are made up
 
 
@@ -141,7 +168,7 @@ WORDS = b'read( sendto( 9, "\\xff\\x00 " ... <unfinished ...> <... read resumed>
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.sampled_from(WORDS.split(b" "))))
 def test_hostile_logs_raise_nothing(words: list[bytes]) -> None:
-    events_of(read(b"1 read(9, " + b" ".join(words)))
+    events_of(read(b"1 close(9) = 0\n1 read(9, " + b" ".join(words)))
 
 
 def sockdump(sent: list[tuple[int, bytes]], pids: tuple[int, int] = (31042, 13710)) -> Iterator[Packet]:

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 LARGEST = 65_535  # octets of a datagram's payload
-LIFETIME_NS = 30_000_000_000  # as in Linux (net.ipv4.ipfrag_time); identifications come again
+_LIFETIME_NS = 30_000_000_000  # as in Linux (net.ipv4.ipfrag_time); identifications come again
 PIECE_COST = 120  # octets that holding a piece costs beside its own
 
 
@@ -72,7 +72,6 @@ class Fragments:
     def __init__(self, most_datagrams: int = 1024, most_octets: int = 16 << 20) -> None:
         """Hold no more than this."""
         self.dropped = 0
-        self.given_up: set[Hashable] = set()  # keys of those, as many as are held at most
         self._most_datagrams = most_datagrams
         self._most_octets = most_octets
         self._pending: dict[Hashable, _Datagram] = {}
@@ -85,7 +84,7 @@ class Fragments:
         """
         key, time_ns, protocol, start, octets, length, more = fragment
         datagram = self._pending.get(key)
-        if datagram is not None and not 0 <= time_ns - datagram.time_ns <= LIFETIME_NS:
+        if datagram is not None and not 0 <= time_ns - datagram.time_ns <= _LIFETIME_NS:
             self._drop(key)
             datagram = None
         if datagram is None:
@@ -109,25 +108,10 @@ class Fragments:
             self._drop(next(iter(self._pending)))
         return None
 
-    def holds(self, key: Hashable) -> bool:
-        """Whether fragments of this datagram wait for others."""
-        return key in self._pending
-
-    def unfinished(self, begin_ns: int, end_ns: int) -> set[Hashable]:
-        """The keys of datagrams that may begin or end in another capture, if this one lasted from ``begin_ns`` on."""
-        near = {
-            key
-            for key, datagram in self._pending.items()
-            if datagram.time_ns - begin_ns <= LIFETIME_NS or end_ns - datagram.time_ns <= LIFETIME_NS
-        }
-        return near | self.given_up
-
     def _drop(self, key: Hashable) -> None:
         """Give a datagram up."""
         self._forget(key)
         self.dropped += 1
-        if len(self.given_up) < self._most_datagrams:
-            self.given_up.add(key)
 
     def _forget(self, key: Hashable) -> None:
         datagram = self._pending.pop(key)

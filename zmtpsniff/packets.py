@@ -2,32 +2,39 @@
 
 import struct
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.encapsulation import (
+    CUT,
+    ETHERNET,
+    HEADERS,
+    IP_PROTOCOL,
+    IP_TUNNELS,
+    IPV4,
+    IPV6,
+    LINK_TYPE,
+    LINUX_SLL,
+    LINUX_SLL2,
+    LOOP,
+    MALFORMED,
+    NO_TCP,
+    NO_TUNNEL,
+    NULL,
+    RAW,
+    UDP_TUNNELS,
+)
 from zmtpsniff.fragments import Fragment, Fragments
 from zmtpsniff.segment import FIN, PGM, PSH, UDP, Datagram, Segment
+from zmtpsniff.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
 
-# Link types: https://www.tcpdump.org/linktypes.html
-NULL, ETHERNET, LOOP, LINUX_SLL, LINUX_SLL2 = 0, 1, 108, 113, 276
 UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
-RAW = frozenset((12, 14, 101, 228, 229))
-
-IPV4, IPV6 = 0x0800, 0x86DD
-VLAN_TAGS = frozenset((0x8100, 0x88A8, 0x9100))
-IPV6_FAMILIES = frozenset((10, 24, 28, 30))  # AF_INET6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
 
 TCP = 6
-IP_IN_IP, IPV6_IN_IP, GRE = 4, 41, 47
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
 EXTENSIONS = frozenset((HOP_BY_HOP, ROUTING, DESTINATION, 135, 139, 140))  # with their length in units of 8 octets
 
-VXLAN_PORT = 4789  # RFC 7348
-VXLAN_SIZE = 8
-VXLAN_VALID = 0x08
-VXLAN_NAMED = 0x04  # says which protocol is inside
-TRANSPARENT_ETHERNET = 0x6558  # in GRE
-VXLAN_PROTOCOLS = {1: IPV4, 2: IPV6, 3: TRANSPARENT_ETHERNET}
 _UNIX_SIZE = 16
 _MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
@@ -71,29 +78,26 @@ _UNKNOWN = _shape("0s", b"-", b"-")  # nothing is equal to this, so everything g
 class HeaderDecoder:
     """Makes segments of packets; holds the fragments of datagrams that are not whole yet.
 
-    What it leaves out is counted, and told by :meth:`skipped`: ``unsupported_link_types`` are the link types that it
-    does not know, ``malformed`` is the number of packets whose IP or TCP header is wrong, ``cut`` that of packets
-    captured so short that their TCP header is not there. Packets of other protocols are not counted.
+    What it leaves out is counted, and told by :meth:`skipped`: ``malformed`` is the number of packets with a header up
+    to that of TCP that is wrong, ``cut`` that of packets captured so short that their TCP header is not there. Packets
+    without TCP, or of which that is not known, are counted by what they are.
     """
 
     def __init__(self) -> None:
         """Start without fragments."""
-        self.unsupported_link_types: set[int] = set()
         self.malformed = 0
         self.cut = 0
+        self._segments = 0
+        self._tally = Tally()
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
         self._sent: dict[bytes, int] = {}  # sequence number that comes next in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
-        self.tunnels = False  # some were seen
         self._transports = {
             TCP: self._tcp,
             UDP: self._udp,
             PGM: self._pgm,
-            IP_IN_IP: self._ip_in_ip,
-            IPV6_IN_IP: self._ip_in_ip,
-            GRE: self._gre,
-        }
+        } | {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
 
     def segments(self, packets: list[Packet], numbers: int | Iterable[int]) -> list[Segment]:
         """Return the TCP segments in ``packets``, whose numbers count up from ``numbers`` or are given, one for each.
@@ -137,38 +141,34 @@ class HeaderDecoder:
             segment = self._general(time, number, link, data, wire)
             if segment is not None:
                 append(segment)
+        self._segments += len(out)
         return out
 
     def skipped(self) -> list[tuple[str, str]]:
         """What was left out so far: problem codes, each with a sentence that says how much it was."""
-        told = [
-            ("link-type-unknown", f"packets of link type {link} were skipped")
-            for link in sorted(self.unsupported_link_types)
-        ]
+        told = self._tally.unread()
         if self.cut:
-            told.append(("packets-cut", f"{_were(self.cut, 'packet')} captured too short to hold the TCP header"))
+            told.append(("packets-cut", f"{were(self.cut, 'packet')} captured too short to hold the TCP header"))
         if self.malformed:
-            packets = _were(self.malformed, "packet")
-            told.append(("malformed-headers", f"{packets} skipped for wrong IP or TCP headers"))
+            packets = were(self.malformed, "packet")
+            told.append(("malformed-headers", f"{packets} skipped for wrong headers"))
         if dropped := self._fragments.dropped:
-            told.append(("fragments-dropped", f"{_were(dropped, 'fragmented datagram')} given up, fragments and all"))
+            told.append(("fragments-dropped", f"{were(dropped, 'fragmented datagram')} given up, fragments and all"))
         return told
 
-    def unfinished(self, begin_ns: int, end_ns: int) -> set[tuple[object, ...]]:
-        """What fragmented datagrams may begin or end in another capture: addresses, and what else tells them apart."""
-        return {key for key in self._fragments.unfinished(begin_ns, end_ns) if isinstance(key, tuple)}
+    def other_packets(self) -> str:
+        """What there was so far, if it was no connection, as in ``12 ARP, 3 ICMP``; "" if there was nothing."""
+        resets = f"{self._segments:,} TCP resets" if self._segments else ""  # all others begin a connection
+        return ", ".join(filter(None, (resets, self._tally.others())))
 
     def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
         """Any packet, whatever is in front of its TCP header."""
         if link == UNIX and len(data) >= _UNIX_SIZE:
             return self._unix(time, number, data, wire)
-        ip, protocol = self._link(link, data)
+        if not data and (link in RAW or not wire):  # as an engine gives a packet that it has looked into
+            return None
         size = len(data)
-        if protocol == IPV4:
-            return self._ipv4(time, number, data, ip, max(wire, size))
-        if protocol == IPV6:
-            return self._ipv6(time, number, data, ip, max(wire, size))
-        return None
+        return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)
 
     def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
         """What was sent through a Unix domain socket, numbered as TCP would; nothing stands for the stream's end."""
@@ -181,35 +181,21 @@ class HeaderDecoder:
         self._sent[key] = (sequence + len(payload) + missing) & 0xFFFF_FFFF
         return time, number, key, sequence, 0, PSH if payload or missing else FIN, payload, missing
 
-    def _link(self, link: int, data: bytes) -> tuple[int, int]:
-        """Offset of the network header and its EtherType, -1 if it is none that matters."""
-        size = len(data)
-        if link == ETHERNET:
-            ip = 14
-        elif link == LINUX_SLL:
-            ip = 16
-        elif link == LINUX_SLL2:
-            ip = 20
-        elif link in (NULL, LOOP):
-            if size < 4:
-                return 0, -1
-            # In the byte order of the machine that captured (null) or big-endian (loop); any family fits an octet.
-            family = data[3] if data[:3] == b"\0\0\0" else data[0] if data[1:4] == b"\0\0\0" else -1
-            return 4, IPV4 if family == 2 else IPV6 if family in IPV6_FAMILIES else -1
-        elif link in RAW:
-            version = data[0] >> 4 if size else 0
-            return 0, IPV4 if version == 4 else IPV6 if version == 6 else -1
-        else:
-            self.unsupported_link_types.add(link)
-            return 0, -1
-        if size < ip:
-            return 0, -1
-        at = 0 if link == LINUX_SLL2 else ip - 2
-        protocol = int.from_bytes(data[at : at + 2], "big")
-        while protocol in VLAN_TAGS and size >= ip + 4:
-            protocol = int.from_bytes(data[ip + 2 : ip + 4], "big")
-            ip += 4
-        return ip, protocol
+    def _network(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
+        """Take headers off ``data[start:]``, up to that of IP, if IP there is; ``following`` is the kind of the first.
+
+        On the wire the packet was ``data[:stop]``.
+        """
+        while (header := HEADERS.get(following)) is not None:
+            following, start = header(data, start, stop)
+        if following == IPV4:
+            return self._ipv4(time, number, data, start, stop)
+        if following == IPV6:
+            return self._ipv6(time, number, data, start, stop)
+        if following in (CUT, MALFORMED):
+            return self._short(following == MALFORMED)
+        self._tally.add(following if following >= 0 else ~following)
+        return None
 
     def _ipv4(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
         size = len(data)
@@ -224,7 +210,7 @@ class HeaderDecoder:
         start, stop = ip + header, ip + total
         addresses = data[ip + 12 : ip + 20]
         if not fragment & 0x3FFF:
-            return self._transport(time, number, protocol, addresses, data, start, min(stop, size), stop)
+            return self._transport(time, number, protocol, addresses, data, start, stop if stop < size else size, stop)
         key, offset, more = (addresses, protocol, identification), (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
         part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
         return self._fragment(number, addresses, part)
@@ -262,6 +248,7 @@ class HeaderDecoder:
                     part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
                     return self._fragment(number, addresses, part)
             else:
+                self._tally.add(IP_PROTOCOL | protocol)
                 return None
         return self._transport(time, number, protocol, addresses, data, start, have, stop)
 
@@ -283,7 +270,12 @@ class HeaderDecoder:
     ) -> Segment | None:
         """Hand ``data[start:have]``, which was ``data[start:stop]`` on the wire, to the transport that it is of."""
         transport = self._transports.get(protocol)
-        return transport(time, number, addresses, data, start, have, stop) if transport is not None else None
+        if transport is not None:
+            return transport(time, number, addresses, data, start, have, stop)
+        if protocol == AUTHENTICATION:
+            return self._extensions(time, number, protocol, addresses, data, start, have, stop)
+        self._tally.add(IP_PROTOCOL | protocol)
+        return None
 
     def _tcp(
         self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
@@ -301,52 +293,42 @@ class HeaderDecoder:
         self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
     ) -> Segment | None:
         if have < start + 8:
+            self._tally.add(PLAIN_UDP)
             return None
-        ports, length = struct.unpack_from("!4sH", data, start)
+        source, destination, length = struct.unpack_from("!HHH", data, start)
         if 8 <= length < stop - start:
             stop = start + length
-        begin, have = start + 8, min(have, stop)
-        if int.from_bytes(ports[2:], "big") == VXLAN_PORT and have >= begin + VXLAN_SIZE and data[begin] & VXLAN_VALID:
-            inner = VXLAN_PROTOCOLS.get(data[begin + 3], 0) if data[begin] & VXLAN_NAMED else TRANSPARENT_ETHERNET
-            begin += VXLAN_SIZE
-            return self._inside(time, number, inner, data[begin:have], stop - begin)
-        self.datagrams.append((time, number, UDP, addresses + ports, data[begin:have], stop - have))
+        payload, length = data[start + 8 : min(have, stop)], stop - start - 8
+        kind = udp_kind(source, destination, payload)
+        if (tunnel := UDP_TUNNELS.get(destination)) is not None:
+            following, begin = tunnel(payload, 0, length)
+            if following == NO_TCP:
+                kind = PLAIN_UDP
+            elif following != NO_TUNNEL:
+                return self._inside(time, number, following, payload, begin, length)
+        key = addresses + data[start : start + 4]
+        self.datagrams.append((time, number, UDP, key, payload, length - len(payload)))
+        self._tally.add(kind)
         return None
 
-    def _ip_in_ip(
-        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    def _tunnel(
+        self, protocol: int, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
     ) -> Segment | None:
-        """IPv4 or IPv6 inside IP (RFC 2003, RFC 4213)."""
-        if have <= start:
-            return None
-        return self._inside(time, number, IPV6 if data[start] >> 4 == 6 else IPV4, data[start:have], stop - start)
+        """A packet inside IP, with a header of its own or without."""
+        return self._inside(time, number, IP_PROTOCOL | protocol, data[start:have], 0, stop - start)
 
-    def _gre(
-        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
-    ) -> Segment | None:
-        """IP or Ethernet inside GRE (RFC 2784, RFC 2890)."""
-        if have < start + 4:
-            return None
-        flags, protocol = struct.unpack_from("!HH", data, start)
-        if flags & 0x4007:  # routing, which nobody uses, or another version
-            return None
-        begin = start + 4 + 4 * ((flags >> 15 & 1) + (flags >> 13 & 1) + (flags >> 12 & 1))  # checksum, key, sequence
-        return self._inside(time, number, protocol, data[begin:have], stop - begin)
-
-    def _inside(self, time: int, number: int, protocol: int, data: bytes, wire: int) -> Segment | None:
-        """A packet inside a tunnel, of which ``wire`` octets were on the wire.
+    def _inside(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
+        """A packet inside a tunnel, its headers from ``start`` on; ``stop`` octets were on the wire.
 
         Which tunnel it is makes no part of the key: captured on all interfaces of a host at its end, the packet comes
         again without the tunnel, and must be of the same flow.
         """
-        if protocol not in (IPV4, IPV6, TRANSPARENT_ETHERNET) or self._depth == _MOST_TUNNELS:
+        if self._depth == _MOST_TUNNELS:
+            self._tally.add(TOO_DEEP)
             return None
         self._depth += 1
-        self.tunnels = True
         try:
-            if protocol == TRANSPARENT_ETHERNET:
-                return self._general(time, number, ETHERNET, data, wire)
-            return (self._ipv4 if protocol == IPV4 else self._ipv6)(time, number, data, 0, max(wire, len(data)))
+            return self._network(time, number, following, data, start, stop)
         finally:
             self._depth -= 1
 
@@ -354,6 +336,7 @@ class HeaderDecoder:
         if have >= start + 4:
             ports = data[start : start + 4]
             self.datagrams.append((time, number, PGM, addresses + ports, data[start:have], stop - have))
+        self._tally.add(IP_PROTOCOL | PGM)
 
     def _short(self, malformed: bool) -> Segment | None:
         """Count a packet that makes no segment: it is wrong, or too little of it was captured."""
@@ -362,7 +345,3 @@ class HeaderDecoder:
         else:
             self.cut += 1
         return None
-
-
-def _were(count: int, noun: str) -> str:
-    return f"1 {noun} was" if count == 1 else f"{count:,} {noun}s were"

@@ -7,12 +7,12 @@ from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Mes
 from dissectors.payloads import PayloadConnection, PayloadDissector
 from dissectors.problems import PROBLEMS
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.patterns.conversation import latency_ns
 
 _ENOUGH = 0.5  # certainty from which on a dissector gets a message
 _UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked
 _REMEMBERED = 1000  # messages of a connection that others may answer
 _RARELY = 1009  # and then of so many messages one is tried again
-_TYPES = frozenset({"READY", "INITIATE"})
 _DEPTH = 64  # of what a field holds: deeper than people look, and far from what Python can follow
 
 
@@ -100,14 +100,8 @@ class Payloads:
         return track
 
     def _announcement(self, event: Command | Greeting) -> None:
-        kind = None
-        if isinstance(event, Greeting):
-            kind = event.socket_type
-        elif event.properties and event.name in _TYPES:
-            value = event.properties.get("Socket-Type")
-            kind = value.decode("ascii", "replace") if isinstance(value, bytes) else None
-        if kind is not None:
-            self._types.setdefault(event.flow, {})[event.src] = kind
+        if event.socket_type is not None:
+            self._types.setdefault(event.flow, {})[event.src] = event.socket_type
 
     def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
         """Find who knows the message, first among those who knew others of the connection."""
@@ -214,7 +208,8 @@ def _join(track: _Track, event: Message, request: object) -> None:
     """What the application says that a message answers is better known than what only their order suggests."""
     times = track.times
     if isinstance(request, int) and request in times:
-        event.request, event.latency_ns, event.paired = request, event.time_ns - times[request], None
+        event.request, event.paired = request, None
+        event.latency_ns = latency_ns(event, times[request])
     times[event.packet] = event.time_ns
     if len(times) > _REMEMBERED:
         del times[next(iter(times))]

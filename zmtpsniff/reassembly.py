@@ -1,7 +1,8 @@
 """One direction of a TCP connection: segments in any order become octets in order.
 
 The common case, a segment that continues where the last one ended, is handled by the loop in
-:mod:`zmtpsniff.flows`; everything else is here.
+:mod:`zmtpsniff.flows`; everything else is here. When a segment goes on is decided by both directions together, in
+:mod:`zmtpsniff.flow`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,58 +14,55 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zmtpsniff.segment import FIN, RST, SYN, Segment
 
 if TYPE_CHECKING:
-    from zmtpsniff.flows import Flow
+    from zmtpsniff.flow import Flow
 
-_MODULO = 1 << 32
-_HALF = 1 << 31
+MODULO = 1 << 32
+HALF = 1 << 31
+UNBOUNDED = 1 << 62  # the stream offset that stands for: nothing is known of what a sender had seen
 
-# An acknowledgment of octets that have not been seen proves that they are missing from the capture only if they do
-# not turn up soon: the two directions are often captured by different queues. So many packets must acknowledge them
-# for so long, or any number for longer.
-_GRACE_PACKETS = 32
-_GRACE_NS = 10_000_000
-LONG_GRACE_NS = 100_000_000
-# So many packets that acknowledge the same show that the other side says nothing; so many if no more will come.
-_SILENT_PACKETS = 8
-_SILENT_PACKETS_IN_ALL = 2
-_NEVER = -1  # acknowledged
 # What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
 _SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
-_WINDOW = 1 << 24  # how far from the number expected next those of a connection are at most
-_EVERY_FLAG = -1
+WINDOW = 1 << 24  # how far from the number expected next those of a connection usually are at most
+# How far behind the octets that were seen last an acknowledgment can be. One that seems to be further behind is ahead:
+# more than 2 GiB of what it acknowledges are not in the capture.
+LATEST_ACK = 1 << 26
+ORDINARY_FLAGS = SYN | FIN | RST  # of segments that are always looked at more closely
+EVERY_FLAG = -1
 _OFFSET = itemgetter(0)
+_MOST_DOUBTFUL = 8  # segments of a direction
 
 
 class Receiver(Protocol):
     """Who takes the octets of one direction."""
 
-    def feed(self, data: bytes, time_ns: int, packet: int, /) -> None:
-        """Take the next octets."""
+    def feed(self, data: bytes, time_ns: int, packet: int, offset: int, seen: int, /) -> None:
+        """Take the next octets, which begin at ``offset`` of the stream.
+
+        Their sender had seen no octet of the other direction from stream offset ``seen`` on.
+        """
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int, /) -> None:
         """Learn that octets are missing; ``cut`` if the snaplen cost them."""
 
-    def quiet(self) -> None:
-        """Learn that this direction has sent no octets since the other one was captured first."""
-
     def absent(self, time_ns: int, packet: int, /) -> None:
-        """Learn that no packet of this direction is captured."""
+        """Learn that no packet of this direction has been captured; octets may come all the same, later."""
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int, /) -> None:
         """Learn that octets already seen came again with another value."""
 
 
 class Waiting(NamedTuple):
-    """A segment, or a part of one, that waits for octets before it."""
+    """A segment, or a part of one, that waits for octets before it, or for those that it acknowledges."""
 
     offset: int  # in the stream
     payload: bytes
     missing: int  # octets after the payload that the snaplen cost
     time_ns: int
     packet: int
+    ack: int | None  # the sequence number that it acknowledges, if it acknowledges any
 
     @property
     def end(self) -> int:
@@ -75,26 +73,33 @@ class Waiting(NamedTuple):
 _NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # of every direction that nobody takes
 
 
-def _nobody(data: bytes, time_ns: int, packet: int) -> None:
+def _nobody(data: bytes, time_ns: int, packet: int, offset: int, seen: int) -> None:
     """Take octets that nobody wants."""
 
 
 def distance(number: int, origin: int) -> int:
     """How far a sequence number is ahead of another, negative if it is behind (RFC 9293, section 3.4)."""
-    return (number - origin + _HALF) % _MODULO - _HALF
+    return (number - origin + HALF) % MODULO - HALF
+
+
+def _is_before(ack: int | None, other: int | None) -> bool:
+    """Whether an acknowledgment is known to be older than another."""
+    return ack is not None and other is not None and distance(ack, other) < 0
 
 
 class Direction:
     """What is known of one direction of a flow."""
 
     __slots__ = (
+        "absent",
         "acked",
+        "acked_at",
         "deliver",
-        "doubts",
-        "doubts_at",
-        "doubts_since",
+        "doubtful",
         "fin",
+        "floor",
         "flow",
+        "gathered",
         "isn",
         "key",
         "latest",
@@ -102,7 +107,10 @@ class Direction:
         "notable",
         "offset",
         "other",
+        "owed_ns",
+        "owed_packet",
         "pending",
+        "presumed",
         "receiver",
         "recent",
         "recent_until",
@@ -110,8 +118,6 @@ class Direction:
         "reset_before",
         "reset_ns",
         "seen",
-        "silence",
-        "silence_ack",
         "waiting",
         "waiting_octets",
     )
@@ -122,31 +128,42 @@ class Direction:
         self.key = key  # source and destination, as in a Segment
         self.other: Direction = self
         self.isn: int | None = None  # initial sequence number
-        self.next: int | None = None  # the sequence number expected next
+        self.gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
+        self.next: int | None = None  # the sequence number expected next; known once the flow has begun
         self.offset = 0  # of `next` in the stream
+        self.floor = -UNBOUNDED  # octets before this do not come again
         self.fin: int | None = None  # stream offset at which it ends
-        # Sequence number and time of a RST that is not at `next`, and what was expected next of the other direction: it
-        # counts unless what follows shows that it did not.
+        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can
+        # have seen: it counts unless what follows shows that it did not.
         self.reset: int | None = None
         self.reset_ns = 0
         self.reset_before: int | None = None
-        self.notable = SYN | FIN | RST  # flags of segments to be looked at more closely
+        self.notable = EVERY_FLAG  # flags of segments to be looked at more closely
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
+        # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
+        self.doubtful: tuple[Segment, ...] = ()
         self.seen = False  # a packet of this direction has been captured
-        # Packets of the other direction that acknowledged the same, while no octets of this one have been seen.
-        self.silence = 0
-        self.silence_ack: int | None = None
+        self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
-        self.deliver: Callable[[bytes, int, int], None] = _nobody  # receiver.feed, looked up once
+        self.deliver: Callable[[bytes, int, int, int, int], None] = _nobody  # receiver.feed, looked up once
         self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
         self.waiting: list[Waiting] = []
         self.waiting_octets = 0
-        self.acked = 0  # stream offset that the other side has acknowledged, where beyond `offset`
-        self.doubts = 0  # packets that acknowledged octets beyond `offset` while it stood at `doubts_at`
-        self.doubts_at = 0
-        self.doubts_since = 0
+        self.acked = 0  # stream offset up to which the other side has acknowledged octets
+        self.acked_at = 0  # `offset` when that was told last
+        self.presumed = 0  # up to here octets are taken to be lost, though nothing says so but acknowledgments
+        self.owed_ns = 0  # since when octets before `acked` are missing, or when some of them came
+        self.owed_packet = 0
         self.recent = _NONE_RECENT
         self.recent_until = 0  # stream offset from which `recent` may hold too much
+
+    @property
+    def highest(self) -> int | None:
+        """The sequence number behind the last octet that is known to have been sent."""
+        if self.next is None:
+            return None
+        end = max(self.offset, self.acked, self.waiting[-1].end if self.waiting else 0)
+        return (self.next + end - self.offset) % MODULO
 
     @property
     def finished(self) -> bool:
@@ -158,27 +175,42 @@ class Direction:
         """Whether octets before a RST have not been seen, or it may be none that counts."""
         return self.reset is not None and self.reset != self.next
 
-    def is_far(self, seq: int) -> bool:
-        """Whether a sequence number is so far from those expected that it is another connection's."""
-        return self.next is not None and abs(distance(seq, self.next)) > _WINDOW
+    @property
+    def available(self) -> int:
+        """The stream offset that whoever acknowledges no more does not wait for."""
+        return self.presumed if self.presumed > self.offset else self.offset
 
     @property
-    def is_guessed(self) -> bool:
-        """Whether all that is known of its numbers is what the other side once acknowledged."""
-        return self.next is not None and not (self.seen or self.offset)
+    def owes(self) -> bool:
+        """Whether the other side has acknowledged octets that have not been seen."""
+        return self.acked > self.available
+
+    @property
+    def hole(self) -> int:
+        """How many octets are missing before what waits."""
+        return max(self.waiting[0].offset - self.offset, 0) if self.waiting else 0
+
+    def is_far(self, seq: int) -> bool:
+        """Whether a sequence number is so far from those expected that it is another connection's, or after a hole."""
+        return self.next is not None and abs(distance(seq, self.next)) > WINDOW
+
+    def is_beyond(self, number: int) -> bool:
+        """Whether a sequence number is not one of those that are known to have been sent, or of the next octet."""
+        highest = self.highest
+        return highest is None or not -WINDOW <= distance(number, highest) <= 0
 
     def begins_another(self, seq: int, ack: int, answers: bool) -> bool:
         """Whether a SYN begins another connection, instead of repeating or answering the one that began this."""
         if self.isn is not None:
             return self.isn != seq
         other = self.other
-        if self.is_guessed:
+        if self.next is not None and (self.seen or self.offset):  # octets came before this SYN: does it number them?
+            return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
+        if self.next is not None:  # all that is known of its numbers is what the other side acknowledged
             return self.is_far(seq)
-        if self.next is not None:  # octets were seen before this SYN: does it number them?
-            return (self.next - self.offset) % _MODULO != (seq + 1) % _MODULO
         if answers:  # a SYN may carry octets, which are acknowledged with it
-            return other.isn is not None and ack not in ((other.isn + 1) % _MODULO, other.next)
-        return self.flow.ended or other.offset > 0
+            return other.isn is not None and not 0 <= distance(ack, other.isn) - 1 <= WINDOW
+        return self.flow.ended
 
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
@@ -192,15 +224,12 @@ class Direction:
         self.deliver = _nobody
         self._account(-self.waiting_octets)
         self.waiting = []
+        self.trust()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
         """Know neither flow nor other direction any more, so that no cycle keeps them in memory."""
         del self.flow, self.other
-
-    def suspect(self) -> None:
-        """Have every segment looked at more closely from now on."""
-        self.notable = _EVERY_FLAG
 
     def thin(self) -> None:
         """Keep no more octets of delivered segments than allowed, and so few less that this is not due each time."""
@@ -211,49 +240,59 @@ class Direction:
             kept -= len(self.recent.popleft()[1])
         self.recent_until = self.offset + _RECENT_OCTETS - kept
 
+    def forget_past(self) -> None:
+        """Expect nothing again that has been acknowledged, but for a keep-alive probe."""
+        self.floor = min(self.offset, self.acked) - 1
+
     def swallow(self, seq: int, length: int) -> None:
         """Take octets of a flow that is over, of which nothing is wanted but that they are its own."""
-        end = (seq + length) % _MODULO
+        end = (seq + length) % MODULO
         if self.next is None or distance(end, self.next) > 0:
             self.next = end
 
-    def take(self, seq: int, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
-        """Take a segment that is not simply the next one."""
-        if self.next is None:
-            self.next = seq
+    # ------------------------------------------------------------------ segments come
+
+    def place(self, seq: int) -> int | None:
+        """The stream offset of a sequence number, None if it is far from all that is known."""
+        assert self.next is not None
         ahead = distance(seq, self.next)
-        offset = self.offset + ahead
-        if ahead <= 0 and offset + len(payload) + missing <= self.offset:
+        if -WINDOW <= ahead <= WINDOW and self.offset + ahead >= self.floor:
+            return self.offset + ahead
+        if self.waiting:  # perhaps more than 2 GiB ahead, where numbers alone look like those of the past
+            end = self.waiting[-1].end
+            beyond = distance(seq, (self.next + end - self.offset) % MODULO)
+            if -WINDOW <= beyond <= WINDOW:
+                return end + beyond
+        return None
+
+    def insert(self, offset: int, payload: bytes, missing: int, time_ns: int, packet: int, ack: int | None) -> None:
+        """Put a segment among those that wait."""
+        if self.absent:
+            self._appear(offset)
+        if offset + len(payload) + missing <= self.offset:
             # All of it has been seen. One octet just below the window is a keep-alive probe, its value garbage.
-            if not (len(payload) <= 1 and ahead == -1):
-                self._compare(seq, payload, time_ns, packet)
+            if not (len(payload) <= 1 and offset == self.offset - 1):
+                self._compare(offset, payload, time_ns, packet)
             return
-        if ahead < 0:
-            self._compare(seq, payload, time_ns, packet)
-        self._wait(Waiting(offset, payload, missing, time_ns, packet))
-        self._drain()
+        if (known := self.offset - offset) > 0:
+            self._compare(offset, payload, time_ns, packet)
+            missing -= max(known - len(payload), 0)
+            offset, payload = self.offset, payload[known:]
+        self._wait(Waiting(offset, payload, missing, time_ns, packet, ack))
 
-    def _deliver(self, payload: bytes, time_ns: int, packet: int) -> None:
-        assert self.receiver is not None
-        assert self.next is not None
-        self.recent.append((self.next, payload))
-        self._pass(len(payload))
-        if self.offset > self.recent_until:
-            self.thin()
-        self.receiver.feed(payload, time_ns, packet)
+    def _appear(self, offset: int) -> None:
+        """Octets of a direction that seemed to be absent come after all, the first at ``offset``."""
+        self.absent = False
+        self.presumed = self.offset
+        self._pass((offset if self.isn is None else 0) - self.offset)
 
-    def _pass(self, length: int) -> None:
-        assert self.next is not None
-        self.next = (self.next + length) % _MODULO
-        self.offset += length
-
-    def _compare(self, seq: int, payload: bytes, time_ns: int, packet: int) -> None:
+    def _compare(self, offset: int, payload: bytes, time_ns: int, packet: int) -> None:
         """Compare a retransmission with what is kept of the first copy, which wins."""
         for first, octets in self.recent:
-            shift = distance(seq, first)
+            shift = offset - first
             begin, end = max(shift, 0), min(shift + len(payload), len(octets))
             if begin < end and octets[begin:end] != payload[begin - shift : end - shift]:
-                self._conflict(distance(first, self.next or 0) + self.offset + begin, end - begin, time_ns, packet)
+                self._conflict(first + begin, end - begin, time_ns, packet)
                 return
 
     def _conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
@@ -279,11 +318,25 @@ class Direction:
             self._compare_waiting(segment, other)
             if end < other.offset:
                 together.append(self._part(segment, end, other.offset))
-            together.append(other)
+            if _is_before(segment.ack, other.ack):  # the retransmission was captured first
+                together += self._sent_earlier(other, segment)
+            else:
+                together.append(other)
             end = other.end
         if end < segment.end:
             together.append(self._part(segment, end, segment.end))
         waiting[first:last] = together
+
+    def _sent_earlier(self, waiting: Waiting, segment: Waiting) -> list[Waiting]:
+        """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
+        begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
+        self._account(-len(waiting.payload) - _SEGMENT_COST)
+        parts = []
+        for first, last in ((waiting.offset, begin), (begin, end), (end, waiting.end)):
+            if first < last:
+                part = self._part(waiting, first, last)
+                parts.append(part._replace(ack=segment.ack) if first == begin else part)
+        return parts
 
     def _compare_waiting(self, segment: Waiting, other: Waiting) -> None:
         """Compare a segment with one that already waits, which wins."""
@@ -301,28 +354,96 @@ class Direction:
         self._account(len(payload) + _SEGMENT_COST)
         return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
 
+    def doubt(self, segment: Segment) -> None:
+        """Keep a segment whose numbers do not fit, with those before it, until another shows whose it is."""
+        self.flow.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+        if len(self.doubtful) == _MOST_DOUBTFUL:
+            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + _SEGMENT_COST
+        self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
+
+    def trust(self) -> None:
+        """Forget those segments whose numbers did not fit, since others do."""
+        self.flow.table.waiting_octets -= sum(len(segment[6]) + _SEGMENT_COST for segment in self.doubtful)
+        self.doubtful = ()
+
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
         self.flow.table.waiting_octets += octets
 
-    def _drain(self) -> None:
-        """Deliver what waits no longer."""
+    # ------------------------------------------------------------------ what acknowledgments say
+
+    def seen_by(self, ack: int | None) -> int:
+        """The stream offset that an acknowledgment of the other side's stands for; UNBOUNDED if it tells nothing."""
+        if ack is None or self.next is None:
+            return UNBOUNDED
+        ahead = distance(ack, self.next)
+        if ahead <= -LATEST_ACK or self.offset + ahead < self.floor:
+            ahead += MODULO
+        offset = self.offset + ahead
+        return offset if self.fin is None else min(offset, self.fin)
+
+    def acknowledge(self, ack: int, time_ns: int, packet: int) -> None:
+        """The other side acknowledges octets, perhaps some that have not been seen."""
+        offset = self.seen_by(ack)
+        if offset == UNBOUNDED or offset <= self.acked:
+            return
+        if not self.owes:
+            self.owed_ns, self.owed_packet = time_ns, packet
+        self.acked = offset
+        self.acked_at = self.offset
+        if self.absent:
+            self._pass(offset - self.offset)  # of what is not captured no more is known than this
+
+    # ------------------------------------------------------------------ segments go on
+
+    def drain(self, time_ns: int, packet: int) -> list[Waiting]:
+        """Deliver what waits for nothing any more, and return it.
+
+        ``time_ns`` and ``packet`` are those of the packet that may have brought what was missing.
+        """
         assert self.receiver is not None
+        waiting, other = self.waiting, self.other
         drained = 0
-        for segment in self.waiting:
+        while drained < len(waiting):
+            segment = waiting[drained]
             if segment.offset > self.offset:
+                break
+            seen = other.seen_by(segment.ack)
+            if seen != UNBOUNDED and seen > other.available:
                 break
             drained += 1
             self._account(-len(segment.payload) - _SEGMENT_COST)
-            packet, time_ns = self._not_before(segment.packet, segment.time_ns)
-            skip = self.offset - segment.offset
-            if skip < len(segment.payload):
-                self._deliver(segment.payload[skip:] if skip else segment.payload, time_ns, packet)
-            if segment.end > self.offset:
-                length = segment.end - self.offset
-                self._pass(length)
-                self.receiver.gap(length, True, time_ns, packet)
-        del self.waiting[:drained]
+            self._deliver(segment, seen)
+        if not drained:
+            return []
+        if self.owes:
+            self.owed_ns, self.owed_packet = time_ns, packet
+        delivered = waiting[:drained]
+        del waiting[:drained]
+        return delivered
+
+    def _deliver(self, segment: Waiting, seen: int) -> None:
+        """Hand on what of a segment has not been seen."""
+        assert self.receiver is not None
+        packet, time_ns = self._not_before(segment.packet, segment.time_ns)
+        skip = self.offset - segment.offset
+        if skip < len(segment.payload):
+            payload = segment.payload[skip:] if skip else segment.payload
+            begin = self.offset
+            self.recent.append((begin, payload))
+            self._pass(len(payload))
+            if self.offset > self.recent_until:
+                self.thin()
+            self.receiver.feed(payload, time_ns, packet, begin, seen)
+        if segment.end > self.offset:
+            length = segment.end - self.offset
+            self._pass(length)
+            self.receiver.gap(length, True, time_ns, packet)
+
+    def _pass(self, length: int) -> None:
+        assert self.next is not None
+        self.next = (self.next + length) % MODULO
+        self.offset += length
 
     def _not_before(self, packet: int, time_ns: int) -> tuple[int, int]:
         """The packet that an event is told with, and its time: those of one sender stay in order of packets.
@@ -332,90 +453,32 @@ class Direction:
         self.latest = max(self.latest, (packet, time_ns))
         return self.latest
 
-    def acknowledged(self, ack: int, time_ns: int, packet: int) -> None:
-        """The other side acknowledges octets that have not been seen."""
-        if self.receiver is None:
-            return
-        if self.next is None:
-            self._count_silence(ack)
-            if not self.seen:
-                self._doubt_presence(time_ns, packet)
-            elif self.silence >= _SILENT_PACKETS:
-                self.receiver.quiet()
-            return
-        offset = self.offset + distance(ack, self.next)
-        if self.fin is not None and offset == self.fin + 1:
-            offset -= 1
-        if offset <= self.offset:
-            return
-        if offset == self.offset + 1 and not self.waiting:
-            return  # a FIN that is not in the capture: no frame is of a single octet
-        if not self.seen:
-            self._doubt_presence(time_ns, packet)
-            return
-        self.acked = max(self.acked, offset)
-        if self.doubts == 0 or self.doubts_at != self.offset:
-            self.doubts = 0
-            self.doubts_at = self.offset
-            self.doubts_since = time_ns
-        self.doubts += 1
-        waited = time_ns - self.doubts_since
-        if waited > LONG_GRACE_NS or (self.doubts > _GRACE_PACKETS and waited > _GRACE_NS):
-            while self.acked > self.offset:
-                self.lose(time_ns, packet)
+    # ------------------------------------------------------------------ octets are lost
 
-    def settle(self, now_ns: int) -> None:
-        """It is ``now_ns``: octets that were acknowledged long ago and have not been seen are lost."""
-        in_doubt = self.doubts and self.seen and self.doubts_at == self.offset
-        if in_doubt and now_ns - self.doubts_since > LONG_GRACE_NS:
-            while self.acked > self.offset:
-                self.lose(self.flow.last_ns, self.flow.last_packet)
-
-    def _count_silence(self, ack: int) -> None:
-        """What is acknowledged tells whether a direction is silent, also if none of its packets is captured."""
-        if self.silence_ack is None:
-            self.silence_ack = ack
-        if ack == self.silence_ack:
-            self.silence += 1
-        else:
-            self.silence, self.silence_ack = 0, _NEVER
-
-    def _doubt_presence(self, time_ns: int, packet: int) -> None:
-        self.doubts += 1
-        if self.doubts == _GRACE_PACKETS:
-            self.miss(time_ns, packet)
-
-    def miss(self, time_ns: int, packet: int) -> None:
-        """Tell that no packet of this direction is captured, and before that if it had nothing to say."""
-        if self.receiver is None:
-            return
-        if self.silence >= _SILENT_PACKETS_IN_ALL:
-            self.receiver.quiet()
-        self.receiver.absent(time_ns, packet)
-
-    def lose(self, time_ns: int, packet: int) -> None:
-        """Declare the hole at the front lost and deliver what waits behind it."""
+    def lose(self, end: int, time_ns: int, packet: int) -> None:
+        """Declare the octets before stream offset ``end`` lost."""
         assert self.receiver is not None
-        end = self.waiting[0].offset if self.waiting else self.acked
         length = end - self.offset
-        if length > 0:
-            self._pass(length)
-            if self.waiting:
-                # The hole counts where it was, before what waits, so that events stay in order of packets.
-                packet, time_ns = self.waiting[0].packet, self.waiting[0].time_ns
-            packet, time_ns = self._not_before(packet, time_ns)
-            self.receiver.gap(length, False, time_ns, packet)
-        self._drain()
-
-    def flush(self, time_ns: int, packet: int) -> None:
-        """No more segments will come: everything that is missing is lost."""
-        if self.receiver is None or self.next is None:
+        if length <= 0:
             return
-        if self.fin is not None:
-            self.acked = max(self.acked, self.fin)
-        if self.reset is not None and 1 < distance(self.reset, self.next) <= _WINDOW:
-            self.acked = max(self.acked, self.offset + distance(self.reset, self.next))
-        while self.waiting:
-            self.lose(time_ns, packet)
-        if self.acked > self.offset and self.seen:
-            self.lose(time_ns, packet)
+        self._pass(length)
+        if self.waiting:
+            # The hole counts where it was, before what waits, so that events stay in order of packets.
+            packet, time_ns = self.waiting[0].packet, self.waiting[0].time_ns
+        packet, time_ns = self._not_before(packet, time_ns)
+        self.receiver.gap(length, False, time_ns, packet)
+
+    def lose_end(self, time_ns: int, packet: int) -> None:
+        """No more segments will come: the octets that are known to have been sent, and have not been seen, are lost."""
+        if self.receiver is None or self.next is None or not self.seen:
+            return
+        end = self.acked
+        if end - self.offset > WINDOW and self.offset > self.acked_at:
+            end = self.offset  # octets went on to come where they always had: nobody can have acknowledged so many
+        if end == self.offset + 1 and self.fin is None:
+            end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
+        if self.fin is not None and not self.other.seen:
+            end = self.fin  # nothing can tell whether its octets arrived
+        if self.reset is not None and 1 < distance(self.reset, self.next) <= WINDOW:
+            end = max(end, self.offset + distance(self.reset, self.next))
+        self.lose(end, time_ns, packet)

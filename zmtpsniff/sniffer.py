@@ -9,6 +9,7 @@ from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, P
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
+from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.addresses import Address
@@ -18,6 +19,7 @@ from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.patterns import Patterns
 from zmtpsniff.patterns.connections import Refusal
+from zmtpsniff.patterns.conversation import Doubt
 from zmtpsniff.payloads import Payloads
 from zmtpsniff.tls import Tls, TlsConnection
 
@@ -61,8 +63,14 @@ class Sniffer:
         self._tls = tls
         self._events: list[AnyEvent] = []
         self._headers = HeaderDecoder()
-        self._flows = flows.FlowTable(self._connect, flow_limits, None if patterns is None else self._refuse)
+        self._flows = flows.FlowTable(
+            self._connect,
+            flow_limits,
+            None if patterns is None else self._refuse,
+            None if patterns is None else self._suspect,
+        )
         self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
+        self._doubts = Doubts()
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -100,8 +108,11 @@ class Sniffer:
         self._flows.finish()
         self._datagrams.finish()
         self._report_source()
-        for code, detail in [*self._headers.skipped(), *(self._tls.skipped() if self._tls is not None else ())]:
+        tls = self._tls.skipped() if self._tls is not None else ()
+        for code, detail in [*self._headers.skipped(), *self._flows.disorder(), *tls, *self._doubts.problems()]:
             self._report(code, detail)
+        if not self._flows.count and (others := self._headers.other_packets()):
+            self._report("no-flows", f"no connection is in the capture; other packets: {others}")
         events = self._give(at_end=True)
         if self._open > _MOST_OPEN:
             detail = f"{self._open - _MOST_OPEN} more flows may be ZMTP; -d tcp.port==N,zmtp shows those of port N"
@@ -172,18 +183,21 @@ class Sniffer:
         self._flows.take(segments)
 
     def _connect(
-        self, number: int, client: Address, server: Address, from_start: bool
+        self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
     ) -> ZmtpConnection | TlsConnection:
         rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
         forced = next(rules, None)
-        starts = (from_start, from_start)
+        doubts = self._doubts if client.transport == "tcp" else None  # a rule names a port
         connection = ZmtpConnection(
-            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport
+            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport, doubts
         )
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
         self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
+
+    def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
+        self._events.append(Doubt(time_ns, packet, number, since_ns))  # type: ignore[arg-type]  # taken out
 
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         if kind == "beacon":
@@ -213,7 +227,7 @@ class Sniffer:
         events = self._events[:]
         self._events.clear()  # the connections hold this list
         if self._patterns is not None:
-            events = self._patterns.take(events)
+            events = self._patterns.take(events, self._flows.waiting_since_ns)
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:

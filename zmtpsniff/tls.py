@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from zmtpsniff.addresses import Address
 from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.flows import Dissection, End
-from zmtpsniff.reassembly import Receiver
+from zmtpsniff.reassembly import UNBOUNDED, Receiver
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
 _TYPES = range(20, 25)
@@ -151,6 +151,8 @@ class TlsHalf:
         self._synchronous = True  # a record begins where the octets held do
         self._damaged = 0  # octets of the record that are missing, beside those held
         self._last = (0, 0)  # time and packet of the last octets
+        self._begin = 0  # their stream offset, which counts TLS's own octets
+        self._seen = UNBOUNDED  # what their sender can have seen of the other side's
         self._hole: _Hole | None = None  # not told yet
         self._in_hole = False
 
@@ -166,11 +168,12 @@ class TlsHalf:
         """Whether there is so much that the other side is not waited for."""
         return len(self._held) > _MOST_HELD
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
         """Take the next octets."""
         if self._passes:
-            self._inner.feed(data, time_ns, packet)
+            self._inner.feed(data, time_ns, packet, begin, seen)
             return
+        self._begin, self._seen = begin, seen
         self._last = time_ns, packet
         if self._passes is None:
             self._held += data
@@ -195,7 +198,7 @@ class TlsHalf:
         elif self._held:
             held = bytes(self._held)
             self._held.clear()
-            self._inner.feed(held, *self._last)
+            self._inner.feed(held, *self._last, self._begin, self._seen)
 
     def _read_records(self, time_ns: int, packet: int) -> None:
         """Take the records that are whole out of the octets held."""
@@ -229,7 +232,7 @@ class TlsHalf:
             assert self._connection is not None
             self._connection.opened()
             self._in_hole = False
-            self._inner.feed(plaintext, time_ns, packet)
+            self._inner.feed(plaintext, time_ns, packet, self._begin, self._seen)
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """Learn that octets are missing."""
@@ -266,10 +269,6 @@ class TlsHalf:
         if self._hole is not None:
             hole, self._hole = self._hole, None
             self._inner.lose("tls-gap", hole.detail, hole.time_ns, hole.packet)
-
-    def quiet(self) -> None:
-        """Learn that this direction has sent no octets."""
-        self._inner.quiet()
 
     def absent(self, time_ns: int, packet: int) -> None:
         """Learn that no packet of this direction is captured."""

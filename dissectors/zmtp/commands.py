@@ -151,8 +151,14 @@ _Result = tuple[Fields, list[Fault]]
 
 
 def _metadata(data: bytes, whole: bool) -> _Result:
+    """READY and INITIATE: properties, two of which everybody asks for (23/ZMTP, "The NULL Security Mechanism")."""
     properties, faults = parse_metadata(data, whole)
-    return {"properties": properties}, faults
+    socket_type = find_property(properties, "Socket-Type")
+    return {
+        "properties": properties,
+        "socket_type": text(socket_type) if isinstance(socket_type, bytes) else None,
+        "identity": find_property(properties, "Identity"),
+    }, faults
 
 
 def _error(data: bytes, whole: bool) -> _Result:

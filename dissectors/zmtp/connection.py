@@ -2,19 +2,13 @@
 
 from typing import Literal
 
-from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Problem, Sides
-from dissectors.problems import PROBLEMS
-from dissectors.zmtp import greeting, resync, sockets, upgrade
+from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
+from dissectors.zmtp import evidence, greeting, resync, sockets, upgrade, wire
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.stream import Limits
-
-# Octets of one side that are kept in wait for a proof that the connection is ZMTP 1.0.
-_UNPROVEN_LIMIT = 1 << 16
-# So many frames in a row are no accident.
-_PROOF_FRAMES = 4
 
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
@@ -41,6 +35,7 @@ class ZmtpConnection:
 
     __slots__ = (
         "_compared",
+        "_doubts",
         "_final",
         "_from_start",
         "_not_seen",
@@ -60,7 +55,6 @@ class ZmtpConnection:
         "transport",
         "version",
     )
-    half_type = Half  # of its two sides; another one may watch what passes
 
     def __init__(
         self,
@@ -72,12 +66,15 @@ class ZmtpConnection:
         limits: Limits | None = None,
         forced: int | None = None,
         transport: Literal["tcp", "ipc"] = "tcp",
+        doubts: evidence.Doubts | None = None,
     ) -> None:
         """``transport`` is what carries it; that it is ws shows by itself.
 
         ``from_start`` says for each side whether its first octets are those of its stream.
 
         ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2 or 3 for that version.
+
+        ``doubts`` is told if it may have been ZMTP, and nothing proved it.
         """
         limits = limits or Limits()
         self.flow = flow
@@ -86,6 +83,7 @@ class ZmtpConnection:
         self.rejected = False
         self.forced = forced is not None
         self.forced_version = forced or None
+        self._doubts = doubts
         self._refusal: tuple[Opening, str, str] | None = None
         self.security = Security()
         self.midstream = MidStream()
@@ -96,8 +94,8 @@ class ZmtpConnection:
         self._not_seen = False
         self._from_start = all(from_start)
         self._compared = False
-        self.client = self.half_type(self, "client", client, server, limits, from_start[0])
-        self.server = self.half_type(self, "server", server, client, limits, from_start[1])
+        self.client = Half(self, "client", client, server, limits, from_start[0])
+        self.server = Half(self, "server", server, client, limits, from_start[1])
         self.client.other, self.server.other = self.server, self.client
         self.halves = (self.client, self.server)
         if forced is not None:
@@ -150,8 +148,10 @@ class ZmtpConnection:
         half.other.resume()
 
     def reject(self) -> None:
-        """It is not ZMTP."""
-        self._tell_if_open()
+        """It is not ZMTP, or nothing proves that it is."""
+        in_doubt = self._may_have_been() or self.midstream.remains_open(self.halves)
+        if self._doubts is not None and not self.rejected and in_doubt:
+            self._doubts.add(self.flow, self.client.src, self.server.src)
         self.rejected = True
         self.out = []
         for half in self.halves:
@@ -162,38 +162,32 @@ class ZmtpConnection:
         if not self.accepted and (half.other.stopped or not half.other.octets):
             self.reject()
 
+    def announced(self) -> None:
+        """A half has sent its revision: two that answer each other prove what one alone does not."""
+        signatures = [half.signature for half in self.halves if half.revision is not None and half.signature]
+        if len(signatures) == 2 and all(signature.last == wire.SIGNATURE_END for signature in signatures):
+            self.accept()
+
     def believes(self, half: Opening, window: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
         """Whether the frames that ``half`` has found in mid-stream are of ZMTP."""
-        if self.midstream.believes(half, window, starts, found, cut):
-            return True
-        self._tell_if_open()
-        return False
+        return self.midstream.believes(half, window, starts, found, cut)
 
-    def _tell_if_open(self) -> None:
-        """Tell once of a connection that may be ZMTP as well as something else, how it can be shown."""
-        midstream = self.midstream
-        if midstream.told or not midstream.remains_open(self.halves):
+    def weigh(self, at_end: bool = False) -> None:
+        """Hold what both halves have said as ZMTP 1.0 against what else it may be; ``at_end`` if nothing more comes."""
+        if self.accepted:
             return
-        midstream.told = True
-        half = self.client if self.client.packet >= self.server.packet else self.server
-        detail = "what is sent may be frames of ZMTP, or messages of another protocol behind their lengths"
-        if self.transport == "tcp":
-            detail += f"; -d tcp.port=={self.server.src.rpartition(':')[2]},zmtp shows it as ZMTP"
-        code = "perhaps-zmtp"
-        problem = PROBLEMS[code].severity, code, detail
-        self._final.append(Problem(*problem, half.time_ns, half.packet, self.flow, half.src, half.dst))
-
-    def unproven(self, half: Opening, whole: bool) -> None:
-        """``half`` chains as ZMTP 1.0 would; ``whole`` if its last frame ends where its octets do.
-
-        That both begin with an identity proves little by itself, because any two octets may look like an empty one.
-        """
-        other = half.other
-        both = half.greeted and other.greeted
-        if both and ((whole and not other.holds) or max(half.frames, other.frames) >= _PROOF_FRAMES):
+        one, other = (half.evidence for half in self.halves)
+        if one is not None and other is not None and evidence.are_certain(one, other, at_end):
             self.accept()
-        elif half.octets > _UNPROVEN_LIMIT:
+        elif any(half.octets > evidence.UNPROVEN_LIMIT for half in self.halves):
             self.reject()
+
+    def _may_have_been(self) -> bool:
+        """Whether it looked like ZMTP, and nothing more was missing than a proof."""
+        one, other = (half.evidence for half in self.halves)
+        if one is not None and other is not None and evidence.are_worth_a_note(one, other):
+            return True
+        return any(half.signature is not None and half.revision is not None for half in self.halves)
 
     def found_frames(self, half: Opening, skipped: int) -> None:
         """``half`` has no greeting in the capture, but frames were found."""
@@ -229,10 +223,15 @@ class ZmtpConnection:
     def greeted_v3(self) -> None:
         """A half has read its 3.x greeting."""
         one, other = self.halves
+        for half in self.halves:
+            if not half.greeted:
+                half.framing = 2  # else the other one would not have said so much
         if self._compared or not (one.greeted and other.greeted):
             self._wake()
             return
         self._compared = True
+        if not self._not_seen:
+            self.security.resume()
         if None not in (one.revision, one.minor, other.revision, other.minor):
             self.version = greeting.negotiated_v3((one.revision, one.minor), (other.revision, other.minor))  # type: ignore[arg-type]
         last = one if one.packet >= other.packet else other
@@ -295,16 +294,19 @@ class ZmtpConnection:
     def _wake(self) -> None:
         for half in self.halves:
             half.look_again()
-            if half.waits_for_greeting:
-                half.resume()
+            half.resume()
 
-    def one_direction(self) -> None:
-        """One side is not in the capture, so that the handshake cannot be judged."""
+    def missed_greeting(self) -> None:
+        """Octets of a greeting are missing, and perhaps of the handshake: that it stayed incomplete accuses nobody."""
         self._not_seen = True
 
     def lost_greeting(self) -> None:
         """Octets of a greeting are missing, so that the handshake cannot be judged."""
         self._not_seen = True
+        self.skip_handshake()
+
+    def skip_handshake(self) -> None:
+        """Read on without the handshake of a side that is absent, until it greets after all."""
         self.security.unknown_start = True
         self.security.skip()
         for half in self.halves:
@@ -323,11 +325,9 @@ class ZmtpConnection:
         for half in self.halves:
             if not half.stopped:
                 half.resume()
-        if not self.accepted and all(half.greeted for half in self.halves) and any(half.frames for half in self.halves):
-            self.accept()  # ZMTP 1.0 that ends inside a frame
+        self.weigh(at_end=True)
         if not self.accepted:
-            self._tell_if_open()
-            self.rejected = True
+            self.reject()
             return
         for half in self.halves:
             half.finish(end)
@@ -371,7 +371,8 @@ class ZmtpConnection:
         if self.security.hello_is_bad:
             return "failed"
         late = not self._from_start and not all(half.greeted for half in self.halves)
-        return "not-seen" if late or self._not_seen or self.security.unknown_start else "incomplete"
+        absent = any(half.is_absent for half in self.halves)
+        return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
     def _report_incomplete(self, end: End) -> None:
         half = self.client if self.client.packet >= self.server.packet else self.server

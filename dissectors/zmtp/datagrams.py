@@ -46,9 +46,8 @@ class Radio:
         if len(payload) < length or length - end > keep:
             body = Cut(payload[end : end + keep], length - end)
         stream.messages += 1
-        stream.out.append(
-            Message(time_ns, packet, stream.flow, stream.src, stream.dst, [group, body], "RADIO", missing > 0)
-        )
+        place = time_ns, packet, stream.flow, stream.src, stream.dst
+        stream.out.append(Message(*place, [group, body], "RADIO", incomplete=missing > 0))
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int) -> None:
         """Take data of PGM, which never comes here."""

@@ -4,7 +4,7 @@ The two loops over frames are the hottest code of the program; each is one metho
 case first.
 """
 
-from dissectors.events import AnyEvent, Cut, Message, Octets
+from dissectors.events import UNBOUNDED, AnyEvent, Cut, Message, Octets, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.searching import FrameSearch
 from dissectors.zmtp.stream import Limits
@@ -16,6 +16,9 @@ _WAIT_LIMIT = 4096
 _MANY_FRAMES = 1024
 _MOST_FRAMES = 1 << 20
 _MESSAGE_OCTETS = 64 << 20
+# How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), be it between two
+# frames of a message, and takes them there; the grammar of 37/ZMTP has no such place.
+_HEARTBEATS = (b"\x04PING", b"\x04PONG")
 
 
 class FrameStream(FrameSearch):
@@ -76,12 +79,12 @@ class FrameStream(FrameSearch):
         keep = self._keep
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
-        socket_type = self.socket_type
+        socket_type, offset, seen = self.socket_type, self.begin, self.seen
         body: Octets
         if plain and not parts and end - position >= wire.ENOUGH_ALIKE and not data[position]:
             alike = wire.messages_alike(data, position)
             for body in alike:
-                append(Message(time_ns, packet, flow, src, dst, [body], socket_type))
+                append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
             self.messages += len(alike)
             position += len(alike) * (2 + data[position + 1])
         while end - position >= 2:
@@ -127,7 +130,7 @@ class FrameStream(FrameSearch):
                 else:
                     frames = [body]
                 self.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen))
             else:
                 self._last_frame(body)
                 return position
@@ -165,6 +168,7 @@ class FrameStream(FrameSearch):
         append = self.out.append
         time_ns, packet, flow, src, dst = self.time_ns, self.packet, self.flow, self.src, self.dst
         socket_type = self.socket_type  # one that announces revision 0 says it
+        offset, seen = self.begin, self.seen
         body: Octets
         while end - position >= 2:
             length = data[position]
@@ -202,7 +206,7 @@ class FrameStream(FrameSearch):
                 else:
                     frames = [body]
                 self.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen))
             else:
                 self._last_frame(body)
                 return position
@@ -240,7 +244,7 @@ class FrameStream(FrameSearch):
             if flags & wire.MORE:
                 self.problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
             if self._parts:
-                self.problem("command-inside-message", "a command between the frames of a message")
+                self._interrupt(body, whole)
             self._command(body, whole)
             # It shows where frames begin, not where messages do: PING and PONG come between the frames of one, too.
             self._doubtful -= self._doubtful > 1
@@ -252,6 +256,14 @@ class FrameStream(FrameSearch):
             self._one_of_many(body)
         else:
             self._last_frame(body)
+
+    def _interrupt(self, command: Octets, whole: bool) -> None:
+        """Report a command between the frames of a message, unless it may be one that libzmq sends there."""
+        name = at_hand(command)[: len(_HEARTBEATS[0])]
+        if name in _HEARTBEATS:
+            self.problem_once("heartbeat-inside-message", "PING or PONG between the frames of a message, first here")
+        elif whole or not any(heartbeat.startswith(name) for heartbeat in _HEARTBEATS):
+            self.problem("command-inside-message", "a command between the frames of a message")
 
     def _one_of_many(self, body: Octets) -> None:
         """A frame with MORE, which is kept within bounds: nothing says how many frames a message may have."""
@@ -289,8 +301,11 @@ class FrameStream(FrameSearch):
     def _message(self, frames: list[Octets], incomplete: bool) -> None:
         self.messages += 1
         self.out.append(
-            Message(self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type, incomplete)
-        )
+            Message(
+                self.time_ns, self.packet, self.flow, self.src, self.dst, frames, self.socket_type,
+                self.begin, self.seen, incomplete,
+            )
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ for those who know more than frames
 
@@ -345,7 +360,7 @@ class FrameStream(FrameSearch):
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
-        self.time_ns = time_ns
+        since_ns, self.time_ns = self.time_ns, time_ns
         self.packet = packet
         offset = self.octets
         self.octets += length
@@ -354,7 +369,7 @@ class FrameStream(FrameSearch):
         if cut:
             self.problem_once("packets-cut", f"packets are cut short by the snaplen, first at stream offset {offset}")
         else:
-            self.problem("capture-gap", f"{length} octets are missing at stream offset {offset}")
+            self.problem("capture-gap", f"{length} octets are missing at stream offset {offset}", since_ns)
         self._skip(length, cut)
 
     def _skip(self, length: int, cut: bool) -> None:
@@ -411,6 +426,8 @@ class FrameStream(FrameSearch):
             self._message(frames, True)
 
     def _found(self, framing: int, doubtful: int, skipped: int) -> None:
+        # The octets that were searched came in many segments. Nobody knows any more what was sent when.
+        self.begin, self.seen = UNBOUNDED, -1
         self._doubtful = doubtful
         self._damaged = doubtful > 0
         self._plain = False

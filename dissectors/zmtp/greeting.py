@@ -6,7 +6,41 @@ Everything here is pure. The steps in which the two sides send their greetings, 
 
 from typing import NamedTuple
 
-from dissectors.zmtp import wire
+from dissectors.zmtp import sockets, wire
+
+
+class Signature(NamedTuple):
+    """The first 10 octets of a side that begins with FF (15/ZMTP, "Backwards Interoperability").
+
+    To a ZMTP 1.0 peer they are the header of a long frame, so the length counts a flags octet. Bit 0 of the last octet
+    tells a versioned peer from the flags of a 1.0 identity frame.
+    """
+
+    length: int  # what octets 1 to 8 give: one more than the identity has; padding of any value in 3.x
+    last: int  # octet, 7F
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the sender goes on with a version, if the other side has one, too."""
+        return bool(self.last & 1)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing else begins so; azmq has a length of 0."""
+        return self.last == wire.SIGNATURE_END and self.length <= wire.IDENTITY_LIMIT + 1
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a peer that is odd, or wrong in one of the two places, may begin so."""
+        return self.is_versioned and (self.last == wire.SIGNATURE_END or self.length <= wire.IDENTITY_LIMIT + 1)
+
+
+class Rest(NamedTuple):
+    """The rest of a 3.x greeting whose beginning is missing."""
+
+    size: int  # octets of it
+    revision: int | None
+    after_revision: bytes  # empty if the first of them is missing
 
 
 class GreetingV3(NamedTuple):
@@ -18,14 +52,9 @@ class GreetingV3(NamedTuple):
     as_server: bool | None
 
 
-def parse_signature(octets: bytes) -> tuple[bool, int]:
-    """Read 10 octets that begin with FF: is the sender versioned, and which length do octets 1 to 8 give?
-
-    To a ZMTP 1.0 peer these octets are the header of a long frame, so the length counts a flags octet
-    (15/ZMTP, "Backwards Interoperability"). Bit 0 of the last octet tells a versioned peer from the flags of a
-    1.0 identity frame.
-    """
-    return bool(octets[9] & 1), int.from_bytes(octets[1:9], "big")
+def parse_signature(octets: bytes) -> Signature:
+    """Read 10 octets that begin with FF."""
+    return Signature(int.from_bytes(octets[1:9], "big"), octets[9])
 
 
 def parse_after_revision(octets: bytes) -> GreetingV3:
@@ -36,6 +65,12 @@ def parse_after_revision(octets: bytes) -> GreetingV3:
         mechanism, legal = parse_mechanism(octets[1 : 1 + wire.MECHANISM_SIZE])
     as_server = bool(octets[1 + wire.MECHANISM_SIZE]) if len(octets) > 1 + wire.MECHANISM_SIZE else None
     return GreetingV3(octets[0] if octets else None, mechanism, legal, as_server)
+
+
+def is_greeting_v3(octets: bytes) -> bool:
+    """Whether 53 octets are what follows the revision of a 3.x greeting, and can hardly be anything else."""
+    parsed = parse_after_revision(octets)
+    return parsed.mechanism_is_legal and octets[1 + wire.MECHANISM_SIZE] <= 1 and not any(octets[-_FILLER_SIZE:])
 
 
 def parse_mechanism(field: bytes) -> tuple[str, bool]:
@@ -51,8 +86,25 @@ def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
 
 
 GUESS_SIZE = 4
+_FILLER_SIZE = 31
+_HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR")
 
 _MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI"))
+
+
+def find_rest(octets: bytes) -> Rest | int:
+    """The rest of a 3.x greeting that ``octets`` begin with; 0 if there is none, else how many it takes to tell."""
+    mechanism = find_mechanism(octets[: wire.GREETING_SIZE])
+    if mechanism is not None:
+        size = mechanism + wire.AFTER_REVISION_SIZE - 1
+        if len(octets) < size:
+            return size
+        revision = octets[mechanism - 2] if mechanism >= 2 else None
+        return Rest(size, revision, octets[mechanism - 1 : size] if mechanism else b"")
+    end = find_end(octets)
+    if end is None:
+        return len(octets) + 1
+    return Rest(end, None, b"") if end else 0
 
 
 def find_mechanism(octets: bytes) -> int | None:
@@ -62,6 +114,64 @@ def find_mechanism(octets: bytes) -> int | None:
         if at >= 0:
             return at
     return None
+
+
+def find_end(octets: bytes) -> int | None:
+    """Where a 3.x greeting ends of which ``octets`` lack the beginning; 0 if they are no such rest.
+
+    A command of the handshake follows it. None if too few octets are there to tell.
+    """
+    undecided = False
+    for end in range(1, min(len(octets), wire.GREETING_SIZE - 1) + 1):
+        if _may_be_rest(octets, wire.GREETING_SIZE - end):
+            begins = _begins_handshake(octets[end:])
+            if begins:
+                return end
+            undecided = undecided or begins is None
+    few = octets[: wire.GREETING_SIZE]
+    return None if undecided or any(_may_be_rest(few, at) for at in range(1, wire.GREETING_SIZE - len(few))) else 0
+
+
+def _may_be_rest(octets: bytes, begin: int) -> bool:
+    """Whether octets may be what stands from octet ``begin`` on in a 3.x greeting; what comes after it is not read."""
+
+    def part(first: int, stop: int) -> bytes:
+        return octets[max(first - begin, 0) : max(stop - begin, 0)]
+
+    mechanism = wire.SIGNATURE_SIZE + 2
+    as_server = mechanism + wire.MECHANISM_SIZE
+    return (
+        not any(part(1, 8))
+        and part(9, 10) in (b"", b"\x7f")
+        and part(10, 11) in (b"", b"\3")
+        and part(11, 12) in (b"", b"\0", b"\1")
+        and wire.MECHANISM_CHARACTERS.issuperset(part(mechanism, as_server).rstrip(b"\0"))
+        and part(as_server, as_server + 1) in (b"", b"\0", b"\1")
+        and not any(part(as_server + 1, wire.GREETING_SIZE))
+    )
+
+
+def _begins_handshake(octets: bytes) -> bool | None:
+    """Whether octets begin with a command of a handshake; None if there are too few of them to tell."""
+    if octets[:1] not in (b"", b"\x04", b"\x06"):
+        return False
+    body = octets[9 if octets[:1] == b"\x06" else 2 :]
+    if body.startswith(_HANDSHAKE):
+        return True
+    return None if any(command.startswith(body) for command in _HANDSHAKE) else False
+
+
+def version_shown(octets: bytes, identity: int) -> int | None:
+    """The major version, if what follows a signature shows it, which announces ``identity`` octets of that.
+
+    3 for a whole greeting, 2 for a socket type and an identity frame of the same length. ``octets`` begin at the
+    revision.
+    """
+    rest = octets[1 : 1 + wire.AFTER_REVISION_SIZE]
+    if len(rest) == wire.AFTER_REVISION_SIZE and octets[0] > wire.REVISION_2 and is_greeting_v3(rest):
+        return 3
+    has_frame = len(octets) >= GUESS_SIZE and octets[0] <= wire.REVISION_3 and octets[1] < len(sockets.NAMES_V2)
+    return 2 if has_frame and octets[2] == 0 and octets[3] == identity else None
 
 
 def guess_after_signature(octets: bytes) -> int | None:

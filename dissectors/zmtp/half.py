@@ -6,8 +6,10 @@ from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, 
 from dissectors.zmtp import commands, resync, sockets, wire
 from dissectors.zmtp.websocket import Upgraded
 
-# Octets that a frame may lack at the end of its connection before its length is taken for nonsense.
-_PLAUSIBLE_REST = 1 << 32
+# A frame that lacks more octets than this at the end of its connection, and of which less than one part in so many
+# came, is taken for one whose length is nonsense.
+_PLAUSIBLE_REST = 1 << 30
+_NEARLY_NOTHING = 100
 _MORE_THAN_ANY = 1 << 65  # octets: no frame is so long
 
 
@@ -85,7 +87,7 @@ class Half(Upgraded):
         self.out.append(
             Subscription(
                 self.time_ns, self.packet, self.flow, self.src, self.dst,
-                "subscribe" if on else "cancel", topic, encoding, incomplete,
+                "subscribe" if on else "cancel", topic, encoding, self.begin, self.seen, incomplete,
             )
         )  # fmt: skip
 
@@ -106,7 +108,7 @@ class Half(Upgraded):
         self.out.append(
             Command(
                 self.time_ns, self.packet, self.flow, self.src, self.dst, name,
-                incomplete=not whole and not isinstance(body, Cut), **fields,  # type: ignore[arg-type]
+                offset=self.begin, seen=self.seen, incomplete=not whole and not isinstance(body, Cut), **fields,  # type: ignore[arg-type]
             )
         )  # fmt: skip
         for code, detail in faults:
@@ -118,6 +120,8 @@ class Half(Upgraded):
             return
         self._check_command(name, mechanism, whole)
         security.command(self, name, fields, mechanism)
+        if whole and name in commands.HANDSHAKE_COMMANDS and not self._parts:
+            self._damaged = False  # no message can have begun before it
         if not whole:
             security.lost(self.side)
         if whole and not faults and "properties" in fields and self.socket_type is None:
@@ -132,7 +136,7 @@ class Half(Upgraded):
         if in_clear and whole and security.encrypts and security.is_done(self.side):
             self.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
         elif not commands.is_known(name, mechanism):
-            if mechanism in (None, *security.KNOWN):
+            if whole and mechanism in (None, *security.KNOWN):  # else its name may be cut
                 self.problem("unknown-command", f"command {name!r} is not known")
         elif not sockets.may_send(self.socket_type, name):
             self.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
@@ -159,6 +163,11 @@ class Half(Upgraded):
             self.connection.found_frames(self, skipped)
         self.greeted = True
 
+    def _skip(self, length: int, cut: bool) -> None:
+        if self.is_absent:
+            self._begin()
+        super()._skip(length, cut)
+
     def _is_believed(self, window: bytes, found: resync.Found) -> bool:
         return self.connection.believes(self, window, self._starts, found, self._cut)
 
@@ -176,6 +185,8 @@ class Half(Upgraded):
         self.search_now()
         if not self.connection.accepted:
             return
+        if self.is_absent:
+            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
         searching = self._searches
         if searching and self._searched + self._held:
             lost = self._searched + self._held
@@ -190,8 +201,11 @@ class Half(Upgraded):
             self._open_body()
         if self._collects:
             detail = f"{self._left} of the {self._length} octets of a frame's body are missing"
-            code = "implausible-length" if self._left > _PLAUSIBLE_REST else "truncated-frame"
-            self.problem("capture-ends-inside" if end == "open" else code, detail)
+            came = self._length - self._left
+            if self._left > _PLAUSIBLE_REST and came < self._length // _NEARLY_NOTHING:
+                self.problem("implausible-length", detail)
+            else:
+                self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
         elif self._held and not searching:
             detail = f"the last {held} octets are the beginning of a frame"
             self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)

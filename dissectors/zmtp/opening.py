@@ -1,7 +1,8 @@
 """How a side begins: its greeting, step by step, until frames follow.
 
 A side that supports old peers sends its greeting in pieces and chooses each by what it has read from the other side,
-so a side is read with an eye on the other one. One that waits for the other is woken by it (``resume``).
+so a side is read with an eye on the other one. One that waits for the other is woken by it (``resume``). A signature
+proves the connection if nothing else begins so; an odd one is believed for what follows it, or for the answer to it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dissectors.events import Greeting, Octets, Side
 from dissectors.zmtp import greeting, sockets, wire
+from dissectors.zmtp.evidence import UNPROVEN_LIMIT, EvidenceV1
 from dissectors.zmtp.framing import FrameStream
 from dissectors.zmtp.stream import Limits
 
@@ -18,8 +20,13 @@ if TYPE_CHECKING:
 
 # Octets that wait for a word from the other side before it is taken not to be in the capture.
 _PATIENCE = 16_384
+# So many segments that have seen nothing new of the other side show that it says nothing; so many if no more will come.
+_QUIET = 8
+_QUIET_AT_END = 2
 # An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
 _IDENTITY_LIMIT = 0xFFFF
+# A revision that nobody has announced yet: where the signature proves little, this is something else.
+_LAST_REVISION = 15
 
 
 def _released(data: bytes, position: int) -> int:
@@ -30,22 +37,23 @@ class Opening(FrameStream):
     """One side of a connection, as far as its greeting."""
 
     __slots__ = (
-        "_greeting_after_gap",
-        "_greeting_before_gap",
+        "_from_start",
+        "_greeting_around_gap",
         "_identity_left",
         "as_server",
         "beginning",
         "connection",
         "ended",
+        "evidence",
         "greeted",
         "identity",
-        "is_quiet",
         "mechanism",
         "mechanism_is_legal",
         "minor",
         "other",
         "revision",
         "side",
+        "signature",
         "silent",
         "topics",
         "upgraded",
@@ -61,6 +69,7 @@ class Opening(FrameStream):
         self.connection = connection
         self.side: Side = side
         self.other: Opening = self  # the connection puts the other half here
+        self.signature: greeting.Signature | None = None
         self.versioned: bool | None = None  # begins with a signature; None: not known yet
         self.revision: int | None = None
         self.minor: int | None = None
@@ -72,34 +81,29 @@ class Opening(FrameStream):
         self.greeted = False  # its greeting is over, so that frames follow
         self.silent = False  # what it says about versions will never be known
         self.ended = False
-        self.is_quiet = False  # it is certain that it sends nothing
+        self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
         self.topics: dict[Octets, None] = {}  # subscribed to
         self._identity_left = 0
-        self._greeting_before_gap = b""
-        self._greeting_after_gap = 0  # octets of it
+        self._greeting_around_gap = b"", 0  # what came before it, how many octets come after it
         self.upgraded = False  # to WebSocket
         self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
-        self._state = self._start if from_start else self._perhaps_start
+        self._from_start = from_start
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait for the first octets."""
+        self._state = self._start if self._from_start else self._perhaps_start
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is certain that it has sent nothing since the other side was captured first."""
+        enough = _QUIET_AT_END if self.connection.midstream.over else _QUIET
+        return not self.octets and self.other.silence >= enough
 
     @property
     def stopped(self) -> bool:
         """Whether nothing more can be read of this side."""
         return self._state == self._dead
-
-    @property
-    def holds(self) -> bool:
-        """Whether octets wait for more."""
-        return self._held > 0
-
-    @property
-    def frames(self) -> int:
-        """How many frames, at least, have followed the greeting."""
-        return self.messages + len(self._parts)
-
-    @property
-    def waits_for_greeting(self) -> bool:
-        """Whether this side's handshake waits for the other side's greeting."""
-        return self._state == self._after_greeting
 
     def stop(self) -> None:
         """Read nothing more of this side."""
@@ -111,6 +115,7 @@ class Opening(FrameStream):
         """The connection is ZMTP: what this half finds is given out from now on."""
         self.out = self.connection.out
         self.known = True
+        self.evidence = None
         if self._state == self._unproven_v1:
             self._state = self._frames_v1
 
@@ -145,45 +150,29 @@ class Opening(FrameStream):
             if len(first) < wire.SIGNATURE_SIZE:
                 self._need = wire.SIGNATURE_SIZE
                 return position
-            versioned, length = greeting.parse_signature(first)
-            if versioned and length <= wire.IDENTITY_LIMIT + 1:
+            if greeting.parse_signature(first).is_certain:
                 self._state = self._signature
                 return position
-        if first in (b"\x03", b"\x03\x00", b"\x03\x01"):  # perhaps a revision, and the mechanism comes next
-            self._need = 2 + wire.MECHANISM_SIZE
-            return position
-        if greeting.find_mechanism(data[position : position + wire.GREETING_SIZE]) is not None:
-            self._state = self._late_greeting
-            return position
-        self.silent = True
-        self._start_search()
-        self.other.resume()
-        return position
-
-    def _late_greeting(self, data: bytes, position: int) -> int:
-        """The capture starts inside a 3.x greeting, before its mechanism."""
-        mechanism = greeting.find_mechanism(data[position : position + wire.GREETING_SIZE])
-        assert mechanism is not None
-        size = mechanism + wire.AFTER_REVISION_SIZE - 1
-        if len(data) - position < size:
-            self._need = size
+        rest = greeting.find_rest(data[position : position + 2 * wire.GREETING_SIZE])
+        if isinstance(rest, int):
+            self._need = rest
+            if not rest or self.ended:
+                self.silent = True
+                self._start_search()
+                self.other.resume()
             return position
         self.connection.accept()
         self.versioned = True
-        if mechanism >= 2:
-            self.revision = data[position + mechanism - 2]
-        minor = data[position + mechanism - 1 : position + mechanism]
-        self._greet_v3(data[position + mechanism - 1 : position + size] if minor else b"")
+        self.revision = rest.revision
+        if rest.after_revision:
+            self._greet_v3(rest.after_revision)
         self._end_greeting()
-        return position + size
+        return position + rest.size
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, else a short frame of ZMTP 1.0."""
         self.beginning = data[position : position + 16]
-        if data[position] == wire.SIGNATURE_START:
-            self._state = self._signature
-        else:
-            self._state = self._identity_v1
+        self._state = self._signature if data[position] == wire.SIGNATURE_START else self._identity_v1
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
@@ -191,19 +180,24 @@ class Opening(FrameStream):
         if len(data) - position < wire.SIGNATURE_SIZE:
             self._need = wire.SIGNATURE_SIZE
             return position
-        signature = data[position : position + wire.SIGNATURE_SIZE]
-        versioned, length = greeting.parse_signature(signature)
-        if not versioned and length >= wire.LENGTH_ESCAPE_V1:
+        signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
+        if not signature.is_versioned and signature.length >= wire.LENGTH_ESCAPE_V1:
             self._state = self._identity_v1
             return position
-        if not versioned:
-            self.connection.refuse(self, "bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
+        if not signature.is_versioned:
+            self.connection.refuse(self, "bad-signature", detail)
             return position
-        self.connection.accept()
-        if signature[9] != wire.SIGNATURE_END:
-            self.problem("bad-signature", f"octet 9 is 0x{signature[9]:02x}, must be 0x7f")
+        if not (signature.is_possible or self.connection.forced):
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
+        self.signature = signature
+        if signature.is_certain:
+            self.connection.accept()
+        if signature.last != wire.SIGNATURE_END:
+            self.problem("bad-signature", detail)
         self.versioned = True
-        self._identity_left = max(length - 1, 0)
+        self._identity_left = max(signature.length - 1, 0)
         self._state = self._after_signature
         self.other.resume()
         return position + wire.SIGNATURE_SIZE
@@ -214,29 +208,52 @@ class Opening(FrameStream):
             return position
         versioned = self.other.versioned
         if versioned is None:
-            guessed = self._guess(data, position)
+            guessed = self._guess(data[position:])
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE
                 return position
             versioned = guessed != 1
-        self._state = self._revision if versioned else self._identity_after_signature
+        if versioned:
+            self._state = self._revision
+        elif self._is_proven():
+            self._state = self._identity_after_signature
         return position
+
+    def _is_proven(self) -> bool:
+        """Whether this side's greeting is one; if nothing has proven it until now, nothing will, and it is refused."""
+        if not self.connection.accepted:
+            self.connection.refuse(self, "not-zmtp", "")
+        return self.connection.accepted
 
     def resume(self) -> None:
         """Look again; an identity of no octets after a signature needs none to be read."""
-        if self._state == self._after_signature and self.other.versioned is False and not self._identity_left:
+        is_whole = self._state == self._after_signature and self.other.versioned is False and not self._identity_left
+        if is_whole and self._is_proven():
             self._identified(b"", 1)
         super().resume()
 
-    def _guess(self, data: bytes, position: int) -> int | None:
-        """The major version by what follows the signature, or the one that the user says."""
-        return self.connection.forced_version or greeting.guess_after_signature(data[position:])
+    def _shown(self, octets: bytes) -> int | None:
+        """The major version that the user says, or that what follows the signature shows beyond doubt."""
+        return self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
 
-    def _waits(self, data: bytes, position: int) -> bool:
-        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half."""
-        if self.other.will_not_tell() or len(data) - position > _PATIENCE:
+    def _guess(self, octets: bytes) -> int | None:
+        """The same, or the one that it looks like most."""
+        return self._shown(octets) or greeting.guess_after_signature(octets)
+
+    def _waits(self, data: bytes, position: int, revision: bytes = b"", is_sure: bool = False) -> bool:
+        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half.
+
+        One that is absent may come yet. It is waited for unless what it will say ``is_sure``, or the octets that are
+        there show it, which begin with the revision: with ``revision``, if that has been read.
+        """
+        held = len(data) - position
+        if self.other.will_not_tell() or held > _PATIENCE:
             return False
         self._need = _PATIENCE
+        if self.other.is_absent:
+            if is_sure or self._shown(revision + data[position:]) is not None:
+                return False
+            self._need = held + 1 if held < wire.GREETING_SIZE else _PATIENCE
         return True
 
     def will_not_tell(self) -> bool:
@@ -244,8 +261,14 @@ class Opening(FrameStream):
         return self.silent or self.ended or self._state == self._dead
 
     def _revision(self, data: bytes, position: int) -> int:
+        assert self.signature is not None
+        if data[position] > _LAST_REVISION and not (self.signature.is_certain or self.connection.forced):
+            self.connection.refuse(self, "not-zmtp", "")
+            return position
         self.revision = data[position]
         self._state = self._after_revision
+        if not self.connection.accepted:
+            self.connection.announced()
         self.other.resume()
         return position + 1
 
@@ -257,9 +280,9 @@ class Opening(FrameStream):
             return position
         theirs = self.other.revision
         if theirs is None:
-            if self._waits(data, position):
+            if self._waits(data, position, bytes([self.revision])):
                 return position
-            guessed = self._guess(bytes([self.revision]) + data[position:], 0)
+            guessed = self._guess(bytes([self.revision]) + data[position:])
             if guessed is None and not self.ended:
                 self._need = greeting.GUESS_SIZE - 1
                 return position
@@ -272,6 +295,8 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
+        if not self.connection.accepted and greeting.is_greeting_v3(data[position : position + size]):
+            self.connection.accept()
         self._greet_v3(data[position : position + size])
         self._end_greeting()
         return position + size
@@ -285,7 +310,7 @@ class Opening(FrameStream):
         self.mechanism = parsed.mechanism
         self.mechanism_is_legal = parsed.mechanism_is_legal
         self.as_server = bool(parsed.as_server)
-        self._report_greeting(mechanism=parsed.mechanism, as_server=parsed.as_server)
+        self._report_greeting(parsed.mechanism, parsed.as_server)
         if not parsed.mechanism_is_legal:
             self.problem("bad-mechanism", f"the mechanism's octets are {octets[1 : 1 + wire.MECHANISM_SIZE].hex()}")
 
@@ -293,39 +318,34 @@ class Opening(FrameStream):
         """The 64 octets are over: the handshake follows."""
         self.greeted = True
         self.framing = 2
-        self.known = True
         self._state = self._after_greeting
         self.connection.greeted_v3()
 
     def _after_greeting(self, data: bytes, position: int) -> int:
         """What a command holds depends on the mechanism, so the other side's greeting comes first."""
         if not self.other.greeted:
-            if self._waits(data, position):
+            if self._waits(data, position, is_sure=True):
                 return position
-            self.connection.lost_greeting()
+            if self.other.is_absent:
+                self.connection.skip_handshake()
+            else:
+                self.connection.lost_greeting()
+        if not self._is_proven():
+            return position
         self._start_frames(2)
         self._plain = self._is_plain()
         return position
 
-    def _report_greeting(
-        self,
-        mechanism: str | None = None,
-        as_server: bool | None = None,
-        socket_type: str | None = None,
-        identity: Octets | None = None,
-    ) -> None:
-        self.out.append(
-            Greeting(
-                self.time_ns, self.packet, self.flow, self.src, self.dst,
-                self.version, mechanism, as_server, socket_type, identity,
-            )
-        )  # fmt: skip
+    def _report_greeting(self, mechanism: str | None = None, as_server: bool | None = None) -> None:
+        place = self.time_ns, self.packet, self.flow, self.src, self.dst
+        self.out.append(Greeting(*place, self.version, mechanism, as_server, self.socket_type, self.identity))
 
     def _socket_type(self, data: bytes, position: int) -> int:
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
-        if theirs is None and self._waits(data, position):
+        is_v2 = data[position + 1 : position + 2] == b"\0"  # no identity frame of 1.0 begins so
+        if (theirs is None and self._waits(data, position, is_sure=is_v2)) or not self._is_proven():
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
@@ -342,17 +362,17 @@ class Opening(FrameStream):
         if len(data) - position < size:
             self._need = size
             return position
-        if data[position] & ~wire.LONG:
-            self.problem("malformed-command", f"the identity frame has flags 0x{data[position]:02x}")
         length = int.from_bytes(data[position + 1 : position + size], "big")
         stop = position + size + length
+        if stop > len(data) and length <= _IDENTITY_LIMIT:
+            self._need = stop - position
+            return position
+        if data[position] & ~wire.LONG:
+            self.problem("malformed-command", f"the identity frame has flags 0x{data[position]:02x}")
         if length > _IDENTITY_LIMIT:
             self.problem("identity-too-long", f"an identity of {length} octets")
             self._die()
             return len(data)
-        if stop > len(data):
-            self._need = stop - position
-            return position
         self._identified(data[position + size : stop], 2)
         return stop
 
@@ -362,9 +382,8 @@ class Opening(FrameStream):
         self.greeted = True
         if len(identity) > wire.IDENTITY_LIMIT:
             self.problem("identity-too-long", f"an identity of {len(identity)} octets")
-        self._report_greeting(socket_type=self.socket_type, identity=identity)
+        self._report_greeting()
         self._start_frames(framing)
-        self.known = True
         self._plain = self._is_plain()
         self.connection.identified()
 
@@ -385,14 +404,12 @@ class Opening(FrameStream):
     def _identity_v1(self, data: bytes, position: int) -> int:
         """The first frame of ZMTP 1.0 is the identity: length, flags, octets (13/ZMTP)."""
         size = 10 if data[position] == wire.LENGTH_ESCAPE_V1 else 2
-        length = data[position]
+        length, strange = data[position], False
         if len(data) - position >= size:
             if size == 10:
                 length = int.from_bytes(data[position + 1 : position + 9], "big")
             flags = data[position + size - 1]
-            strange = flags & wire.MORE or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
-        else:
-            strange = False
+            strange = flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
         # ZMTP 1.0 has no mark: beside a side that speaks something else nothing makes this one an identity.
         strange = strange or (not self.versioned and self.connection.has_refused(self.other))
         if length == 0 or length > _IDENTITY_LIMIT or strange:
@@ -405,28 +422,28 @@ class Opening(FrameStream):
         if self.versioned is None:
             self.versioned = False
             self.version = "1.0"
-        self._identified(data[position + size : stop], 1)
         if not self.connection.accepted:
-            self._state = self._unproven_v1
-            self.connection.unproven(self, stop == len(data))
+            self.evidence = EvidenceV1(length - 1, data[position + size - 1])
+        self._identified(data[position + size : stop], 1)
+        self.connection.weigh()
         self.other.resume()
         return stop
 
     def _unproven_v1(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
-        at = position
-        while at + 1 < len(data):
-            size = 10 if data[at] == wire.LENGTH_ESCAPE_V1 else 2
-            if at + size > len(data):
-                break
-            length = int.from_bytes(data[at + 1 : at + 9], "big") if size == 10 else data[at]
-            if length == 0 or data[at + size - 1] not in wire.FLAGS_SEEN_V1:
-                self.connection.reject()
-                return position
-            at += size - 1 + length
-        reached = self._frames_v1(data, position)
-        self.connection.unproven(self, reached == len(data))
-        return reached
+        assert self.evidence is not None
+        stop, legal = self.evidence.frames(data, position)
+        while position < stop:
+            position += self._frames_v1(data[position:stop], 0)
+        self.connection.weigh()
+        if self.connection.accepted or (legal and not self.connection.rejected):
+            return self._frames_v1(data, position)
+        if self.other.evidence is None and not self.other.will_not_tell():
+            self._need = UNPROVEN_LIMIT  # its beginning may prove that what comes here should have been a frame
+        else:
+            self.evidence = None
+            self.connection.reject()
+        return position
 
     def _start_frames(self, framing: int) -> None:
         super()._start_frames(framing)
@@ -435,24 +452,31 @@ class Opening(FrameStream):
 
     # ------------------------------------------------------------------ gaps
 
-    def quiet(self) -> None:
-        """This side has sent nothing since the other one was captured first."""
-        self.is_quiet = True
-
     def absent(self, time_ns: int, packet: int) -> None:
-        """This side is not in the capture at all, though the other side answers it."""
-        self.time_ns = time_ns
-        self.packet = packet
-        self.silent = True
-        if not self.stopped:
-            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
-            self.stop()
-            self.connection.one_direction()
+        """No packet of this side has been captured, though the other side answers it; some may come after all."""
+        if not (self.octets or self.stopped or self.is_absent):
+            self.time_ns = time_ns
+            self.packet = packet
+            self._state = self._absent
             self.other.resume()
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether this side is taken not to be in the capture."""
+        return self._state == self._absent
+
+    def _absent(self, data: bytes, position: int) -> int:
+        """It is there after all."""
+        self._begin()
+        return position
 
     def _skip(self, length: int, cut: bool) -> None:
         if self.greeted or self.stopped or self._searches:
             super()._skip(length, cut)
+            return
+        if self._state == self._perhaps_start:  # behind the hole as much is known as before it
+            self._chunks = []
+            self._held = 0
             return
         # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.
         end = self.octets
@@ -464,9 +488,12 @@ class Opening(FrameStream):
         self.other.resume()
         first = wire.SIGNATURE_SIZE + 1
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
+        if end < wire.GREETING_SIZE and not (three or self._state == self._greeting_v3):
+            self._state = self._perhaps_start  # the rest of a 3.x greeting may follow
+            self.connection.missed_greeting()
+            return
         if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
             self._greet_what_is_known()
-            self.known = self.connection.accepted
             self._start_search()
             self.framing = self.other.framing
             self.connection.lost_greeting()
@@ -477,23 +504,23 @@ class Opening(FrameStream):
         elif begin < first and held:
             self.revision = held[0]
             held = held[1:]
-        self._greeting_before_gap = held
-        self._greeting_after_gap = wire.GREETING_SIZE - end
-        if self._greeting_after_gap:
+        self._greeting_around_gap = held, wire.GREETING_SIZE - end
+        if end < wire.GREETING_SIZE:
             self._state = self._rest_of_greeting
         else:
             self._end_greeting_with_hole()
 
     def _rest_of_greeting(self, data: bytes, position: int) -> int:
         """What follows a hole in the greeting says nothing that counts."""
-        if len(data) - position < self._greeting_after_gap:
-            self._need = self._greeting_after_gap
+        size = self._greeting_around_gap[1]
+        if len(data) - position < size:
+            self._need = size
             return position
         self._end_greeting_with_hole()
-        return position + self._greeting_after_gap
+        return position + size
 
     def _end_greeting_with_hole(self) -> None:
-        self._greet_v3(self._greeting_before_gap)
+        self._greet_v3(self._greeting_around_gap[0])
         self._end_greeting()
 
     def _greet_what_is_known(self) -> None:
@@ -503,4 +530,4 @@ class Opening(FrameStream):
             if self._state == self._greeting_v3:
                 self._greet_v3(held)
             else:
-                self._report_greeting(socket_type=self.socket_type)
+                self._report_greeting()

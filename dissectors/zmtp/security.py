@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dissectors.events import Side
+from dissectors.events import Cut, Side
 from dissectors.zmtp import commands, sockets, wire
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ _EXPECTED = {
 }
 
 
+# With one of these a side's handshake is done.
+_LAST = frozenset({"READY", "INITIATE", "MESSAGE"})
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
 
 
@@ -40,6 +42,7 @@ class Security:
     __slots__ = (
         "_assumed",
         "_done",
+        "_lost",
         "_nonces",
         "_sent",
         "failed",
@@ -59,6 +62,7 @@ class Security:
         self.hello_is_bad = False  # so that the handshake fails, unless the server is lenient
         self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
         self._done: frozenset[Side] = frozenset()
+        self._lost: frozenset[Side] = frozenset()  # sides of which octets are missing
         self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
 
     def begin(self, mechanism: str | None) -> None:
@@ -71,9 +75,15 @@ class Security:
 
     def lost(self, side: Side) -> None:
         """Octets of this side are missing, among them perhaps the last command of its handshake."""
+        self._lost |= {side}
         if side not in self._done:
             self._done |= {side}
             self.unknown_start = True
+
+    def resume(self) -> None:
+        """Both greetings are there: the handshake can be followed from where it has come to."""
+        self.unknown_start = bool(self._lost)
+        self._done = self._lost | {side for side, sent in self._sent.items() if sent & _LAST}
 
     @property
     def encrypts(self) -> bool:
@@ -181,14 +191,11 @@ class Security:
 
     def _metadata(self, half: Half, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
-        properties = fields.get("properties")
-        if not isinstance(properties, dict):
-            return
-        kind = commands.find_property(properties, "Socket-Type")
-        if isinstance(kind, bytes):
-            half.set_socket_type(commands.text(kind))
-        identity = commands.find_property(properties, "Identity")
-        if identity is not None:
+        socket_type = fields.get("socket_type")
+        if isinstance(socket_type, str):
+            half.set_socket_type(socket_type)
+        identity = fields.get("identity")
+        if isinstance(identity, bytes | Cut):
             half.identity = identity
             if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
                 half.problem("identity-too-long", f"an identity of {len(identity)} octets")

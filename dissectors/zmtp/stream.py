@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dissectors.events import AnyEvent, Problem
+from dissectors.events import UNBOUNDED, AnyEvent, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp import wire
 
@@ -38,12 +38,15 @@ class OctetStream:
         "_starts",
         "_state",
         "_told",
+        "begin",
         "dst",
         "flow",
         "limits",
         "octets",
         "out",
         "packet",
+        "seen",
+        "silence",
         "src",
         "time_ns",
     )
@@ -57,6 +60,8 @@ class OctetStream:
         self.limits = limits
         self.time_ns = 0  # of the packet read last
         self.packet = 0
+        self.begin = 0  # the stream offset of the octets read last
+        self.seen = UNBOUNDED  # how much their sender can have seen of the other side's stream
         self.octets = 0  # of the stream so far, gaps included
         self._state: State = self._dead
         self._chunks: list[bytes] = []  # octets that wait until there are _need of them
@@ -64,17 +69,24 @@ class OctetStream:
         self._need = 1
         self._running = False
         self._searching = False  # where segments begin matters
+        self.silence = 0  # segments in which it had seen nothing new of the other side, since it is searched
         self._starts: list[int] = []  # where they do in the octets held
         self._told: frozenset[str] = frozenset()  # codes that are reported once for each direction
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
-        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``."""
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
+        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``; events go to ``out``.
+
+        They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
+        """
         self.time_ns = time_ns
         self.packet = packet
+        self.begin = begin
+        before, self.seen = self.seen, seen
         self.octets += len(data)
         if self._held:
             if self._searching:
                 self._starts.append(self._held)
+                self.silence = self.silence + 1 if seen == before != UNBOUNDED else -UNBOUNDED
             self._chunks.append(data)
             self._held += len(data)
             if self._held < self._need:
@@ -113,11 +125,14 @@ class OctetStream:
             if self._need <= self._held:
                 self._need = self._held + 1
 
-    def problem(self, code: str, detail: str) -> None:
-        """Report a problem of this direction at the packet read last."""
+    def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
+        """Report a problem of this direction at the packet read last; octets may be missing ``since_ns``."""
         self.out.append(
-            Problem(PROBLEMS[code].severity, code, detail, self.time_ns, self.packet, self.flow, self.src, self.dst)
-        )
+            Problem(
+                PROBLEMS[code].severity, code, detail,
+                self.time_ns, self.packet, self.flow, self.src, self.dst, since_ns,
+            )
+        )  # fmt: skip
 
     def problem_once(self, code: str, detail: str) -> None:
         """Report a problem that would repeat with every frame once only."""

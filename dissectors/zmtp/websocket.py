@@ -86,7 +86,7 @@ class Upgraded(Opening):
         self.mechanism = upgrade.mechanism
         self.known = True
         self.connection.accept()
-        self._report_greeting(mechanism=self.mechanism)
+        self._report_greeting(self.mechanism)
         self.greeted = True
         self._state = self._after_head
         self.connection.greeted_zws()
@@ -99,7 +99,9 @@ class Upgraded(Opening):
 
     def _after_head(self, data: bytes, position: int) -> int:
         """What comes first depends on what the server chose."""
-        if not self.other.greeted and self._waits(data, position):
+        header = ws.parse_header(data, position)
+        is_sure = not isinstance(header, int) and header[3] < len(data)
+        if not self.other.greeted and self._waits(data, position, is_sure=is_sure):
             return position
         if self.other.stopped and self.connection.security.failed:
             return len(data)

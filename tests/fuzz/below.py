@@ -6,16 +6,17 @@ from typing import Any
 
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.encapsulation import RAW
 from zmtpsniff.flows import FlowTable
 from zmtpsniff.flows import Limits as FlowLimits
 from zmtpsniff.fragments import Fragment, Fragments
-from zmtpsniff.packets import RAW, HeaderDecoder
+from zmtpsniff.packets import HeaderDecoder
 from zmtpsniff.segment import FIN, PGM, SYN, UDP
 
 from .octets import pieces, turns
 from .shown import is_safe
 
-LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999)
+LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999, 9, 50, 51, 104, 166, 204, 239)
 _MOST_PACKETS = 5_000  # of an input that decompresses to very many
 
 
@@ -83,7 +84,7 @@ def compressed(data: bytes) -> None:
 
 
 def strace(data: bytes) -> None:
-    _file(b"1 0.000000 read(" + data)
+    _file(b"1 0.000000 close(3) = 0\n1 0.000000 read(" + data)
 
 
 # ------------------------------------------------------------------ packets
@@ -153,7 +154,7 @@ class _Ear:
     def __init__(self) -> None:
         self.octets = 0
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
         assert data
         for octet in data:  # each octet says at which place of the stream it is
             assert octet == self.octets % 251
@@ -162,9 +163,6 @@ class _Ear:
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         assert length > 0
         self.octets += length
-
-    def quiet(self) -> None:
-        """This direction has sent nothing."""
 
     def absent(self, time_ns: int, packet: int) -> None:
         """Nothing of this direction is captured."""

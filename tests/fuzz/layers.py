@@ -44,7 +44,7 @@ class _Listener:
         self.pieces: list[bytes] = []
         self.octets = 0
 
-    def feed(self, data: bytes, time_ns: int, packet: int) -> None:
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
         assert data
         self.pieces.append(data)
         self.octets += len(data)
@@ -55,9 +55,6 @@ class _Listener:
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
         assert code == "tls-gap"
-
-    def quiet(self) -> None:
-        """This direction has sent nothing."""
 
     def absent(self, time_ns: int, packet: int) -> None:
         """Nothing of this direction is captured."""

@@ -135,7 +135,42 @@ def _headers() -> list[bytes]:
         (raw, b"\x60\0\0\0\0\x14\0\x40" + bytes(32) + b"\x3c\0" + bytes(6) + b"\6\0" + bytes(6) + ip[20:60]),
     ]
     unix = (LINKS.index(147), bytes([0x80, 0, 0, 0, 0, 0, 0, 9]) + bytes([0, 0, 0, 0, 0, 0, 0, 9]) + b"\xff\0\1")
-    return [*found, packed(parts), packed(parts[::-1]), packed(parts6), packed([unix, unix])]
+    return [*found, packed(parts), packed(parts[::-1]), packed(parts6), packed([unix, unix]), *_wrapped(inner, outer)]
+
+
+def _wrapped(inner: bytes, outer: bytes) -> list[bytes]:
+    """An Ethernet frame, and the IP packet in it, in other headers; ``outer`` is an IP header without a protocol."""
+    ip = inner[14:]
+    label = b"\0\1\1\x40"
+    udp = b"\x10\0%s\0\0\0\0"
+    in_ethernet = [
+        b"\x88\x47\0\1\0\x40" + label + ip,
+        b"\x88\x47" + label + b"\0\0\0\1" + inner,
+        b"\x88\x48" + label + inner,
+        b"\x88\x64\x11\0\0\1\0\0\0\x21" + ip,
+        b"\0\x40\xaa\xaa\3\0\0\0\x08\0" + ip,
+        b"\0\x40\6\6\3" + ip,
+    ]
+    in_ip = [
+        outer % 17 + udp % b"\x17\xc1" + b"\1\0\x65\x58\0\0\1\0\1\2\x80\0" + inner,
+        outer % 17 + udp % b"\x08\x68" + b"\x34\xff\0\0\0\0\0\1\0\0\0\x85\1\0\0\0" + ip,
+        outer % 47 + b"\0\0\x88\xbe" + inner,
+        outer % 47 + b"\x10\0\x88\xbe\0\0\0\1\x10" + bytes(7) + inner,
+        outer % 47 + b"\x10\0\x22\xeb\0\0\0\1\x20" + bytes(10) + b"\1" + bytes(8) + inner,
+        outer % 51 + b"\4\4\0\0" + bytes(20) + ip,
+        outer % 50 + ip,
+    ]
+    of_links = [
+        (9, b"\xff\3\0\x21" + ip),
+        (50, b"\x0f\0\x08\0" + ip),
+        (51, b"\x11\0\0\1\0\0\x21" + ip),
+        (104, b"\x8f\0\x08\0" + ip),
+        (166, b"\0\3\0\x21" + ip),
+        (204, b"\1\xff\3\x21" + ip),
+        (239, b"\2\0\0\0\x08\0\1\0\0\0\1\0\x40\0\x09\0" + ip),
+    ]
+    of_links += [(1, inner[:12] + octets) for octets in in_ethernet] + [(101, octets) for octets in in_ip]
+    return [packed([(LINKS.index(link), octets)]) for link, octets in of_links]
 
 
 def _flows() -> list[bytes]:

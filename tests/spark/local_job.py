@@ -1,18 +1,16 @@
-"""The stages of a job one after the other in this process: the data frames of Spark are tables of Arrow."""
+"""A run's tasks one after the other in this process: the data frames of Spark are tables of Arrow."""
 
 from collections.abc import Callable, Iterable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-_BATCH = 200  # rows: few, so that groups go over several batches
+_BATCH = 3  # rows: few, so that series go over several batches
 
 
 class Frame:
-    """So much of a data frame as a job needs."""
+    """So much of a data frame as a run needs."""
 
     def __init__(self, table: pa.Table, parts: Sequence[pa.Table] | None = None) -> None:
         self.table = table
@@ -26,62 +24,19 @@ class Frame:
         assert number == 1
         return Frame(self.table)
 
-    def sortWithinPartitions(self, *columns: str) -> "Frame":  # noqa: N802
-        keys = [(column, "ascending") for column in columns]
-        return Frame(self.table, [part.sort_by(keys) for part in self.parts])
-
     def mapInArrow(self, function: Callable[..., Any], schema: str) -> "Frame":  # noqa: N802
-        batches = []
-        for part in self.parts:
-            batches += list(function(iter(part.to_batches(max_chunksize=_BATCH))))
-        table = pa.Table.from_batches(batches) if batches else _empty(schema)
-        return Frame(table)
-
-    def unionAll(self, other: "Frame") -> "Frame":  # noqa: N802
-        tables = [self.table, other.table.cast(self.table.schema)] if self.table.num_columns else [other.table]
-        return Frame(pa.concat_tables(tables))
-
-    def where(self, condition: str) -> "Frame":
-        has_path = pc.not_equal(self.table.column("path"), "")
-        return Frame(self.table.filter(has_path if "<>" in condition else pc.invert(has_path)))
-
-    def select(self, *columns: str) -> "Frame":
-        return Frame(self.table.select(columns))
+        batches = [batch for part in self.parts for batch in function(iter(part.to_batches(max_chunksize=_BATCH)))]
+        return Frame(pa.Table.from_batches(batches))
 
     def collect(self) -> list[Any]:
         return [tuple(row.values()) for row in self.table.to_pylist()]
 
-    def toLocalIterator(self) -> list[Any]:  # noqa: N802
-        return [SimpleNamespace(**row) for row in self.table.to_pylist()]
-
-    def persist(self, level: Any) -> "Frame":
-        return self
-
-    def unpersist(self) -> None:
-        pass
-
-
-def _empty(schema: str) -> pa.Table:
-    types = {"INT": pa.int32(), "BIGINT": pa.int64(), "BINARY": pa.binary(), "STRING": pa.string()}
-    fields = [column.split(" ")[:2] for column in schema.split(", ")]
-    return pa.schema([(name.strip("`"), types[kind]) for name, kind in fields]).empty_table()
-
 
 class Session:
-    """So much of a session as a job needs."""
+    """So much of a session as a run needs."""
 
-    @property
-    def read(self) -> "Session":
-        return self
-
-    def schema(self, text: str) -> "Session":
-        return self
-
-    def createDataFrame(self, table: Any, schema: str = "") -> Frame:  # noqa: N802
-        return Frame(_empty(schema) if schema else table)
-
-    def parquet(self, *names: str) -> Frame:
-        return Frame(pa.concat_tables([pq.read_table(name) for name in names]))  # type: ignore[no-untyped-call]
+    def createDataFrame(self, table: pa.Table) -> Frame:  # noqa: N802
+        return Frame(table)
 
 
 class Entries:

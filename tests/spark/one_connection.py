@@ -1,4 +1,4 @@
-"""A capture with one large connection, and the stages of a job that dissect it, in a process whose memory is measured.
+"""A capture with one large connection, and what dissects it, in a process whose memory is measured.
 
     python one_connection.py STAGE CAPTURE FOLDER
 
@@ -7,20 +7,14 @@ prints the number of messages and the peak of the process's memory in octets.
 
 import struct
 import sys
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from local_job import Memory
 
-from zmtpsniff.spark.exact import FILE_SCHEMA, dissected, segments
 from zmtpsniff.spark.listing import Listed
-from zmtpsniff.spark.mapping import scanned
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.taking import Position, Task
-from zmtpsniff.spark.writing import write_rows
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(55, b"\0")
 _SEGMENT = 65_000  # octets, as loopback has them
@@ -69,48 +63,20 @@ def make(path: Path, messages: int, octets: int) -> None:
         file.truncate()
 
 
-def _files(path: Path) -> Iterator[pa.RecordBatch]:
-    row = {"path": str(path), "size": path.stat().st_size, "modified_ns": 1, "series": "s"}
-    row |= {"series_no": 0, "file_no": 1, "task": 0}
-    yield pa.RecordBatch.from_pylist([row], schema=FILE_SCHEMA)
-
-
-def _is_note(batch: pa.RecordBatch) -> bool:
-    return not batch.column("group")[0].as_py()
-
-
 def _peak() -> int:
     """Of this process; what getrusage() says is no less than what its parent had."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
 
 
-def _followed(capture: Path, folder: str) -> list[str]:
-    """The files that a task of a stream writes."""
-    task = Task(Options(at_end="nothing"), Position(folder, folder, "epoch", 1))
-    lines = [*task.take("s", [Listed(str(capture), capture.stat().st_size, 1)], Memory())]
-    task.close()
-    return [line.path for line in lines]
-
-
 def main(stage: str, capture: str, folder: str) -> None:
-    """Dissect a capture as a task does."""
-    if stage == "follow":
-        _tell(_followed(Path(capture), folder), folder)
-        return
-    options, files = Options(), _files(Path(capture))
-    if stage == "exact":
-        # Sorted, notes on files come first, and the segments are in order as they are.
-        notes = [batch for batch in segments(_files(Path(capture)), options, 1) if _is_note(batch)]
-        rest = (batch for batch in segments(files, options, 1) if not _is_note(batch))
-        written = [*write_rows(dissected(chain(notes, rest), options, 1), folder)]
-    else:
-        written = [*scanned(files, options, 1, folder)]
-    _tell([row["path"] for batch in written for row in batch.to_pylist()], folder)
-
-
-def _tell(paths: list[str], folder: str) -> None:
-    paths = [path for path in paths if path.startswith("messages/")]
+    """Dissect a capture as a task of a run does, or of a stream."""
+    options, position = Options(tells_open=stage == "run"), Position(folder, folder, "epoch", 1)
+    task = Task(options, position)
+    files = [Listed(capture, Path(capture).stat().st_size, 1)]
+    lines = [*(task.add("s", files) if stage == "run" else task.take("s", files, Memory()))]
+    task.close()
+    paths = [line.path for line in lines if line.path.startswith("messages/")]
     messages = sum(pq.ParquetFile(f"{folder}/{path}").metadata.num_rows for path in paths)
     print(messages, _peak())
 

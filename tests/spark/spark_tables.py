@@ -24,7 +24,8 @@ from zmtpsniff.spark.tables import OCTETS, TABLES
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
 _PLACE = ("date", "series", "conn_id", "time", "file", "packet", "offset")
 _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind")
-_OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped"}  # counted in a sentence, a file each
+# Counted in a sentence, a file each.
+_OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
 _SIDE = ("address", "version", "socket_type", "identity")
 
 
@@ -74,7 +75,7 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
             ids[record["flow"]] = connection_id(transport, *ends, record["start_ns"])
     out: Counter[str] = Counter()
     for record in records:
-        if record["type"] in ("capture", "comment"):
+        if record["type"] in ("capture", "comment") or record.get("code") == "no-flows":
             continue
         if (flow := record.pop("flow", None)) is not None:
             if record["type"] == "beacon":

@@ -45,8 +45,8 @@ def test_another_format_has_the_same_rows(
     out = tmp_path / "out"
 
     # Dissected in this process, which is quicker; what Spark does here is the export.
-    add = adding._add
-    monkeypatch.setattr(adding, "_add", lambda session, *rest: add(Session(), *rest))  # type: ignore[arg-type]
+    dissect = adding._dissect
+    monkeypatch.setattr(adding, "_dissect", lambda session, *rest: dissect(Session(), *rest))  # type: ignore[arg-type]
 
     def run(*inputs: Path) -> Any:
         return ingest(spark_session, [str(path) for path in inputs], str(out), format="orc")

@@ -28,7 +28,7 @@ from zmtpsniff.flows import Limits
 from zmtpsniff.spark import follow as following
 from zmtpsniff.spark import session
 from zmtpsniff.spark.follow import Following, follow
-from zmtpsniff.spark.ingest import add
+from zmtpsniff.spark.ingest import add, ingest
 from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.quiet import tell_quiet
@@ -83,14 +83,14 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
 
 
 def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tmp_path: Path) -> None:
-    """And from what the tables' folder has, once a run of the job has written there."""
+    """And from what the tables' folder has, once a run without --follow has written there."""
     source, output = tmp_path / "in", tmp_path / "out"
     pieces = cut(FIXTURES / "m31_push_pull.pcap", [8, 14, 20, 26], tmp_path / "one")
     before = dict(spark_session.conf.getAll)
 
-    def take(number: int, exact: bool = False) -> None:
+    def take(number: int) -> None:
         deliver(pieces[number], source)
-        follow(spark_session, [str(source)], str(output), exact=exact, once=True).wait()
+        follow(spark_session, [str(source)], str(output), once=True).wait()
 
     take(0)
     take(1)
@@ -104,7 +104,8 @@ def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tm
     for file in log:
         file.unlink()
     take(2)
-    take(3, exact=True)  # which has of what is open what was written with piece 2
+    deliver(pieces[3], source)
+    ingest(spark_session, [str(source)], str(output))  # which has of what is open what was written with piece 2
     take(4)
     found = read_tables(output)
     assert len(found["captures"]) == len(pieces)
@@ -248,16 +249,15 @@ def test_killed_in_mid_batch(tmp_path: Path) -> None:
     assert by_series(found)[str(source)] == expected(pieces)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_late_file_whose_predecessors_are_gone(tmp_path: Path, exact: bool) -> None:
+def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     """Its rows come, and those that were there stay; without Spark."""
     files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], tmp_path / "in")
     other = cut(FIXTURES / "m31_ipv6.pcap", [], tmp_path / "two")
     output = str(tmp_path / "out")
 
     def take(*some: Path) -> None:
-        options = Options(at_end="nothing")
-        add(Session(), list_files(list(map(str, some))), output, options, exact=exact)  # type: ignore[arg-type]
+        options = Options(tells_open=False)
+        add(Session(), list_files(list(map(str, some))), output, options)  # type: ignore[arg-type]
 
     take(files[0], files[2])
     before = by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")]
@@ -276,7 +276,7 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path, exact: bool) -> N
 def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
     """It is told, provisionally, until one comes after all; without Spark."""
     files = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "in")
-    options = Options(at_end="nothing", idle_seconds=IDLE_SECONDS)
+    options = Options(tells_open=False, idle_seconds=IDLE_SECONDS)
     output = str(tmp_path / "out")
 
     def connections() -> list[tuple[str, bool]]:
@@ -300,7 +300,7 @@ def test_datagrams_have_rows_before_they_end(tmp_path: Path) -> None:
     files = cut(FIXTURES / "epgm_pub_sub.pcap", [30], tmp_path / "in")
     for file in files:
         found = list_files([str(file)])
-        add(Session(), found, str(tmp_path / "out"), Options(at_end="nothing"))  # type: ignore[arg-type]
+        add(Session(), found, str(tmp_path / "out"), Options(tells_open=False))  # type: ignore[arg-type]
     assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected(files)
 
 

@@ -16,15 +16,16 @@ from conftest import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
+import adversary
 import pyarrow.parquet as pq
 from local_job import Memory, Session
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.spark import shards, taking, whole
-from zmtpsniff.spark.committing import commit_batch
-from zmtpsniff.spark.ingest import Ingested, add
+from zmtpsniff.spark import committing, shards, states, whole
+from zmtpsniff.spark.committing import Ingested, commit_batch
+from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import Listed, list_files, series_of
 from zmtpsniff.spark.open_states import OpenStates
 from zmtpsniff.spark.options import Options
@@ -35,6 +36,7 @@ from zmtpsniff.spark.taking import Note, Position, Taken, Task
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
+SECTION = Section(Origin("zmtpsniff test"))
 
 
 class Query:
@@ -42,7 +44,7 @@ class Query:
 
     def __init__(self, output: Path, options: Options | None = None) -> None:
         self.output = output
-        self.options = (options or Options())._replace(at_end="nothing")
+        self.options = (options or Options())._replace(tells_open=False)
         self.name = "query"
         self.numbers = count()
         self.memories: dict[str, Memory] = {}
@@ -90,18 +92,16 @@ def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
 
     begun = [of(client, at, client * SECOND_NS // 100) for client in range(count) for at in range(14)]
     goes_on = [of(client, 14, 100 * SECOND_NS) for client in range(more)]
-    section = Section(Origin("zmtpsniff test"))
     for name, some in (("0.pcapng", begun), ("1.pcapng", goes_on)):
-        (folder / name).write_bytes(section.header([]) + section.packets(some))
+        (folder / name).write_bytes(SECTION.header([]) + SECTION.packets(some))
     return folder / "0.pcapng", folder / "1.pcapng"
 
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group in memory at a time, a shard, few rows."""
+    """A group in memory at a time, and a shard."""
     monkeypatch.setattr(whole, "_MOST_GROUPS", 1)
     monkeypatch.setattr(shards, "_MOST_OCTETS", 1)
-    monkeypatch.setattr(taking, "_MOST_OCTETS", 1)
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -112,6 +112,20 @@ def test_file_by_file(tmp_path: Path, capture: str) -> None:
     query = Query(tmp_path / "out")
     for file in files:
         assert query.take(file).files == 1
+    assert_all_told(query, files)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("seed", range(24))
+def test_what_is_made_to_mislead_file_by_file(tmp_path: Path, seed: int) -> None:
+    given = adversary.capture(seed)
+    if len(given) < 2:
+        return
+    (tmp_path / "whole.pcapng").write_bytes(SECTION.header([]) + SECTION.packets(given))
+    files = cut(tmp_path / "whole.pcapng", adversary.places(seed, len(given)), tmp_path / "in")
+    query = Query(tmp_path / "out")
+    for file in files:
+        query.take(file)
     assert_all_told(query, files)
 
 
@@ -187,6 +201,19 @@ def test_one_is_over_because_others_go_on(tmp_path: Path) -> None:
     assert len(memory.shards.entries) == 1  # late segments of the other one are of it
 
 
+def test_states_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not used: their series is dissected anew."""
+    files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
+    query = Query(tmp_path / "out")
+    query.take(files[0], files[1])
+    for module in (whole, committing):
+        monkeypatch.setattr(module, "__version__", "later")
+    monkeypatch.setattr(states, "decode", None)
+    query.take(files[2])
+    add(Session(), list_files([str(files[3])]), str(query.output))  # type: ignore[arg-type]
+    assert rows(query.output, tmp_path / "in") == expected(files)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_store_and_tables_part(tmp_path: Path, seed: int) -> None:
     """Whatever is lost or repeated, and whoever else adds files, the tables are right."""
@@ -239,7 +266,7 @@ def test_log_of_states_stays_short(tmp_path: Path) -> None:
         (memory,) = query.memories.values()
         kept = Shards(memory.shards, msgspec.msgpack.decode(memory.note or b"", type=Note).over_ns)
         assert log.of(str(tmp_path / "in")) == {
-            name[4:]: octets for number in memory.shards.entries for name, (_, octets) in kept.shard(number).items()
+            name: octets for number in memory.shards.entries for name, (_, octets) in kept.shard(number).items()
         }
     assert len(files) > 30
     assert most < 20

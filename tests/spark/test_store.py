@@ -25,8 +25,7 @@ NAMES = ("m31_pub_sub.pcap", "m31_heartbeat.pcap", "rec_proxy.pcap", "sec_curve_
 
 
 def run(inputs: list[Path], output: Path, **options: Any) -> Any:
-    exact = options.pop("exact", False)
-    return ingest(Session(), [str(path) for path in inputs], str(output), Options(**options), exact=exact)  # type: ignore[arg-type]
+    return ingest(Session(), [str(path) for path in inputs], str(output), Options(**options))  # type: ignore[arg-type]
 
 
 def series(folder: Path, count: int) -> dict[str, list[Path]]:
@@ -52,15 +51,14 @@ def content(folder: Path) -> Counter[str]:
     return Counter(str(sorted(row.items(), key=str)) for rows in read_tables(folder).values() for row in rows)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_runs_add_up(tmp_path: Path, exact: bool) -> None:
+def test_runs_add_up(tmp_path: Path) -> None:
     wanted = series(tmp_path / "in", 4)
     for place in range(4):
-        done = run([files[place] for files in wanted.values()], tmp_path / "out", exact=exact)
+        done = run([files[place] for files in wanted.values()], tmp_path / "out")
         assert done.files == len(wanted)
     assert_equal(tmp_path / "out", wanted)
     before = content(tmp_path / "out")
-    assert run([tmp_path / "in"], tmp_path / "out", exact=exact) == (0, 4 * len(wanted), 0)
+    assert run([tmp_path / "in"], tmp_path / "out") == (0, 4 * len(wanted), 0)
     assert content(tmp_path / "out") == before
 
 
@@ -83,8 +81,7 @@ def test_a_late_file_has_its_series_dissected_anew(tmp_path: Path) -> None:
     assert_equal(tmp_path / "out", wanted)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tmp_path: Path, exact: bool) -> None:
+def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tmp_path: Path) -> None:
     """As several queues of a network card write them; the files before are not read, since they are gone."""
     given = packets(FIXTURES / "m31_push_pull.pcap")
     whole = comparable_messages(expected([FIXTURES / "m31_push_pull.pcap"]))
@@ -97,7 +94,7 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
         for number, half in enumerate(halves):
             file = folder / f"{number}.pcapng"
             file.write_bytes(section.header([]) + section.packets(half))  # type: ignore[arg-type]
-            run([file], tmp_path / "out", exact=exact)
+            run([file], tmp_path / "out")
             file.unlink()
     for found in by_series(read_tables(tmp_path / "out")).values():
         assert comparable_messages(found) == whole
@@ -164,8 +161,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     assert run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "out").files == 1
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_a_broken_file_costs_that_file(tmp_path: Path, exact: bool) -> None:
+def test_a_broken_file_costs_that_file(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     good = folder / "good.pcap"
@@ -174,7 +170,7 @@ def test_a_broken_file_costs_that_file(tmp_path: Path, exact: bool) -> None:
     (folder / "empty.pcap").write_bytes(b"")
     (folder / "gone.pcap").symlink_to(folder / "nothing")
     (folder / "short.pcap").write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes()[:-7])
-    run([folder], tmp_path / "out", exact=exact)
+    run([folder], tmp_path / "out")
     tables = read_tables(tmp_path / "out")
     errors = {Path(row["file"]).name: row["error"] for row in tables["captures"]}
     assert errors.pop("good.pcap") is None
@@ -186,12 +182,11 @@ def test_a_broken_file_costs_that_file(tmp_path: Path, exact: bool) -> None:
     assert {row["file"] for row in tables["messages"]} == {str(good), str(folder / "short.pcap")}
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_ports_and_max_bytes(tmp_path: Path, exact: bool) -> None:
+def test_ports_and_max_bytes(tmp_path: Path) -> None:
     run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "all")
     every = read_tables(tmp_path / "all")
     port = every["connections"][0]["server_port"]
-    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "one", ports=((port, port),), max_bytes=2, exact=exact)
+    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "one", ports=((port, port),), max_bytes=2)
     chosen = read_tables(tmp_path / "one")
     assert {row["server_port"] for row in chosen["connections"]} == {port}
     assert [row["size"] for row in chosen["messages"]] == [
@@ -199,21 +194,20 @@ def test_ports_and_max_bytes(tmp_path: Path, exact: bool) -> None:
     ]
     for row in chosen["messages"]:
         assert all(len(frame["data"]) == min(frame["length"], 2) for frame in row["frames"])
-    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "none", ports=((1, 1),), exact=exact)
+    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "none", ports=((1, 1),))
     assert not read_tables(tmp_path / "none")["connections"]
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_tables_of_an_earlier_version_are_left_alone(tmp_path: Path, exact: bool) -> None:
+def test_tables_of_an_earlier_version_are_left_alone(tmp_path: Path) -> None:
     first, second = cut(FIXTURES / "m31_pub_sub.pcap", [60], tmp_path / "in")
-    run([first], tmp_path / "out", exact=exact)
+    run([first], tmp_path / "out")
     for path in (tmp_path / "out" / "messages").glob("*/*.parquet"):
         with path.open("rb") as file:
             rows = pq.ParquetFile(file).read()
         pq.write_table(rows.drop_columns(["offset"]), path)  # type: ignore[no-untyped-call]
     before = content(tmp_path / "out")
     with pytest.raises(SparkError) as raised:
-        run([first, second], tmp_path / "out", exact=exact)
+        run([first, second], tmp_path / "out")
     text = str(raised.value)
     assert text.startswith(f"--output {tmp_path}/out: an earlier version made its tables, messages without offset: ")
     assert "\n" not in text

@@ -15,7 +15,6 @@ MERGED_BATCH = 4096  # packets
 MAGIC_SIZE = 6  # octets; that of xz is the longest
 
 _TEXT_STARTS = frozenset(bytes([octet]) for octet in b"[<+-0123456789abcdefghijklmnopqrstuvwxyz")
-_LINE_SIZE = 64  # octets of a line that tell whether a text is a log of strace
 
 # What people take for a capture file. It is named so that they know what to do.
 LOOKALIKES: tuple[tuple[bytes, str], ...] = (
@@ -166,8 +165,8 @@ def _recognise(
     if data[:4] == pcapng.MAGIC:
         return pcapng.read_pcapng(stream, data, source, offsets)
     if data[:1] in _TEXT_STARTS:
-        data = stream.extend(data, _LINE_SIZE)
-        if strace.looks_like_log(data[:_LINE_SIZE]):
+        data, is_log = strace.find_log(stream, data)
+        if is_log:
             return strace.read_log(stream, data, source)
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 

@@ -23,7 +23,11 @@ _MOST_REMEMBERED = 1 << 16  # descriptors, unfinished calls
 _WHO = rb"(?:\[pid +(?P<pid>\d{1,9})\] |(?P<tid>\d{1,9}) +)?"
 _WHEN = rb"(?:(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)|(?P<epoch>\d{1,12}))?(?:\.(?P<fraction>\d{1,9}))? *"
 _START = re.compile(_WHO + _WHEN)
-_LOG = re.compile(rb"(?:\[pid +\d+\] |\d+ +)?(?:[\d:.]+ +)?(?:[a-z][a-z0-9_]*\(|<\.\.\. |\+\+\+ |--- SIG|strace: )")
+# How a line of a log begins, and what a whole line is.
+_LINE_START = re.compile(
+    _WHO + _WHEN + rb"(?:(?P<call>_?[a-z][a-z0-9_]*)\(|<\.\.\. [a-z0-9_]+ resumed>|\+\+\+ |--- S|--- stopped|strace: )"
+)
+_CALL_END = re.compile(rb".*(?:\) += (?:-?\d+|0x[0-9a-f]+|\?)(?![0-9a-z])|<unfinished \.\.\.>$)", re.S)
 # What a descriptor is, is taken once: else a hostile line is looked through again from each place where it may end.
 _CALL = re.compile(
     rb"(?P<name>[a-z]+)\((?P<fd>\d{1,9})(?><(?P<what>.{0,400}?)>(?=, |\)))?"
@@ -39,11 +43,43 @@ _SOCKET = re.compile(rb"UNIX|TCP|socket:|SOCK")
 _SENDING = frozenset({b"sendto", b"sendmsg", b"write", b"writev", b"send"})
 _RECEIVING = frozenset({b"recvfrom", b"recvmsg", b"read", b"readv", b"recv"})
 _OF_ANYTHING = frozenset({b"read", b"write", b"readv", b"writev"})  # of files, too
+_KNOWN = _SENDING | _RECEIVING | {b"close", b"execve"}  # no log of use is without any of them
+
+_LONGEST_START = 64  # octets in which a line says what it is
+_LONGEST_BEGINNING = 1 << 20  # octets of lines in which a call that is known must come
 
 
-def looks_like_log(data: bytes) -> bool:
-    """Whether a file that begins so is a log of strace."""
-    return _LOG.match(data) is not None
+def find_log(stream: OctetStream, data: bytes) -> tuple[bytes, bool]:
+    """What was read of ``stream``, which begins with ``data``, and whether it is a log of strace.
+
+    It is one if its lines have strace's form and one of them, within the first MiB, is a call that strace's logs are
+    read for, whole: a few octets that look so prove nothing.
+    """
+    at = 0
+    while at < _LONGEST_BEGINNING:
+        data = stream.extend(data, at + _LONGEST_START)
+        start = _LINE_START.match(data, at, at + _LONGEST_START)
+        if start is None:
+            break
+        data, end = _end_of_line(stream, data, at)
+        if start["call"]:
+            if _CALL_END.match(data, start.end(), end) is None:
+                break
+            if start["call"] in _KNOWN:
+                return data, True
+        at = end + 1
+    return data, False
+
+
+def _end_of_line(stream: OctetStream, data: bytes, at: int) -> tuple[bytes, int]:
+    """What was read of ``stream``, and where in it the line ends that begins at ``at``."""
+    searched = at
+    while (end := data.find(b"\n", searched)) < 0 and len(data) - at <= _LONGEST_LINE:
+        searched = len(data)
+        data = stream.extend(data, searched + 1 if searched < _PIECE else searched * 2)
+        if len(data) == searched:
+            break
+    return data, end if end >= 0 else len(data)
 
 
 def read_log(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:

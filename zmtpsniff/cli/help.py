@@ -13,7 +13,7 @@ HELP_NAMES = ["-h", "--help"]
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
     "Tables": ("--output", "--format", "--series", "--ports"),
-    "Spark": ("--master", "--exact"),
+    "Spark": ("--master",),
     "Files that come": ("--follow", "--once", "--idle", "--checkpoint"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
@@ -30,7 +30,7 @@ RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--color", "--exact", "--once", "--idle", "--checkpoint", "--help", "--help-all",
+        "--idle-timeout", "--utc", "--color", "--once", "--idle", "--checkpoint", "--help", "--help-all",
     }
 )  # fmt: skip
 

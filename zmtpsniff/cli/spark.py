@@ -11,7 +11,7 @@ from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zmtpsniff.spark.ingest import Ingested
+    from zmtpsniff.spark.committing import Ingested
     from zmtpsniff.spark.options import Options, Ports
 
 
@@ -111,7 +111,6 @@ def spark() -> None:
     help="How the tables are written: parquet, or a format that Spark writes, such as orc or json. Parquet tables are "
     "then kept in DIR/_parquet, too.",
 )
-@click.option("--exact", is_flag=True, help="Shuffle every segment; slower, and simple: the reference.")
 @click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
 @click.option(
@@ -159,9 +158,7 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
         from zmtpsniff.spark.ingest import ingest as run
 
         session = get_session_in_parts(options["master"])
-        done = run(
-            session, inputs, options["output"], asked, options["series"], options["exact"], options["format_name"]
-        )
+        done = run(session, inputs, options["output"], asked, options["series"], options["format_name"])
         _tell(done, options["output"])
     except SparkError as error:
         raise click.ClickException(str(error)) from error
@@ -178,7 +175,6 @@ def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", 
         options["output"],
         asked,
         options["series"],
-        options["exact"],
         options["checkpoint"],
         options["once"],
         told=lambda done: _tell(done, options["output"]),

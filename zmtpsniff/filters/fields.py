@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.events import AnyEvent, Event, Payload
+from dissectors.events import AnyEvent, Event, Payload, record_fields
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
 from zmtpsniff.filters.paths import PARTS, PAYLOAD_FIELDS, Value, is_octets, is_record, kind_of, without_none
 from zmtpsniff.filters.source import Source
@@ -159,7 +159,7 @@ def names() -> frozenset[str]:
 def _of_struct(struct: type[msgspec.Struct], prefix: str) -> list[tuple[str, str]]:
     """The names and kinds of what a struct holds."""
     found: list[tuple[str, str]] = []
-    for field in msgspec.structs.fields(struct):
+    for field in record_fields(struct):
         if struct is Payload and field.name not in PAYLOAD_FIELDS:
             continue
         name = prefix + field.name

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from dissectors.events import Octets, Payload
+from dissectors.events import Octets, Payload, record_fields
 from zmtpsniff.filters.errors import FilterError
 from zmtpsniff.filters.source import Source
 
@@ -70,7 +70,7 @@ class _Node:
 @lru_cache
 def fields_of(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
     """The fields of a struct by their names; to look them up anew is most of the time of a long filter."""
-    return {field.name: field for field in msgspec.structs.fields(struct)}
+    return {field.name: field for field in record_fields(struct)}
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:

@@ -12,7 +12,6 @@ from dissectors.events import (
     Connection,
     Greeting,
     Message,
-    Octets,
     Problem,
     Share,
     Subscription,
@@ -22,7 +21,7 @@ from dissectors.events import (
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.patterns.beacons import Announced
 from zmtpsniff.patterns.connections import Connections, Refusal
-from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.patterns.heartbeats import Heartbeats
 from zmtpsniff.patterns.proxies import Forwarding
 from zmtpsniff.patterns.publish_subscribe import Publisher, PublishSubscribe
@@ -52,6 +51,11 @@ _BLINDING = frozenset(
 )
 
 
+def _blinds(event: object) -> bool:
+    """Whether what is not seen after an event may have been there all the same."""
+    return type(event) is Doubt or (type(event) is Problem and event.code in _BLINDING)
+
+
 class Patterns:
     """Takes all events of a capture, in order.
 
@@ -71,14 +75,17 @@ class Patterns:
         self._connections = Connections(self._findings)
         self._announced = Announced()
         self._pipelines: dict[str, Pipeline] = {}
-        self._refusals = False  # whether there are any in this batch
+        self._internal = False  # whether this batch has what is no record
         self._now_ns = 0
         self._settled_ns = 0
 
     # ------------------------------------------------------------------ the hot loop
 
-    def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """Look at a batch of events and add to them; returns them with the problems found, each behind its event."""
+    def take(self, events: list[AnyEvent], horizon_ns: int | None = None) -> list[AnyEvent]:
+        """Look at a batch of events and add to them; returns them with the problems found, each behind its event.
+
+        Of events from ``horizon_ns`` on some may still be missing: packets wait for what the capture has later.
+        """
         on_message = self._on_message
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
@@ -93,35 +100,36 @@ class Patterns:
             else:
                 if type(event) is Connection and place > 1:
                     self._pass(events[place - 2])
-                elif type(event) is Problem and event.code in _BLINDING:
+                elif _blinds(event):
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
                     passed = place
                 self._take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
-        self._settle(events)
+        self._settle(events, horizon_ns)
         if findings.events:
             found.append((place, findings.take()))
         if found:
             events = _inserted(events, found)
-        if self._refusals:
-            self._refusals = False
-            events = [event for event in events if not isinstance(event, Refusal)]
+        if self._internal:
+            self._internal = False
+            events = [event for event in events if not isinstance(event, Refusal | Doubt)]
         return events
 
-    def _settle(self, events: list[AnyEvent]) -> None:
+    def _settle(self, events: list[AnyEvent], horizon_ns: int | None) -> None:
         """Once a second, look for what has waited for too long."""
         for event in reversed(events):
             if self._pass(event):
                 break
-        if self._now_ns - self._settled_ns < _SETTLE_NS:
+        now_ns = self._now_ns if horizon_ns is None else min(self._now_ns, horizon_ns)
+        if now_ns - self._settled_ns < _SETTLE_NS:
             return
-        self._settled_ns = self._now_ns
+        self._settled_ns = now_ns
         for waiting in self._waiting.values():
             for rules in waiting:
-                rules.pass_time(self._now_ns)
-        self._connections.pass_time(self._now_ns)
+                rules.pass_time(now_ns)
+        self._connections.pass_time(now_ns)
 
     def _pass(self, event: AnyEvent) -> bool:
         """Take the time from an event, if it has one."""
@@ -155,19 +163,25 @@ class Patterns:
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
         elif isinstance(event, Refusal):
-            self._refusals = True
+            self._internal = True
             self._connections.refuse(event)
-        elif isinstance(event, Problem) and event.flow is not None and event.code in _BLINDING:
-            conversation = self._conversations.get(event.flow)
-            if conversation is not None:
-                # What was late before is so wherever batches end.
-                conversation.rules.pass_time(self._now_ns)
-                if conversation.pings is not None:
-                    conversation.pings.pass_time(self._now_ns)
-                conversation.blind = True
-                conversation.rules.lose()
-                if conversation.pings is not None:
-                    conversation.pings.lose()
+        elif _blinds(event):
+            self._internal |= isinstance(event, Doubt)
+            self._blind(event)  # type: ignore[arg-type]
+
+    def _blind(self, event: Doubt | Problem) -> None:
+        """What is not seen of a connection from now on may have been there all the same."""
+        conversation = None if event.flow is None else self._conversations.get(event.flow)
+        if conversation is None:
+            return
+        # What was late before is so wherever batches end.
+        since_ns = event.since_ns or event.time_ns
+        before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
+        for rules in (conversation.rules, conversation.pings):
+            if rules is not None:
+                rules.pass_time(before_ns)
+                rules.lose()
+        conversation.blind = True
 
     def _greeting(self, event: Greeting) -> None:
         conversation = self._conversations.get(event.flow)
@@ -177,19 +191,14 @@ class Patterns:
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
         if event.socket_type is not None:
-            self._announce(conversation, event, event.socket_type, event.identity)
+            self._announce(conversation, event)
 
     def _command(self, event: Command) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             return
-        properties = event.properties
-        if properties is not None and event.name in ("READY", "INITIATE"):
-            names = {name.lower(): value for name, value in properties.items()}
-            socket_type = names.get("socket-type")
-            if isinstance(socket_type, bytes):
-                kind = socket_type.decode("ascii", "replace")
-                self._announce(conversation, event, kind, names.get("identity"))
+        if event.socket_type is not None:
+            self._announce(conversation, event)
         elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
             conversation.pings = Heartbeats(conversation, self._findings)
             self._listen(conversation)
@@ -197,11 +206,10 @@ class Patterns:
             conversation.pings.command(event)
         conversation.rules.command(event)
 
-    def _announce(
-        self, conversation: Conversation, event: Greeting | Command, kind: str, identity: Octets | None
-    ) -> None:
+    def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
         if event.src in conversation.types:
             return
+        kind, identity = event.socket_type, event.identity
         conversation.types[event.src] = kind if kind in PEERS else ""
         if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
             conversation.identities[event.src] = identity

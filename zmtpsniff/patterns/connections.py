@@ -34,8 +34,8 @@ class _Claim(NamedTuple):
 
     event: Sent
     first: int  # flow
-    second: int
-    router: str
+    code: str
+    detail: str
 
 
 class Connections:
@@ -45,7 +45,7 @@ class Connections:
         """Start without any."""
         self._findings = findings
         self._storms: OrderedDict[tuple[str, str], _Storm] = OrderedDict()
-        self._open: defaultdict[str, dict[int, None]] = defaultdict(dict)  # flows by address
+        self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
         self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
         self._claims: dict[int, _Claim] = {}  # not decided yet, by the second flow
         self._newest: dict[str, str] = {}  # address of a server to the newest version that a client of it speaks
@@ -58,35 +58,34 @@ class Connections:
     def begin(self, conversation: Conversation, event: Command | Greeting) -> None:
         """Both sides of a connection have said which socket types they are."""
         for address, kind in conversation.types.items():
-            others = self._open[address]
+            flows = self._open[address]
+            peer = event.dst if address == event.src else event.src
+            others = [flow for flow, other in flows.items() if other != peer]  # of this peer the last one is over
             if kind == "PAIR" and others:
-                detail = f"a second peer for the PAIR socket at {address}, which has one (flow {next(iter(others))})"
-                self._findings.report("pair-in-use", event, detail)
+                detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
+                self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
             if kind == "ROUTER" and (identity := _of_other(conversation, address)):
                 first = self._identities.setdefault((address, identity), conversation.flow)
-                if first != conversation.flow:
-                    self._claims[conversation.flow] = _Claim(event, first, conversation.flow, address)
-            others[conversation.flow] = None
+                if first in others:
+                    detail = f"a second peer of the ROUTER at {address} with the identity of the one in flow {first}"
+                    self._claims[conversation.flow] = _Claim(event, first, "identity-in-use", detail)
+            flows[conversation.flow] = peer
 
     def pass_time(self, now_ns: int) -> None:
-        """Report identities that two peers have had at the same time for longer than one that comes back."""
+        """Report what two peers have had at the same time for longer than one that comes back."""
         for flow, claim in list(self._claims.items()):
             if now_ns - claim.event.time_ns > _RETURN_NS:
                 del self._claims[flow]
                 self._report_claim(claim, is_return=False)
 
     def _report_claim(self, claim: _Claim, is_return: bool) -> None:
-        detail = f"a second peer of the ROUTER at {claim.router} with the identity of the one in flow {claim.first}"
-        if is_return:
-            detail += ", which is closed a moment later"
-        else:
-            detail += ", which is still connected"
-        self._findings.report("identity-in-use", claim.event, detail, "note" if is_return else None)
+        detail = f"{claim.detail}, which is {'closed a moment later' if is_return else 'still connected'}"
+        self._findings.report(claim.code, claim.event, detail, "note" if is_return else None)
 
     def _end_claims(self, event: Connection) -> None:
         self.pass_time(event.end_ns)
         for flow, claim in list(self._claims.items()):
-            if event.flow in (claim.first, claim.second):
+            if event.flow in (claim.first, flow):
                 del self._claims[flow]
                 self._report_claim(claim, is_return=event.flow == claim.first and event.end in ("fin", "rst"))
 

@@ -3,10 +3,19 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Subscription, WireEvent
+from dissectors.events import AnyEvent, Command, Connection, Event, Message, Problem, Subscription, WireEvent
 from dissectors.problems import PROBLEMS
 
 _ROOM = 32 << 20
+
+
+class Doubt(Event, tag="doubt"):
+    """Octets of a connection are presumed lost since then; no record, since they may still come."""
+
+    time_ns: int
+    packet: int
+    flow: int
+    since_ns: int
 
 
 class Sent(Protocol):
@@ -22,6 +31,20 @@ class Sent(Protocol):
     def src(self) -> str: ...  # noqa: D102
     @property
     def dst(self) -> str: ...  # noqa: D102
+
+
+def can_know(event: Message | Command, offset: int) -> bool:
+    """Whether the sender of an event can have seen what the other side's octets from ``offset`` on completed.
+
+    What a sender had acknowledged is the most that it can have seen. Where that is not known it can have seen all.
+    """
+    return event.seen > offset
+
+
+def latency_ns(answer: Message | Command, asked_ns: int) -> int | None:
+    """The nanoseconds between a question and its answer as captured; None if the capture has the answer first."""
+    latency = answer.time_ns - asked_ns
+    return latency if latency >= 0 else None
 
 
 class Findings:

@@ -4,11 +4,12 @@ from collections import deque
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, at_hand
-from zmtpsniff.patterns.conversation import Conversation, Findings, Rules
+from zmtpsniff.patterns.conversation import Conversation, Findings, Rules, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
-_PATIENCE_NS = 1_000_000_000  # for a PONG, where none has shown how long that takes
-_LEAST_PATIENCE_NS = 200_000_000
+# A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
+_LEAST_PATIENCE_NS = 500_000_000
+_LATENESS_NS = 250_000_000  # by which a capture point may deliver one side's packets later than the other's
 
 
 class _Ping(NamedTuple):
@@ -82,9 +83,9 @@ class Heartbeats(Rules):
         if ping is None and websocket and side.pending and not event.context:
             ping = side.pending[0]  # libzmq's PONG over ws:// is empty, whatever the PING has
         if ping is not None:
-            event.latency_ns = event.time_ns - ping.time_ns
+            event.latency_ns = latency_ns(event, ping.time_ns)
             event.request = ping.packet
-            self._slowest_ns = max(self._slowest_ns, event.latency_ns)
+            self._slowest_ns = max(self._slowest_ns, event.latency_ns or 0)
             while side.pending.popleft() is not ping:
                 pass  # an older one that was not answered is not going to be
         elif side.more:
@@ -113,7 +114,9 @@ class Heartbeats(Rules):
             return
         for side in self._sides.values():
             promise = side.promise
-            if promise is not None and not side.told_late and now_ns - side.heard_ns > promise.ttl_ms * 1_000_000:
+            if promise is None or side.told_late:
+                pass
+            elif now_ns - side.heard_ns > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
                 side.told_late = True
                 detail = f"silent for longer than the {promise.ttl_ms:,} ms that its last PING announced"
                 self._findings.report("heartbeat-late", promise, detail)
@@ -126,7 +129,7 @@ class Heartbeats(Rules):
 
     @property
     def _patience_ns(self) -> int:
-        return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS) if self._slowest_ns else _PATIENCE_NS
+        return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS)
 
     def _was_heard(self, ping: _Ping) -> bool:
         """Whether the one who should answer has said anything since."""

@@ -1,13 +1,18 @@
-"""Requests and their replies (28/REQREP): what answers what, how long that took, what stays without an answer."""
+"""Requests and their replies (28/REQREP): what answers what, how long that took, what stays without an answer.
+
+A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened,
+but of two that happened independently either may come first. So wherever it matters who knew what, that is asked of the
+acknowledgments (:func:`~zmtpsniff.patterns.conversation.can_know`), and never of the order of events alone.
+"""
 
 from collections import deque
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from dissectors.events import Connection, Envelope, Message, Octets
+from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
 from zmtpsniff.patterns.proxies import Forwarding
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
@@ -22,6 +27,7 @@ class _Request(NamedTuple):
 
     time_ns: int
     packet: int
+    offset: int  # of what completed it, in its sender's stream
     key: int  # of its identities, 0 if it has none
     flow: int
     src: str
@@ -92,7 +98,10 @@ class LockStep(Rules):
         # Of the request that waits for its reply; packets are counted from 1.
         self._packet = 0
         self._time_ns = 0
+        self._offset = 0
         self._key = 0
+        self._answered = -1  # stream offset of the last reply
+        self._answered_packet = 0  # the packet of the request that it answers
         self._late = False  # it was reported
         self._given_up: deque[_Request] = deque(maxlen=_GIVEN_UP)  # not answered when the next one was sent
         self.message = self._take
@@ -104,21 +113,22 @@ class LockStep(Rules):
             return
         event.envelope = _DELIMITER_ONLY
         if event.src == self._requester:
-            if self._packet:
+            if self._packet or event.seen <= self._answered:
                 self._ask_again(event, 0)
             self._packet = event.packet
             self._time_ns = event.time_ns
+            self._offset = event.offset
             if self._forwarding is not None:
                 self._forwarding.begin(event)
-        elif self._packet:
-            latency_ns = event.time_ns - self._time_ns
-            if latency_ns >= 0:
-                event.latency_ns = latency_ns
-                event.request = self._packet
-                if latency_ns > self._timeout_ns:
+        elif self._packet and event.seen > self._offset:
+            latency = event.time_ns - self._time_ns
+            event.request = self._packet
+            if latency >= 0:
+                event.latency_ns = latency
+                if latency > self._timeout_ns:
                     self.pass_time(event.time_ns)
-            else:  # octets that were missing held one side up, so it cannot be told what belongs together
-                self._exchange.conversation.blind = True
+            self._answered = event.offset
+            self._answered_packet = self._packet
             self._packet = 0
             self._late = False
             if self._forwarding is not None:
@@ -138,38 +148,43 @@ class LockStep(Rules):
         if event.src != self._requester:
             self._answer(event, key)
             return
-        if self._packet:
+        if self._packet or event.seen <= self._answered:
             self._ask_again(event, key)
-        self._packet, self._time_ns, self._key = event.packet, event.time_ns, key
+        self._packet, self._time_ns, self._offset, self._key = event.packet, event.time_ns, event.offset, key
         if self._forwarding is not None:
             self._forwarding.begin(event)
 
     def _ask_again(self, event: Message, key: int) -> None:
-        """A request while another one waits: right only for one that numbers them, so that replies can be told."""
+        """A request while another one waits: right only for one that numbers them, so that replies can be told.
+
+        The reply may have come before this event all the same, if the one who asks had not seen it.
+        """
         self.pass_time(event.time_ns)
-        if not (key or self._exchange.conversation.blind):
-            detail = f"a REQ socket asks again before the reply to its request in packet {self._packet} came"
+        blind = self._exchange.conversation.blind
+        if not (key or blind or event.seen == UNBOUNDED):
+            before = self._packet or self._answered_packet
+            detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
             self._exchange.findings.report("request-before-reply", event, detail)
-        if not self._late:  # else all is said
+        # Else all is said, or the reply is not in the capture.
+        if self._packet and not self._late and (key or not blind):
             self._given_up.append(self._request())
         self._packet = 0
         self._late = False
 
     def _answer(self, event: Message, key: int) -> None:
         requests = [*self._given_up, self._request()] if self._packet else list(self._given_up)
-        request = next((request for request in requests if request.key == key), None)
-        if request is None:
+        known = [request for request in requests if request.key == key and can_know(event, request.offset)]
+        if not known:
             self._exchange.report_unasked(event)
             return
-        if event.time_ns < request.time_ns:
-            self._exchange.conversation.blind = True
-            return
-        event.latency_ns = event.time_ns - request.time_ns
+        request = known[0]
+        event.latency_ns = latency_ns(event, request.time_ns)
         event.request = request.packet
-        if key or self._given_up:
+        if key or len(known) > 1:
             event.paired = "envelope" if key else "order"
         if request.packet == self._packet:
             self.pass_time(event.time_ns)
+            self._answered, self._answered_packet = event.offset, self._packet
             self._packet = 0
             self._late = False
         else:
@@ -180,7 +195,9 @@ class LockStep(Rules):
     # ------------------------------------------------------------------ waiting
 
     def _request(self) -> _Request:
-        return _Request(self._time_ns, self._packet, self._key, self._flow, self._requester, self._replier)
+        return _Request(
+            self._time_ns, self._packet, self._offset, self._key, self._flow, self._requester, self._replier
+        )
 
     def lose(self) -> None:
         """The request or its reply may be what is missing."""
@@ -272,13 +289,14 @@ class RequestReply(Rules):
             self._exchange.conversation.blind = True
             self.lose()
             return
-        self._pending.append(_Request(event.time_ns, event.packet, key, event.flow, event.src, event.dst))
+        request = _Request(event.time_ns, event.packet, event.offset, key, event.flow, event.src, event.dst)
+        self._pending.append(request)
 
     def _answer(self, event: Message, key: int) -> None:
         pending = self._pending
         if not (self._in_order or key):
             return
-        request = pending[0] if pending else None
+        request = pending[0] if pending and can_know(event, pending[0].offset) else None
         if request is not None and request.key == key:
             pending.popleft()
             if self._strict and event.time_ns - request.time_ns > self._exchange.timeout_ns:
@@ -288,17 +306,14 @@ class RequestReply(Rules):
             else:
                 self._late = False
         else:
-            request = next((one for one in islice(pending, _LOOKED_THROUGH) if key and one.key == key), None)
+            likely = islice(pending, _LOOKED_THROUGH)
+            request = next((one for one in likely if key and one.key == key and can_know(event, one.offset)), None)
             if request is None:
                 self._take_unasked(event, key)
                 return
             pending.remove(request)
         self._exchange.room.give(_REQUEST_COST)
-        if event.time_ns < request.time_ns:  # octets that were missing held one side up
-            self._exchange.conversation.blind = True
-            self._give_up_order()
-            return
-        event.latency_ns = event.time_ns - request.time_ns
+        event.latency_ns = latency_ns(event, request.time_ns)
         event.request = request.packet
         if not self._strict:
             event.paired = "envelope" if key else "order"

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
+from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload, record_fields
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
 
 DEFAULT_MAX_BYTES = 65_536
@@ -245,7 +245,7 @@ def _of_envelope(envelope: Envelope) -> str:
 def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
     """The fields of an event type in their order, each with the value that means that it does not apply."""
     plan: list[tuple[str, Any]] = []
-    for field in msgspec.structs.fields(struct):
+    for field in record_fields(struct):
         make: Callable[[], Any] | Any = field.default_factory
         plan.append((field.name, make() if callable(make) else field.default))
     return plan

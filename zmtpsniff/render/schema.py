@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Hidden, Payload
+from dissectors.events import AnyEvent, Cut, Hidden, Payload, record_fields
 
 # Of the records, those of statistics included: docs/reference/records.md says what raises which number.
 VERSION = "1.0"
@@ -105,7 +105,7 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
     """The type of a record for the type of an event: octets are objects, and nothing is null but left out."""
     if struct not in made:
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-        for field in msgspec.structs.fields(struct):
+        for field in record_fields(struct):
             kind = _type_as_written(field.type, made)
             if field.required:
                 fields.append((field.name, kind))

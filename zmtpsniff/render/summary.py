@@ -138,7 +138,7 @@ class SummaryRenderer:
                 shown.append(payload_words(event.payload))
             if event.incomplete:
                 shown.append("(incomplete)")
-            if event.latency_ns is not None or event.matched is not None or event.forwards is not None:
+            if event.request is not None or event.matched is not None or event.forwards is not None:
                 shown += self._relations(event)
             octets = "1 octet" if total == 1 else f"{total} octets"
             words = "1 frame" if count == 1 else f"{count} frames"

@@ -36,7 +36,6 @@ from zmtpsniff.render.wording import (
     number,
     protocol,
     relation_words,
-    socket_type_of,
     subscription_words,
 )
 
@@ -229,11 +228,11 @@ class TreeRenderer:
         fields = command_fields(event)
         if not self._verbosity:
             # What the first line says already, and what nearly every peer sends and nobody has set.
-            told = socket_type_of(event) is not None
+            told = event.socket_type is not None
             fields = [
                 (name, value)
                 for name, value in fields
-                if not (name == "Socket-Type" and told) and not (name == "Identity" and value == b"")
+                if not (name.lower() == "socket-type" and told) and not (name.lower() == "identity" and value == b"")
             ]
             # Nobody reads what is encrypted; its length tells something.
             fields = [

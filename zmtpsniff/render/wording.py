@@ -1,15 +1,16 @@
 """The words that the formats for people have in common."""
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription, record_fields
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import at_hand, escape, quote
 
 # The ends of a connection as the wire shows them, in words.
 ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still open"}
 
-_FIRST_OWN_FIELD = Command.__struct_fields__.index("name") + 1
+_NAMES = [field.name for field in record_fields(Command)]
+_OWN_FIELDS = _NAMES[_NAMES.index("name") + 1 :]
 
-_TOLD_APART = frozenset({"incomplete", "latency_ns", "request"})
+_TOLD_APART = frozenset({"incomplete", "latency_ns", "request", "socket_type", "identity"})  # the last two: properties
 
 
 def number(count: int, noun: str) -> str:
@@ -59,9 +60,10 @@ def message_words(event: Message) -> str:
 def relation_words(event: Message | Command) -> list[str]:
     """What a message means to others, beside the subscription that it matches."""
     words = []
-    if event.latency_ns is not None:
+    if event.request is not None:
         guess = " by order" if isinstance(event, Message) and event.paired == "order" else ""
-        words.append(f"{duration(event.latency_ns)} after #{event.request}{guess}")
+        how = "answers" if event.latency_ns is None else f"{duration(event.latency_ns)} after"
+        words.append(f"{how} #{event.request}{guess}")
     if isinstance(event, Message) and event.forwards is not None:
         words.append(f"forwards #{event.forwards.packet} of flow {event.forwards.flow}")
     return words
@@ -70,7 +72,7 @@ def relation_words(event: Message | Command) -> list[str]:
 def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
     """The fields that a command has, by the names people know them by: octets, and text that is ready to be shown."""
     fields: list[tuple[str, str | Octets]] = []
-    for name in Command.__struct_fields__[_FIRST_OWN_FIELD:]:
+    for name in _OWN_FIELDS:
         value = getattr(event, name)
         if value is None or name in _TOLD_APART:
             continue
@@ -83,12 +85,6 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
         else:
             fields.append((name.replace("_", " "), escape(value) if isinstance(value, str) else value))
     return fields
-
-
-def socket_type_of(event: Command) -> str | None:
-    """The socket type that a READY or INITIATE announces, safe to show."""
-    value = (event.properties or {}).get("Socket-Type")
-    return escape(value.decode("latin-1")) if isinstance(value, bytes) else None
 
 
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
@@ -116,5 +112,4 @@ def connection_words(event: Connection) -> str:
 
 def command_words(event: Command) -> str:
     """The name of a command, with the socket type that a READY or INITIATE announces, as in ``READY REQ``."""
-    socket_type = socket_type_of(event)
-    return escape(event.name) if socket_type is None else f"{escape(event.name)} {socket_type}"
+    return " ".join([escape(word) for word in (event.name, event.socket_type) if word is not None])

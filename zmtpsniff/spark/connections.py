@@ -1,19 +1,21 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
 import gc
+from functools import cache
+from hashlib import sha256
 
 from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
+from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.addresses import Address
 from zmtpsniff.datagrams import DatagramTable, Kind
-from zmtpsniff.flows import Limits
-from zmtpsniff.segment import Datagram, Segment
-from zmtpsniff.spark.join import Join
+from zmtpsniff.flows import FlowTable, Limits
+from zmtpsniff.segment import ACK, SYN, Datagram, Segment
+from zmtpsniff.spark import states
+from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.pieces import Outcome, Piece, connection_id
-from zmtpsniff.spark.states import StateError
 
 
 def spare_collector() -> None:
@@ -21,14 +23,12 @@ def spare_collector() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
-def dissector_limits(options: Options) -> DissectorLimits:
-    """What a dissector is to keep of bodies."""
-    return DissectorLimits(options.max_bytes, options.show_secrets)
+def connection_id(transport: str, client: str, server: str, start_ns: int) -> str:
+    """The name of a connection, the same in whatever files and runs it is seen.
 
-
-def flow_limits(options: Options) -> Limits:
-    """Bounds of memory and time."""
-    return Limits(idle_seconds=options.idle_seconds)
+    ``transport`` is tcp (also of ws), ipc, udp, pgm or epgm; for udp and PGM the client is the sender.
+    """
+    return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
 
 
 NO_STATE = b""
@@ -39,48 +39,68 @@ class Connections:
     """The connections of one group (see :mod:`zmtpsniff.spark.groups`)."""
 
     def __init__(self, options: Options, state: bytes | None = None, numbers: int = 0) -> None:
-        """Begin with a state of an earlier run, or nothing; number flows from ``numbers`` + 1 on."""
+        """Begin with what :meth:`state` gave, or nothing, with flows numbered from ``numbers`` + 1 on.
+
+        Raises StateError.
+        """
         self._options = options
-        self.join = Join(state, dissector_limits(options), flow_limits(options), options.rules, numbers)
+        self._limits = DissectorLimits(options.max_bytes, options.show_secrets)
+        self._flow_limits = Limits(idle_seconds=options.idle_seconds)
+        self._events: list[AnyEvent] = []
+        self._connect_tcp = self._connect  # one object, which a state refers to
+        self._table = FlowTable(self._connect_tcp, self._flow_limits)
         self._datagrams: DatagramTable | None = None
-        self._events: list[AnyEvent] = []  # of datagrams
-        self._senders: dict[int, str] = {}
+        self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._now_ns = 0
-
-    @property
-    def numbers(self) -> int:
-        """The number of the flow that began last."""
-        return self.join.numbers
-
-    def conn_ids(self) -> dict[int, str]:
-        """The ids of all flows so far, by their numbers."""
-        return {number: identity.conn_id for number, identity in self.join.identities.items()} | self._senders
+        self.conn_ids: dict[int, str] = {}  # of all flows so far, by their numbers
+        self._outside = {"events": self._events, "connect": self._connect_tcp, "table": self._table}
+        if state is None:
+            self._table.count = numbers
+        else:
+            changes, self._sent, self.conn_ids = states.decode(state, self._outside, _familiar())
+            vars(self._table).update(changes)
 
     def take(self, segments: list[Segment]) -> list[AnyEvent]:
         """Take segments in order; what they tell."""
-        return self.join.dissect(segments)
+        if segments and is_unix(segments[0][2]):
+            segments = [self._counted(segment) for segment in segments]
+        self._table.take(segments)
+        return self._told()
 
-    def take_pieces(self, pieces: list[Piece]) -> list[Outcome]:
-        """Take pieces in order."""
-        return list(self.join.take(pieces))
+    def _counted(self, segment: Segment) -> Segment:
+        """A segment of a Unix domain socket, which is numbered from the first one of its series, not of this run."""
+        time_ns, packet, key, _, ack, flags, payload, missing = segment
+        seq = self._sent.get(key, 1)
+        self._sent[key] = (seq + len(payload) + missing) & 0xFFFF_FFFF
+        return time_ns, packet, key, seq, ack, flags, payload, missing
 
     def take_datagram(self, datagram: Datagram) -> list[AnyEvent]:
         """Take a datagram of UDP or PGM, in order; what it tells."""
         if self._datagrams is None:
-            limits = flow_limits(self._options)
-            self._datagrams = DatagramTable(self._listen, self.join.number, self._is_named, is_beacon, limits)
+            number = self._table.number
+            self._datagrams = DatagramTable(self._listen, number, self._is_named, is_beacon, self._flow_limits)
         self._now_ns = datagram[0]
         self._datagrams.take(datagram)
-        events, self._events[:] = self._events[:], []
-        return events
+        return self._told()
+
+    @property
+    def over_ns(self) -> int:
+        """The first time at which nothing that comes is of a TCP connection that is known."""
+        flows = self._table._flows.values()
+        return max((flow.last_ns + self._table._longest_pause_ns(flow) + 1 for flow in flows), default=0)
 
     def is_over(self, now_ns: int) -> bool:
         """Whether nothing that comes at ``now_ns`` is of a connection that is known."""
-        return self._datagrams is None and not self.join.lasts(now_ns)
+        return self._datagrams is None and self.over_ns <= now_ns
 
-    def aside(self) -> bytes | None:
-        """All that is known, to go on with in this run; None if that cannot be kept."""
-        return None if self._datagrams is not None else self.join.whole_state()
+    def state(self) -> bytes | None:
+        """All that is known, to go on with; None if that cannot be kept."""
+        if self._datagrams is not None:
+            return None
+        try:
+            return states.encode(self._known(), self._outside, _familiar())
+        except states.StateError:
+            return None
 
     def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
         """The series ends at ``now_ns``: what more files of it begin with, and the last events.
@@ -88,31 +108,55 @@ class Connections:
         The events come in two lists: those of connections that are over, and those that are told only because the files
         end, which others may replace.
         """
-        going_on = self.join.going_on(now_ns)
-        state = None
-        if self.join.lasts(now_ns):
-            try:
-                state = self.join.state()
-            except StateError:
-                state = NO_STATE
-        last = self.join.finish(now_ns)
+        going_on = set(self._table.open_flows(now_ns))
+        state = None if self.over_ns <= now_ns else self.state() or NO_STATE
+        self._table.finish(now_ns)
+        last = self._told()
         final = [event for event in last if getattr(event, "flow", None) not in going_on]
         provisional = [event for event in last if getattr(event, "flow", None) in going_on]
         if self._datagrams is not None:
             self._datagrams.finish()
-            provisional += self._events
-            self._events.clear()
+            provisional += self._told()
         return state, final, provisional
 
+    def _told(self) -> list[AnyEvent]:
+        events, self._events[:] = self._events[:], []
+        return events
+
+    def _known(self) -> object:
+        """What is kept of these connections: of their table what is not as in a new one."""
+        new = vars(FlowTable(self._connect_tcp, self._flow_limits))
+        changes = {name: value for name, value in vars(self._table).items() if value != new[name]}
+        return changes, self._sent, {number: self.conn_ids[number] for number in [*self.conn_ids][-1:]}
+
+    # ------------------------------------------------------------------ who takes what
+
+    def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
+        start_ns = self._table.started_ns(number)
+        self.conn_ids[number] = connection_id(client.transport, client.text, server.text, start_ns)
+        rules = (rule.version for rule in self._options.rules if rule.matches("tcp", server.port, client.port))
+        return ZmtpConnection(
+            self._events, number, client.text, server.text, starts, self._limits, next(rules, None), client.transport
+        )
+
     def _listen(self, number: int, transport: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        self._senders[number] = connection_id(transport, src.text, dst.text, self._now_ns)
-        limits = dissector_limits(self._options)
+        self.conn_ids[number] = connection_id(transport, src.text, dst.text, self._now_ns)
         if transport == "beacon":
             return Beacons(self._events, number, src.text, dst.text)
         if transport == "udp":
-            return Radio(self._events, number, src.text, dst.text, limits)
+            return Radio(self._events, number, src.text, dst.text, self._limits)
         forced = transport == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, transport, src.text, dst.text, limits, forced)
+        return Multicast(self._events, number, transport, src.text, dst.text, self._limits, forced)
 
     def _is_named(self, *ports: int) -> bool:
         return any(rule.matches("udp", *ports) for rule in self._options.rules)
+
+
+@cache
+def _familiar() -> bytes:
+    """What is in every state: that of a connection of which hardly anything has come."""
+    one = Connections(Options())
+    client, server = bytes(11) + b"\1", bytes(9) + b"\1" + bytes(2)
+    one.take([(0, 1, client, 0, 0, SYN, b"", 0), (0, 2, server, 0, 1, SYN | ACK, b"", 0)])
+    one.take([(0, 3, client, 1, 1, ACK, b"\xff", 0), (0, 4, server, 1, 2, ACK, b"\xff", 0)])
+    return states.plain(one._known(), one._outside)

@@ -1,8 +1,7 @@
 """The format ``zmtp`` of ``spark.read`` and ``spark.readStream``, once ``zmtpsniff.spark.register`` was called.
 
-A data source cannot shuffle, so a task dissects a whole series, its files merged by time; see
-:mod:`zmtpsniff.spark.whole`. That is right, and as parallel as there are series. The command ``ingest`` is for more
-than that.
+A task dissects a whole series, its files merged by time, as it does for the command ``ingest``; see
+:mod:`zmtpsniff.spark.whole`.
 
 Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
 ``ports``, ``maxBytes``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``, ``idle``. A stream also has

@@ -6,8 +6,7 @@ changes and the names of its files go into the tables' folder as one commit (:mo
 micro-batch that Spark repeats after a crash finds its files there, if it was committed, and does nothing; if it was
 not, there is nothing of it. So every row is there once, whenever who dies.
 
-With ``exact``, or where only Spark can open the files, each micro-batch is a run of the job instead, from what the
-folder has.
+Where only Spark can open the files, each micro-batch is a run of its own instead, from what the folder has.
 """
 
 import os
@@ -19,8 +18,8 @@ from functools import reduce
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from zmtpsniff.spark.committing import commit_batch
-from zmtpsniff.spark.ingest import Ingested, add
+from zmtpsniff.spark.committing import Ingested, commit_batch
+from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.inputs import is_readable_in_python, is_special, local_path
 from zmtpsniff.spark.listing import Listed, check_series, tables_of
 from zmtpsniff.spark.options import Options
@@ -53,7 +52,6 @@ def follow(
     output: str,
     options: Options | None = None,
     series: str = "folder",
-    exact: bool = False,
     checkpoint: str | None = None,
     once: bool = False,
     most_files: int = _MOST_FILES,
@@ -77,10 +75,10 @@ def follow(
 
     from zmtpsniff.spark.stateful import named, query_id, settings, taken, tell_position
 
-    asked = (options or Options())._replace(at_end="nothing")
+    asked = (options or Options())._replace(tells_open=False)
     turn = Lock()  # one writes at a time
     stopping = Event()
-    stateful = not exact and all(map(is_readable_in_python, inputs))
+    stateful = all(map(is_readable_in_python, inputs))
     where = _url(checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}").rstrip("/") + ("" if stateful else _OF_JOBS)
 
     def take(frame: "DataFrame", number: int) -> None:
@@ -105,7 +103,7 @@ def follow(
             files = sorted({named(Listed(*row)) for row in frame.collect()})
             files = [file for file in files if not is_special(file.path)]
             with turn:
-                done = add(session, files, output, asked, series, exact)
+                done = add(session, files, output, asked, series)
         if told is not None:
             told(done)
 

@@ -26,15 +26,15 @@ class File:
     ``error`` says why it or its rest could not be read, None if nothing is wrong.
     """
 
-    def __init__(self, path: str, content: bytes | None = None) -> None:
-        """Read ``path``, or ``content`` if Spark has read it."""
+    def __init__(self, path: str, copy: str | None = None) -> None:
+        """Read ``path``, or the local file ``copy`` if only Spark can open it."""
         self.path = path
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.offsets: list[int] = []  # of a PlacedSource
         self.unreadable: str | None = None
-        self._content = content
+        self._copy = copy
 
     @property
     def error(self) -> str | None:
@@ -55,10 +55,8 @@ class File:
             self.unreadable = f"{self.path}: {error.strerror or error}"
 
     def _open(self) -> Any:
-        if self._content is not None:
-            import io
-
-            return io.BytesIO(self._content)
+        if self._copy is not None:
+            return open(self._copy, "rb", buffering=0)
         local = local_path(self.path)
         if local is not None:
             if is_special(local):

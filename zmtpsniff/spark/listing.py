@@ -141,6 +141,15 @@ def check_series(rule: str) -> str:
     return rule
 
 
+def by_series(files: Sequence[Listed], rule: str) -> dict[str, list[Listed]]:
+    """Files by the series that they belong to; raises ValueError for a rule that is none."""
+    check_series(rule)
+    found: dict[str, list[Listed]] = {}
+    for file in files:
+        found.setdefault(series_of(file.path, rule), []).append(file)
+    return found
+
+
 def series_of(path: str, rule: str) -> str:
     """The series that a file belongs to: ``rule`` is folder, file or a regular expression whose group 1 names it.
 

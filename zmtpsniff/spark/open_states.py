@@ -1,23 +1,46 @@
 """The states of what is open, as the tables' folder keeps them: a log in which the latest row of a group holds.
 
-A run that is no stream writes all states of its series, into files without a number, and removes what was there of
-them. A micro-batch adds a file, with a number, of the groups that it changed alone; a row without a state says that
+A run or a micro-batch adds files, with a number, of the groups that it changed alone; a row without a state says that
 there is nothing any more. Files are merged before they are many.
 """
 
 from collections.abc import Set
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zmtpsniff.spark.reducing import OPEN, OPEN_SCHEMA
+from zmtpsniff.spark.connections import NO_STATE
 from zmtpsniff.spark.store import Folder, Store
+from zmtpsniff.spark.whole import State
+
+OPEN = "_open"
+OPEN_SCHEMA = pa.schema(
+    [
+        pa.field("series", pa.string(), False),
+        pa.field("name", pa.binary(), False),  # of the group
+        pa.field("state", pa.binary(), False),  # a State
+    ]
+)
 
 GONE = b""
 """The state of a group of which nothing is open."""
 
 _MANY = 8  # files of about the same size, or smaller, that are merged
+
+
+def encode_state(state: State) -> bytes:
+    """A state as octets."""
+    return msgspec.msgpack.encode(state)
+
+
+def decode_state(octets: bytes) -> State:
+    """The state of :func:`encode_state`; one that is not good of what an earlier version wrote."""
+    try:
+        return msgspec.msgpack.decode(octets, type=State)
+    except msgspec.ValidationError:
+        return State(0, NO_STATE)
 
 
 def prefix_of(number: int) -> str:

@@ -1,7 +1,7 @@
 """What a run is asked for, as executors get it."""
 
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from zmtpsniff.decode_as import DecodeAs
 
@@ -9,10 +9,6 @@ Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-
-
-AtEnd = Literal["provisional", "nothing", "final"]
-"""What is told of what is open when the files of a run end: rows that the next run replaces, nothing, rows to stay."""
 
 
 class Options(NamedTuple):
@@ -23,7 +19,7 @@ class Options(NamedTuple):
     rules: tuple[DecodeAs, ...] = ()
     show_secrets: bool = False
     idle_seconds: float = 86_400.0
-    at_end: AtEnd = "provisional"
+    tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
 
 
 def parse_ports(text: str) -> Ports:

@@ -1,13 +1,14 @@
 """Series of which no file comes any more: what is open in them is told, provisionally."""
 
 import time
+from collections.abc import Mapping
 
-from zmtpsniff.spark.ingest import captures_of, known_files
-from zmtpsniff.spark.open_states import OpenStates
+from zmtpsniff.spark.known import captures_of, known_files
+from zmtpsniff.spark.open_states import OpenStates, decode_state
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.reducing import Groups
 from zmtpsniff.spark.rows import PROVISIONAL
 from zmtpsniff.spark.store import Store
+from zmtpsniff.spark.whole import Left, Series, State, ToldRows
 from zmtpsniff.spark.writing import Writer
 
 
@@ -29,25 +30,36 @@ def tell_quiet(output: str, options: Options, now_ns: int | None = None) -> int:
         for name in store.series_in(told):
             quiet.pop(name, None)
         log = OpenStates(store)
-        groups = Groups(options._replace(at_end="provisional"))
-        for number, (name, end_ns) in enumerate(quiet.items()):
-            groups.series[number], groups.ends_ns[number] = name, end_ns
         writer = Writer(store.staging)
-        for number, series in groups.series.items():
-            for group, state in log.of(series).items():
-                groups.begin(number.to_bytes(4, "big") + group, state)
-                groups.finish()
-                _write(writer, groups)
-        _write(writer, groups, at_end=True)
-        written = [row for batch in writer.close(0) for row in batch.to_pylist()]
+        for name, end_ns in quiet.items():
+            _tell(name, log.of(name), end_ns, options, writer)
+        writer.close()
+        written = writer.counts()
         if written:
-            store.commit([row["path"] for row in written])
-        return sum(row["rows"] for row in written)
+            store.commit(written)
+        return sum(written.values())
     finally:
         store.close()
 
 
-def _write(writer: Writer, groups: Groups, at_end: bool = False) -> None:
-    for table, rows, prefix in groups.rows(at_end):
-        if prefix == PROVISIONAL:
+def _tell(name: str, states: Mapping[bytes, bytes], end_ns: int, options: Options, writer: Writer) -> None:
+    series = Series({}, options, Left(end_ns), _Open(states))
+    told = ToldRows(name, series, options)
+    for group in states:
+        for table, rows, prefix in told.take(series.end(group).provisional, PROVISIONAL):
             writer.take(table, rows, prefix)
+    for table, rows, prefix in told.flush(PROVISIONAL):
+        writer.take(table, rows, prefix)
+
+
+class _Open:
+    """The groups that are open, which stay as they are."""
+
+    def __init__(self, states: Mapping[bytes, bytes]) -> None:
+        self._states = states
+
+    def get(self, name: bytes) -> State | None:
+        return decode_state(self._states[name])
+
+    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
+        raise AssertionError("nothing comes of them")

@@ -3,7 +3,7 @@
 Nothing here is done row by row but to pick one value out of each event for each column.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,9 +25,7 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
-from zmtpsniff.spark.pieces import file_of, numbers_and_offsets
-from zmtpsniff.spark.rolled import ROLLED, octet_lists, offsets_of
-from zmtpsniff.spark.runs import Run
+from zmtpsniff.spark.places import file_of, numbers_and_offsets
 from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
 
 SCHEMAS = {table: arrow_schema(table) for table in TABLES}
@@ -37,7 +35,8 @@ ROW_SCHEMA = pa.schema([pa.field(table, pa.struct(list(SCHEMAS[table]))) for tab
 PROVISIONAL = "open-"
 """How the names of files with provisional rows begin."""
 
-_OCTETS_TYPE = SCHEMAS["messages"].field("frames").type.value_type
+_OCTETS_LIST = SCHEMAS["messages"].field("frames").type
+_OCTETS_TYPE = _OCTETS_LIST.value_type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
 _DAY_NS = 86_400_000_000_000
@@ -49,28 +48,23 @@ Places = tuple[Any, Sequence[int], Sequence[int | None]]
 Batch = tuple[str, pa.RecordBatch, str]
 """Rows of a table: its name, they, and how the name of a file begins that they are kept in apart from others."""
 
-KEY = "key"
-"""The column that rows have while they wait for a verdict: the piece that they belong to."""
-
 
 class Origin(NamedTuple):
     """Where events come from.
 
     ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
-    events where each is. ``keys`` is what rows are marked with while they wait for a verdict, by their flows; None for
-    rows that do not.
+    events where each is.
     """
 
     series: str
     conn_ids: Mapping[int, str]
     place: Callable[[Sequence[int]], Places]
-    keys: Mapping[int, int] | None = None
 
 
 class Capture(NamedTuple):
     """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
 
-    ``end_ns`` is the time of its last packet of TCP, ``problems`` are codes and sentences on the file as a whole.
+    ``problems`` are codes and sentences on the file as a whole.
     """
 
     file: str
@@ -80,7 +74,6 @@ class Capture(NamedTuple):
     dropped: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
-    end_ns: int | None = None
     comments: tuple[str, ...] = ()
     problems: tuple[tuple[str, str, str], ...] = ()  # severity, code, detail
     error: str | None = None
@@ -93,19 +86,17 @@ class Rows:
         """Keep at most ``max_bytes`` octets of each body (0: all)."""
         self._max_bytes = max_bytes
 
-    def of_events(self, events: Sequence[AnyEvent | Run], origin: Origin, kept_in: str = "") -> list[Batch]:
+    def of_events(self, events: Sequence[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
         """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
         kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
         if len(kinds) == 1:
             kinds = {kind: [*events] for kind in kinds}
         else:
-            if Run in kinds and Message in kinds:
-                kinds[Run] = kinds[Message]  # in their order
             for event in events:
                 kinds[type(event)].append(event)
-        messages = kinds.pop(Message, None) or kinds.pop(Run, None)
         out: list[Batch] = []
         make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
+            (Message, "messages", self._messages),
             (Subscription, "subscriptions", self._subscriptions),
             (Greeting, "commands", self._greetings),
             (Command, "commands", self._commands),
@@ -113,10 +104,6 @@ class Rows:
             (Problem, "problems", self._problems),
             (Connection, "connections", self._connections),
         )
-        if messages and origin.keys is None:
-            out.append(("messages", _batch(SCHEMAS["messages"], self._messages(messages, origin), kept_in), kept_in))
-        elif messages:
-            out.append(("messages", _batch(ROLLED, self._rolled(messages, origin), kept_in), kept_in))
         for kind, table, columns in make:
             if kind in kinds:
                 out.append((table, _batch(SCHEMAS[table], columns(kinds[kind], origin), kept_in), kept_in))
@@ -142,29 +129,13 @@ class Rows:
 
     def _messages(self, events: list[Message], origin: Origin) -> dict[str, Any]:
         frames = [event.frames for event in events]
-        lists, sizes = octet_lists(offsets_of(map(len, frames)), self._octets(list(chain.from_iterable(frames))))
+        lists, sizes = _octet_lists(_offsets_of(map(len, frames)), self._octets(list(chain.from_iterable(frames))))
         return {
             **_wire(events, origin),
             "socket_type": _texts([event.socket_type for event in events]),
             "frames": lists,
             "size": sizes,
             "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
-        }
-
-    def _rolled(self, events: list[Message | Run], origin: Origin) -> dict[str, Any]:
-        frames: list[Octets] = []
-        counts = [event.counts if type(event) is Run else [len(event.frames)] for event in events]
-        for event in events:
-            frames += event.frames
-        numbers = pa.array(list(chain.from_iterable(counts)), pa.int32())
-        values = self._octets(frames)
-        ends = offsets_of(len(event.frames) for event in events)
-        return {
-            **_wire(events, origin),
-            "socket_type": _texts([event.socket_type for event in events]),
-            "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
-            "counts": pa.ListArray.from_arrays(offsets_of(map(len, counts)), numbers),
-            "octets": pa.ListArray.from_arrays(ends, values),
         }
 
     def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
@@ -209,6 +180,7 @@ class Rows:
             "name": _texts([event.name for event in events]),
             "version": _texts([event.version for event in events]),
             "properties": [self._properties(event.properties) for event in events],
+            "socket_type": _texts([event.socket_type for event in events]),
             "ttl_ms": _numbers([event.ttl_ms for event in events]),
             "status": _numbers([event.status for event in events]),
             "incomplete": [event.incomplete for event in events],
@@ -236,14 +208,13 @@ class Rows:
             **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
             **_ends("src", [event.src for event in events]),
             **_ends("dst", [event.dst for event in events]),
-            **_keys(events, origin),
         }
 
     def _connections(self, events: list[Connection], origin: Origin) -> dict[str, Any]:
         starts = [event.start_ns for event in events]
         stops = [event.end_ns for event in events]
         topics = [event.subscriptions for event in events]
-        lists, _ = octet_lists(offsets_of(map(len, topics)), self._octets(list(chain.from_iterable(topics))))
+        lists, _ = _octet_lists(_offsets_of(map(len, topics)), self._octets(list(chain.from_iterable(topics))))
         return {
             "date": _dates(starts, len(events)),
             "series": [origin.series] * len(events),
@@ -264,7 +235,6 @@ class Rows:
             "stop": _times(stops),
             "end_ns": _numbers(stops),
             "end": [event.end for event in events],
-            **_keys(events, origin),
         }
 
     def _peer(self, side: str, peers: list[Peer]) -> dict[str, Any]:
@@ -308,9 +278,7 @@ class Rows:
         return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
 
 
-_COMMAND_OCTETS = tuple(
-    name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name not in ("identity", "public_key")
-)
+_COMMAND_OCTETS = tuple(name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name != "public_key")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
 
@@ -343,16 +311,19 @@ def _batch(schema: pa.Schema, columns: dict[str, Any], kept_in: str = "") -> pa.
         elif not isinstance(values, pa.Array):
             values = pa.array(values, field.type)
         arrays.append(values)
-    if KEY in columns:
-        schema = schema.append(pa.field(KEY, pa.int64()))
-        arrays.append(columns[KEY])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _keys(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
-    """What rows are marked with, if they are."""
-    keys = origin.keys
-    return {} if keys is None else {KEY: pa.array([keys[event.flow] for event in events], pa.int64())}
+def _octet_lists(offsets: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """A column of lists of octets that begin and end at such offsets, and how many octets there are in each list."""
+    lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), values.field(0)]))
+    sums = lengths.take(offsets)
+    return pa.ListArray.from_arrays(offsets, values, _OCTETS_LIST), pc.subtract(sums[1:], sums[:-1])
+
+
+def _offsets_of(lengths: Iterable[int]) -> pa.Array:
+    """Where lists of such lengths begin and end among their values."""
+    return pc.cumulative_sum(pa.array(chain((0,), lengths), pa.int32()))
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
@@ -372,7 +343,6 @@ def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
         "offset": pa.array(offsets, pa.int64()),
         **_ends("src", [event.src for event in events]),
         **_ends("dst", [event.dst for event in events]),
-        **_keys(events, origin),
     }
 
 

@@ -9,10 +9,8 @@ from zlib import crc32
 
 import msgspec
 
-from zmtpsniff.spark.connections import NO_STATE
-from zmtpsniff.spark.reducing import State, decode_state, encode_state
-from zmtpsniff.spark.states import LOST
-from zmtpsniff.spark.whole import Kept
+from zmtpsniff.spark.open_states import decode_state, encode_state
+from zmtpsniff.spark.whole import State
 
 COUNT = 1024
 NEVER = (1 << 63) - 1
@@ -46,25 +44,19 @@ class Shards:
         self._total = 0
         self._changed: set[int] = set()
 
-    def get(self, name: bytes) -> Kept | None:
+    def get(self, name: bytes) -> State | None:
         """What is kept of a group."""
-        found = self.shard(_number(name)).get(name)
-        if found is None:
-            return None
-        state = decode_state(found[1])
-        return Kept(state.join, state.files, found[0])
+        found = self.octets(name)
+        return None if found is None else decode_state(found)
 
     def octets(self, name: bytes) -> bytes | None:
         """The same as octets, as :func:`encode_state` has them."""
         found = self.shard(_number(name)).get(name)
         return None if found is None else found[1]
 
-    def put(self, name: bytes, kept: Kept | None) -> None:
-        """Keep this of a group, or nothing."""
-        if kept is None:
-            self.put_octets(name, None)
-        else:
-            self.put_octets(name, encode_state(State(kept.state, kept.files)), kept.over_ns)
+    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
+        """Keep this of a group, of which nothing is that comes from ``over_ns`` on; or nothing."""
+        self.put_octets(name, None if state is None else encode_state(state), over_ns)
 
     def put_octets(self, name: bytes, octets: bytes | None, over_ns: int = 0) -> None:
         """The same with octets."""
@@ -131,11 +123,6 @@ class Shards:
         shard = self._shards[number]
         self._entries.put(number, msgspec.msgpack.encode(shard) if shard else None)
         self._changed.discard(number)
-
-
-def is_kept(state: bytes) -> bool:
-    """Whether a state is one to go on from, not the mark of one that cannot be kept."""
-    return state not in (NO_STATE, LOST)
 
 
 def _number(name: bytes) -> int:

@@ -177,7 +177,9 @@ class Store(Folder):
 
     def stage_note(self, name: str, value: Any) -> None:
         """Write a value into a file of the staging folder, to be added by :meth:`commit`."""
-        self._replace(f"{self._root}/{_STAGING}/{self.run}/{name}", value)
+        folder = f"{self._root}/{_STAGING}/{self.run}"
+        self._system.create_dir(folder)
+        self._replace(f"{folder}/{name}", value)
 
     def series_in(self, names: Iterable[str]) -> set[str]:
         """The series that files of the tables have rows of."""
@@ -188,19 +190,6 @@ class Store(Folder):
             return set()
         found = ds.dataset(files, format="parquet", filesystem=self._system).to_table(["series"])
         return set(found.column("series").unique().to_pylist())
-
-    def restart(self) -> None:
-        """Throw away what was staged."""
-        self._delete(_STAGING)
-        self.run = uuid4().hex
-        self._system.create_dir(f"{self._root}/{_STAGING}/{self.run}")
-
-    def staged(self, names: Iterable[str], columns: list[str]) -> "pa.Table":
-        """Columns of staged files, which are of one table."""
-        import pyarrow.dataset as ds
-
-        files = [f"{self._root}/{_STAGING}/{self.run}/{name}" for name in names]
-        return ds.dataset(files, format="parquet", filesystem=self._system).to_table(columns)
 
     def commit(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
         """Make files of the staging folder part of the tables, and remove others; both are named below the folder."""

@@ -1,0 +1,106 @@
+"""What speaks for it that two sides begin as ZMTP 1.0 does, which has no mark (13/ZMTP).
+
+Its frames are a length of one octet, one octet of flags, a body. Whatever has lengths of one octet and a 0 or a 1
+behind them looks the same. So what counts is what others have no reason to do: to begin with an identity of no octets,
+to set the flags that libzmq 2.1 leaves set, to have as many frames in one message as in the next.
+"""
+
+from dissectors.zmtp import wire
+
+# Bits: of how many others at most one does so.
+_ANONYMOUS_BITS = 8  # an identity of no octets
+_GARBAGE_BITS = 6  # flags with the message-type mask of libzmq 2.1, in one frame
+_MOST_REGULAR_BITS = 5  # a bit for each frame that could have ended its message or not, but no more: zeros are common
+_ENOUGH_BITS = 12
+# Octets of one side that are held in wait for more of it.
+UNPROVEN_LIMIT = 1 << 16
+# Frames of both sides from which on it is worth a note that nothing is certain.
+_WORTH_A_NOTE = 6
+
+
+class EvidenceV1:
+    """What one side has sent: its identity, then frames."""
+
+    __slots__ = ("_is_regular", "_of_first", "_of_message", "_rare", "_regular", "begun", "count")
+
+    def __init__(self, identity: int, flags: int) -> None:
+        """Begin with an identity of ``identity`` octets, in a frame with these flags."""
+        self.begun = False  # the header of a frame has come behind the identity
+        self.count = 0  # of whole frames
+        self._rare = _ANONYMOUS_BITS * (not identity) + _GARBAGE_BITS * (flags > wire.MORE)
+        self._of_first = 0  # frames of the first message
+        self._of_message = 0  # frames of the message that is not over
+        self._regular = 0  # frames of later messages
+        self._is_regular = True  # later messages have as many frames as the first
+
+    def frames(self, octets: bytes, position: int) -> tuple[int, bool]:
+        """Count the whole frames from ``position`` on; returns where they end, and whether what follows may be one."""
+        end = len(octets)
+        while position < end:
+            first = octets[position]
+            size = 10 if first == wire.LENGTH_ESCAPE_V1 else 2
+            if position + size > end:
+                return position, first > 0
+            length = int.from_bytes(octets[position + 1 : position + 9], "big") if size == 10 else first
+            flags = octets[position + size - 1]
+            if not 0 < length <= wire.MAX_LENGTH or flags not in wire.FLAGS_SEEN_V1:
+                return position, False
+            self.begun = True
+            if position + size - 1 + length > end:
+                break
+            self._frame(flags)
+            position += size - 1 + length
+        return position, True
+
+    def _frame(self, flags: int) -> None:
+        self.count += 1
+        self._rare += _GARBAGE_BITS * (flags > wire.MORE)
+        self._of_message += 1
+        if flags & wire.MORE:
+            return
+        if not self._of_first:
+            self._of_first = self._of_message
+        else:
+            self._regular += self._of_message
+            self._is_regular = self._is_regular and self._of_message == self._of_first
+        self._of_message = 0
+
+    @property
+    def bits(self) -> int:
+        """How much speaks for it."""
+        return self._rare + (min(self._regular, _MOST_REGULAR_BITS) if self._is_regular else 0)
+
+
+def are_certain(one: EvidenceV1, other: EvidenceV1, at_end: bool) -> bool:
+    """Whether two sides are certain to speak ZMTP 1.0; what only sends identities is so ``at_end`` alone."""
+    return one.bits + other.bits >= _ENOUGH_BITS and (at_end or one.begun or other.begun)
+
+
+def are_worth_a_note(one: EvidenceV1, other: EvidenceV1) -> bool:
+    """Whether two sides of which nothing is certain have said enough for a word on it."""
+    return one.count + other.count >= _WORTH_A_NOTE
+
+
+class Doubts:
+    """Connections that may have been ZMTP, of which nothing was certain."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._count = 0
+        self._first = ""
+        self._port = ""
+
+    def add(self, flow: int, client: str, server: str) -> None:
+        """Take note of another one, by its number and its ends, as ``address:port``."""
+        self._count += 1
+        if self._count == 1:
+            self._first = f"flow {flow}, {client} to {server}"
+            self._port = server.rpartition(":")[2]
+
+    def problems(self) -> list[tuple[str, str]]:
+        """What is to be said of them: a problem code and a sentence, if there were any."""
+        if not self._count:
+            return []
+        many = "1 connection" if self._count == 1 else f"{self._count:,} connections"
+        first = self._first if self._count == 1 else f"the first: {self._first}"
+        return [("perhaps-zmtp", f"{many} may be ZMTP ({first}): -d tcp.port=={self._port},zmtp shows it")]

@@ -1,0 +1,384 @@
+"""A TCP that carries a conversation: segments that know when they were sent, when they arrived, and what they say.
+
+Offsets count the octets of a side's stream, so a SYN has -1 and a FIN the length of the stream. A segment acknowledges
+exactly what its sender had received when it sent it, never more: this is what makes causality visible in a capture.
+"""
+
+import struct
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from random import Random
+
+from .conversations import CLIENT, MS, SERVER, US, Conversation
+
+FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+_MODULO = 1 << 32
+_MOST_SEGMENTS = 300  # of a connection, about; a case is to take milliseconds
+_ETHERNET = bytes(12) + b"\x08\0"
+_HEADERS = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
+
+
+@dataclass
+class Link:
+    """How two hosts and the network between them behave."""
+
+    delay_ns: int = 200 * US  # one way
+    jitter_ns: int = 50 * US  # more than that, at most
+    mss: int = 1448
+    window: int = 1 << 20
+    delayed_ack_ns: int = 0  # 0: every segment is acknowledged at once
+    ack_share: float = 1.0  # of segments that are acknowledged by themselves, unless that is overdue
+    cork: float = 0.0  # share of writes that wait for the next one
+    loss: float = 0.0
+    spurious: float = 0.0  # share of segments that are sent again though they arrived
+    timeout_ns: int = 5 * MS  # until a lost segment is sent again
+    reorder: float = 0.0  # share of segments that others overtake on their way
+
+    @classmethod
+    def choose(cls, random: Random) -> "Link":
+        """Any link."""
+        delay = random.choice([10, 100, 100, 300, 1000]) * US
+        return cls(
+            delay_ns=delay,
+            jitter_ns=random.choice([1, delay // 4, delay]),
+            mss=random.choice([1448, 1448, 1448, 536, 65_000, 65_000, 37]),  # or what is handed to the card at once
+            window=random.choice([1 << 20, 1 << 20, 1 << 16, 4096]),
+            delayed_ack_ns=random.choice([0, 0, 200 * US, 5 * MS, 40 * MS]),
+            ack_share=random.choice([1.0, 1.0, 0.5, 0.0]),
+            cork=random.choice([0.0, 0.0, 0.2, 0.6]),
+            loss=random.choice([0.0, 0.0, 0.0, 0.02, 0.1]),
+            spurious=random.choice([0.0, 0.0, 0.0, 0.05]),
+            reorder=random.choice([0.0, 0.0, 0.0, 0.05]),
+        )
+
+
+class Segment:
+    """A TCP segment on its way."""
+
+    __slots__ = ("ack", "arrival_ns", "flags", "offset", "payload", "reach", "sent_ns", "session", "side")
+
+    def __init__(
+        self, session: "Session", side: int, offset: int, payload: bytes, ack: int, flags: int, sent_ns: int
+    ) -> None:
+        """What ``side`` of ``session`` sends; ``ack`` is an offset of the other side, -1 for none."""
+        self.session = session
+        self.side = side
+        self.offset = offset
+        self.payload = payload
+        self.ack = ack
+        self.flags = flags
+        self.sent_ns = sent_ns
+        self.arrival_ns = sent_ns  # when it arrives, or would have arrived
+        self.reach = 1.0  # how far it gets, as a part of its way; less than 1 if it is lost
+
+    def passes(self, place: float) -> int:
+        """When it passes a place: 0 is at the client, 1 at the server; -1 if it is lost before."""
+        part = 1 - place if self.side else place
+        if part > self.reach:
+            return -1
+        return self.sent_ns + int(part * (self.arrival_ns - self.sent_ns))
+
+    def octets(self) -> bytes:
+        """The packet: Ethernet, IPv4 and TCP."""
+        session, side = self.session, self.side
+        isn = session.isn
+        payload = self.payload
+        return (
+            _ETHERNET
+            + _HEADERS.pack(
+                0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0, session.hosts[side], session.hosts[1 - side],
+                session.ports[side], session.ports[1 - side], (isn[side] + 1 + self.offset) % _MODULO,
+                (isn[1 - side] + 1 + self.ack) % _MODULO if self.flags & ACK else 0, 0x50, self.flags, 65_535, 0, 0,
+            )
+            + payload
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        """One line, as tcpdump has them."""
+        names = "".join(
+            name for bit, name in ((SYN, "S"), (FIN, "F"), (RST, "R"), (PSH, "P"), (ACK, ".")) if self.flags & bit
+        )
+        who = "server" if self.side else "client"
+        return f"<{who} [{names}] {self.offset}:{self.offset + len(self.payload)} ack {self.ack}>"
+
+
+@dataclass
+class Session:
+    """A connection: who talks to whom, and what was sent."""
+
+    talk: Conversation
+    hosts: tuple[bytes, bytes]
+    ports: tuple[int, int]
+    isn: tuple[int, int]
+    link: Link
+    segments: list[Segment]
+    hole: tuple[int, int, int] | None = None  # side, offset and length of octets that are not in `segments`
+
+    def address(self, side: int) -> str:
+        """Address and port, as records have them."""
+        return f"{'.'.join(map(str, self.hosts[side]))}:{self.ports[side]}"
+
+
+def connect(talk: Conversation, random: Random, link: Link, place: int = 0, start_ns: int = 0) -> Session:
+    """Carry a conversation over a link, from ``start_ns`` on; ``place`` tells its addresses from those of others.
+
+    Segments are larger than the link says where there would be too many of them.
+    """
+    octets = sum(len(write.octets) for write in talk.writes)
+    if octets // link.mss > _MOST_SEGMENTS:
+        link = replace(link, mss=min(max(octets // _MOST_SEGMENTS, 1448), 65_000), window=1 << 20)
+    ports = random.choice([40_000, 40_000, 40_000, 4000]) + place, 5555 + place
+    isn = random.choice([random.randrange(_MODULO), _MODULO - 1 - random.randrange(3000)]), random.randrange(_MODULO)
+    session = Session(
+        talk, (b"\x0a\0\0\1", b"\x0a\0\1\2"), ports, isn if random.random() < 0.5 else isn[::-1], link, []
+    )
+    _Exchange(session, random, start_ns).run()
+    return session
+
+
+class _End:
+    """One end of the connection."""
+
+    __slots__ = (
+        "acked", "arrived", "asked", "boundaries", "due", "early", "fin_at", "fin_seen", "last_arrival", "length",
+        "next", "other_acked", "peer_fin", "queue", "ready", "received", "sent", "since_ack", "stream", "waits",
+        "writing",
+    )  # fmt: skip
+
+    def __init__(self, writes: list[tuple[int, bytes, int, int]]) -> None:
+        self.queue = writes
+        self.next = 0  # of the writes
+        self.writing = False  # the next write has its time
+        self.ready = False  # the connection is established
+        self.stream = bytearray()  # written so far
+        self.sent = 0  # of it
+        self.acked = 0  # by the other end
+        self.received = 0  # of the other's stream, in order
+        self.early: list[tuple[int, int]] = []  # beyond that
+        self.other_acked = 0  # what it has acknowledged of the other's stream
+        self.since_ack = 0  # segments since then
+        self.due = 0  # number of the acknowledgment that is waited with
+        self.boundaries: list[int] = []  # where its writes end
+        self.arrived = 0  # writes of the other end
+        self.last_arrival = 0  # of its segments at the other end
+        self.fin_at = -1  # offset of its FIN
+        self.peer_fin = -1  # offset of the other's, once it has come
+        self.fin_seen = False
+        self.waits = False  # corked
+        self.length = sum(len(write[1]) for write in writes)
+        self.asked = False  # to close
+
+
+_WRITE, _ARRIVE, _ACK, _AGAIN, _CLOSE, _PUSH = range(6)
+
+
+class _Exchange:
+    """The simulation: events in order of time."""
+
+    def __init__(self, session: Session, random: Random, start_ns: int) -> None:
+        self.session = session
+        self.random = random
+        self.link = session.link
+        self.now = start_ns
+        self.order = 0
+        self.events: list[tuple[int, int, int, int, object]] = []
+        talk = session.talk
+        self.ends = tuple(_End([write for write in talk.writes if write.side == side]) for side in (CLIENT, SERVER))
+        for end in self.ends:
+            at = 0
+            for write in end.queue:
+                at += len(write[1])
+                end.boundaries.append(at)
+        self.reset_by = -1  # the side that has sent a RST and knows nothing of the connection any more
+
+    def run(self) -> None:
+        talk = self.session.talk
+        self._send(CLIENT, -1, b"", SYN)
+        events = self.events
+        while events:
+            self.now, _, kind, side, what = heappop(events)
+            if kind == _ARRIVE:
+                self._arrive(side, what)  # type: ignore[arg-type]
+            elif kind == _WRITE:
+                self._write(side)
+            elif kind == _ACK:
+                if self.ends[side].due == what and self.reset_by != side:
+                    self._acknowledge(side)
+            elif kind == _AGAIN:
+                self._again(side, *what)  # type: ignore[misc]
+            elif kind == _PUSH:
+                self.ends[side].waits = False
+                self._push(side)
+            elif kind == _CLOSE:
+                self._close(side)
+        for end in self.ends:
+            assert end.next == len(end.queue), f"{talk.name}: a write waits for ever"
+
+    def _at(self, time_ns: int, kind: int, side: int, what: object = None) -> None:
+        self.order += 1
+        heappush(self.events, (time_ns, self.order, kind, side, what))
+
+    # ------------------------------------------------------------------ sending
+
+    def _send(self, side: int, offset: int, payload: bytes, flags: int) -> None:
+        end, link = self.ends[side], self.link
+        ack = -1
+        if flags & ACK:
+            ack = end.received + (end.peer_fin >= 0 and end.received == end.peer_fin)
+            end.other_acked = ack
+            end.since_ack = 0
+            end.due = 0
+        segment = Segment(self.session, side, offset, payload, ack, flags, self.now)
+        self.session.segments.append(segment)
+        random = self.random
+        arrival = self.now + link.delay_ns + int(link.jitter_ns * random.random())
+        if payload and link.reorder and random.random() < link.reorder:
+            arrival += 3 * link.delay_ns  # those behind it do not wait
+        else:
+            arrival = end.last_arrival = max(arrival, end.last_arrival + 1)
+        segment.arrival_ns = arrival
+        if payload and link.loss and random.random() < link.loss:
+            segment.reach = random.random() * 0.999
+            self._at(self.now + link.timeout_ns, _AGAIN, side, (offset, len(payload)))
+            return
+        self._at(arrival, _ARRIVE, 1 - side, segment)
+        if payload and link.spurious and random.random() < link.spurious:
+            self._at(self.now + link.timeout_ns, _AGAIN, side, (offset, len(payload)))
+
+    def _again(self, side: int, offset: int, length: int) -> None:
+        """Send octets again; with luck in other segments than before."""
+        end = self.ends[side]
+        if (end.fin_at >= 0 and end.acked > end.fin_at) or self.reset_by == side:
+            return
+        if self.random.random() < 0.3:
+            length = min(end.sent - offset, self.link.mss)
+        while length > 0:
+            size = min(length, self.link.mss)
+            self._send(side, offset, bytes(end.stream[offset : offset + size]), PSH | ACK)
+            offset += size
+            length -= size
+
+    def _push(self, side: int) -> None:
+        """Send what may be sent."""
+        end, link = self.ends[side], self.link
+        while end.sent < len(end.stream):
+            size = min(link.mss, len(end.stream) - end.sent, end.acked + link.window - end.sent)
+            if size <= 0:
+                return
+            at = end.sent
+            end.sent += size
+            last = end.sent == len(end.stream)
+            self._send(side, at, bytes(end.stream[at : at + size]), ACK | PSH if last else ACK)
+        self._close_when_done(side)
+
+    def _acknowledge(self, side: int) -> None:
+        end = self.ends[side]
+        self._send(side, end.sent + (end.fin_at >= 0), b"", ACK)
+
+    # ------------------------------------------------------------------ writing
+
+    def _write_next(self, side: int) -> None:
+        """Give the next write its time, once what it needs is there."""
+        end = self.ends[side]
+        if end.writing or not end.ready or end.next == len(end.queue):
+            return
+        write = end.queue[end.next]
+        if end.arrived >= write[2]:
+            end.writing = True
+            self._at(self.now + write[3], _WRITE, side)
+
+    def _write(self, side: int) -> None:
+        end, link = self.ends[side], self.link
+        end.stream += end.queue[end.next][1]
+        end.next += 1
+        end.writing = False
+        if link.cork and self.random.random() < link.cork:
+            if not end.waits:
+                end.waits = True
+                self._at(self.now + int(self.random.random() * link.delay_ns) + 1, _PUSH, side)
+        elif not end.waits:
+            self._push(side)
+        self._write_next(side)
+
+    # ------------------------------------------------------------------ receiving
+
+    def _arrive(self, side: int, segment: Segment) -> None:
+        end, other = self.ends[side], self.ends[1 - side]
+        if self.reset_by == side:
+            return
+        if segment.flags & SYN:
+            if segment.flags & ACK:
+                self._establish(side)
+                if self.random.random() < 0.9 or not end.writing:
+                    self._acknowledge(side)
+            else:
+                self._send(side, -1, b"", SYN | ACK)
+            return
+        if segment.flags & RST:
+            self.events.clear()
+            return
+        if not end.ready:
+            self._establish(side)
+        if segment.ack > end.acked:
+            end.acked = segment.ack
+            self._push(side)
+        if segment.flags & FIN:
+            end.peer_fin = segment.offset + len(segment.payload)
+        stop = segment.offset + len(segment.payload)
+        if segment.payload:
+            in_order = segment.offset <= end.received
+            if in_order and stop > end.received:
+                end.received = stop
+                while end.early and end.early[0][0] <= end.received:
+                    end.received = max(end.received, end.early.pop(0)[1])
+                while end.arrived < len(other.boundaries) and other.boundaries[end.arrived] <= end.received:
+                    end.arrived += 1
+                self._plan_ack(side)
+                self._write_next(side)
+            else:
+                if not in_order:
+                    end.early.append((segment.offset, stop))
+                    end.early.sort()
+                self._acknowledge(side)  # a duplicate acknowledgment
+        if end.peer_fin >= 0 and end.received == end.peer_fin and not end.fin_seen:
+            end.fin_seen = True
+            self._acknowledge(side)
+        self._close_when_done(side)
+
+    def _establish(self, side: int) -> None:
+        self.ends[side].ready = True
+        self._write_next(side)
+
+    def _plan_ack(self, side: int) -> None:
+        """Acknowledge at once, later, or with what is sent by itself."""
+        end, link = self.ends[side], self.link
+        end.since_ack += 1
+        if (not link.delayed_ack_ns and self.random.random() < link.ack_share) or end.since_ack > 3:
+            self._acknowledge(side)
+        elif not end.due:
+            self.order += 1
+            end.due = self.order
+            self._at(self.now + max(link.delayed_ack_ns, link.delay_ns // 2), _ACK, side, self.order)
+
+    # ------------------------------------------------------------------ closing
+
+    def _close_when_done(self, side: int) -> None:
+        """Close once all is said and heard; the side that begins that, or the one that follows."""
+        end, other, talk = self.ends[side], self.ends[1 - side], self.session.talk
+        if end.asked or talk.end == "open" or end.next < len(end.queue) or end.sent < end.length:
+            return
+        if end.received < other.length or (side != talk.closer and not end.fin_seen):
+            return
+        if side == talk.closer and end.acked < end.length and talk.end == "rst":
+            return
+        end.asked = True
+        self._at(self.now + int(self.random.random() * self.link.delay_ns) + 1, _CLOSE, side)
+
+    def _close(self, side: int) -> None:
+        end = self.ends[side]
+        if self.session.talk.end == "rst":
+            self._send(side, end.sent, b"", RST | ACK)
+            self.reset_by = side
+            return
+        end.fin_at = end.sent
+        self._send(side, end.sent, b"", FIN | ACK)

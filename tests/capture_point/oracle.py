@@ -1,0 +1,411 @@
+"""What is shown of a capture, held against what was sent.
+
+The oracle knows what was sent, and which octets of it are in the capture. Where all are, what is shown must be all of
+it, and nothing may be told but what would be told of the same packets in order. Where octets are missing, what is shown
+must have been sent, what came before the first of them must be shown, and nobody but the capture may be blamed.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.patterns import Patterns
+from zmtpsniff.sniffer import Sniffer
+
+from .conversations import CLIENT, SERVER, Sent
+from .network import FIN, RST, SYN, Segment, Session
+from .tap import Packets, Records, joined, packets
+
+# Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
+TRUE_NOTES = frozenset({"plain-credentials", "heartbeat-inside-message", "older-peer", "slow-joiner"})
+# A note on the capture, which packets in order must not have.
+DISORDER = "capture-disorder"
+# Of more than notes, what may be told of a capture that misses octets.
+BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
+# One of these must be told if octets in the middle are missing.
+TELLS_LOSS = BLAMES_CAPTURE | {"frames-found-again", "no-greeting", "one-direction", "capture-ends-inside"}
+_ENOUGH = 10  # messages behind a hole, among which the next frame must be found
+
+
+@dataclass
+class Case:
+    """A capture, and what was really sent."""
+
+    name: str
+    sessions: list[Session]
+    files: list[Records]
+    batch: int = 100
+    live: bool = False  # read while it is captured, so that time passes without packets, too
+    foreign: bool = False  # another protocol than ZMTP
+    timely: bool = False  # stamped as it passed, in order
+    how: str = ""  # what was done to it
+
+
+@dataclass
+class Verdict:
+    """What is wrong with what was shown, a line each, and how much of what was sent was shown."""
+
+    faults: list[str] = field(default_factory=list)
+    count: Counter[str] = field(default_factory=Counter)
+
+
+def sniff(given: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> list[AnyEvent]:
+    """All events of packets of these files, as `zmtpsniff read` gets them, or `zmtpsniff live`."""
+    source = Packets(given, batch, live)
+    sniffer = Sniffer(source, clock=source.clock if live else None, patterns=Patterns())
+    return [event for events in sniffer.events() for event in events]
+
+
+def judge(case: Case) -> Verdict:
+    """Show a case, and hold what is shown against what was sent."""
+    files = [packets(records) for records in case.files]
+    verdict = Verdict()
+    try:
+        events = sniff(files, case.batch, case.live)
+    except Exception as error:  # whatever it is, the other cases are to be judged, too
+        verdict.faults.append(f"{type(error).__name__}: {error}")
+        return verdict
+    _check_records(events, joined(files), verdict)
+    if case.foreign:
+        _check_foreign(case, events, verdict)
+        return verdict
+    flows = _by_connection(case, events, verdict)
+    for session, shown in zip(case.sessions, flows, strict=True):
+        _Judge(case, session, shown, verdict).judge()
+    return verdict
+
+
+# ---------------------------------------------------------------------- rules for any capture
+
+
+def _check_records(events: Sequence[AnyEvent], given: Sequence[Packet], verdict: Verdict) -> None:
+    last: dict[tuple[int, str], int] = {}
+    ended = set()
+    faults = verdict.faults
+    for event in events:
+        if isinstance(event, Connection):
+            ended.add(event.flow)
+        elif isinstance(event, WireEvent):
+            if event.flow in ended:
+                faults.append(f"a record of flow {event.flow} after its connection record")
+            if isinstance(event, Message | Command) and (event.latency_ns or 0) < 0:
+                faults.append(f"a latency of {event.latency_ns} ns")
+            if not 1 <= event.packet <= len(given) or event.time_ns != given[event.packet - 1][0]:
+                faults.append(f"packet {event.packet} does not have the time of its record")
+            key = event.flow, event.src
+            if event.packet < last.get(key, 1):
+                faults.append(f"packet {event.packet} of a record is before that of the one before")
+            last[key] = event.packet
+        elif isinstance(event, Problem) and event.packet is not None and event.time_ns != given[event.packet - 1][0]:
+            faults.append(f"packet {event.packet} does not have the time of its problem")
+    total = events[-1]
+    assert isinstance(total, Capture)
+    if total.packets != len(given):
+        faults.append(f"{total.packets} packets instead of {len(given)}")
+    if total.zmtp_flows != len(ended):
+        faults.append(f"{total.zmtp_flows} flows of ZMTP, but {len(ended)} connection records")
+
+
+def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> None:
+    total = events[-1]
+    assert isinstance(total, Capture)
+    verdict.count["flows"] += total.flows
+    if total.zmtp_flows:
+        verdict.faults.append(f"{case.sessions[0].talk.name} taken for ZMTP: {case.how}")
+    shown = [event for event in events[:-1] if not (isinstance(event, Problem) and event.code == DISORDER)]
+    if shown and not total.zmtp_flows:
+        verdict.faults.append(f"{case.sessions[0].talk.name} has records: {shown[0]}")
+
+
+def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
+    """The events of each connection; those on the same addresses are told by the order of their flows."""
+    by_flow: dict[int, list[AnyEvent]] = {}
+    old = any("1.0" in one.talk.versions for one in case.sessions)
+    ends: dict[int, frozenset[str]] = {}
+    for event in events:
+        flow = getattr(event, "flow", None)
+        if flow is None:
+            disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
+            unproven = isinstance(event, Problem) and event.code == "perhaps-zmtp" and old
+            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or unproven):
+                verdict.faults.append(f"{event.severity} {event.code}, of no flow")
+            continue
+        by_flow.setdefault(flow, []).append(event)
+        if isinstance(event, Connection):
+            ends[flow] = frozenset((event.client.address, event.server.address))
+    out = []
+    places: Counter[frozenset[str]] = Counter()
+    pairs = [frozenset((one.address(CLIENT), one.address(SERVER))) for one in case.sessions]
+    for pair in pairs:
+        flows = sorted(flow for flow, addresses in ends.items() if addresses == pair)
+        number = pairs.count(pair)
+        if len(flows) > number:
+            verdict.faults.append(f"{number} connections on one pair of addresses shown as {len(flows)}")
+        mine = flows[places[pair] : places[pair] + 1] if places[pair] < number - 1 else flows[places[pair] :]
+        places[pair] += 1
+        out.append([event for flow in mine for event in by_flow[flow]])
+    return out
+
+
+# ---------------------------------------------------------------------- one connection
+
+
+class _Judge:
+    """Holds what is shown of one connection against it."""
+
+    def __init__(self, case: Case, session: Session, shown: list[AnyEvent], verdict: Verdict) -> None:
+        self.session = session
+        self.talk = session.talk
+        self.shown = shown
+        self.faults = verdict.faults
+        self.count = verdict.count
+        records = [record.segment for file in case.files for record in file if record.segment.session is session]
+        self.flags = {(one.side, one.flags & (SYN | FIN | RST)) for one in records}
+        self.lengths = [len(self.talk.stream(side)) for side in (CLIENT, SERVER)]
+        self.timely = case.timely
+        self.runs = [self._runs(records, side) for side in (CLIENT, SERVER)]
+        self.first_lost = [runs[0][1] if runs and runs[0][0] == 0 else 0 for runs in self.runs]
+        self.seen = [runs[-1][1] if runs else 0 for runs in self.runs]
+        # That a frame of ZMTP 1.0 is the first, and so an identity, nothing but a SYN tells. That of the server tells
+        # where both begin.
+        self.start_known = self.talk.version != "1.0" or (SERVER, SYN) in self.flags
+        # Nothing is missing but what comes after the end of the capture.
+        reached = [max((one.ack for one in records if one.side != side), default=0) for side in (CLIENT, SERVER)]
+        ends = [max((one.offset for one in records if one.side == side), default=0) for side in (CLIENT, SERVER)]
+        known = [max(reached[side] - 1, ends[side]) for side in (CLIENT, SERVER)]
+        self.gapless = (
+            self.start_known
+            and self.first_lost == self.seen
+            and all(self.seen[side] >= known[side] for side in (CLIENT, SERVER))
+        )
+        self.whole = self.first_lost == self.lengths and self.start_known
+        # For each message shown which one of those sent it is, -1 if it is not known; for both sides.
+        self.which: list[list[int]] = [[], []]
+        self.messages: list[list[Message]] = [[], []]
+        self.misses = False  # messages, though there are octets behind them
+
+    def _runs(self, records: list[Segment], side: int) -> list[tuple[int, int]]:
+        """Where the octets of a side are that are in the capture, without what lies between them."""
+        hole, length = self.lengths[side], 0
+        if self.session.hole is not None and self.session.hole[0] == side:
+            hole, length = self.session.hole[1:]
+        runs: list[tuple[int, int]] = []
+        for one in sorted((one for one in records if one.side == side and one.payload), key=lambda one: one.offset):
+            passed = one.offset > hole  # the hole, whose octets nobody sent
+            begin = one.offset - length * passed
+            end = begin + len(one.payload)
+            if runs and begin <= runs[-1][1] and not (passed and runs[-1][1] <= hole):
+                runs[-1] = runs[-1][0], max(runs[-1][1], end)
+            else:
+                runs.append((begin, end))
+        return runs
+
+    def judge(self) -> None:
+        for side in (CLIENT, SERVER):
+            address = self.session.address(side)
+            self.messages[side] = [one for one in self.shown if isinstance(one, Message) and one.src == address]
+            self._check_messages(side)
+        self._check_subscriptions()
+        self._check_commands()
+        self._check_pairs()
+        self._check_problems()
+        if self.whole:
+            self._check_connection()
+
+    def _check_messages(self, side: int) -> None:
+        """What is shown was sent, in that order; all of it that must be seen is shown."""
+        sent, shown = self.talk.messages[side], self.messages[side]
+        who = ("client", "server")[side]
+        places: dict[tuple[bytes, ...], int] = {one.frames: place for place, one in enumerate(sent)}
+        subscribed = [
+            [bytes([action == "subscribe"]) + topic]
+            for action, topic, encoding in self.talk.subscriptions[side]
+            if encoding == "message"
+        ]
+        last = -1
+        for event in shown:
+            if event.incomplete:
+                self.which[side].append(-1)
+                self.count["incomplete"] += 1
+                if self.whole:
+                    self.faults.append(f"a message of the {who} in packet {event.packet} is marked as incomplete")
+                continue
+            place = places.get(tuple(event.frames), -1)  # type: ignore[arg-type]
+            self.which[side].append(place)
+            if place < 0 and not self.whole and event.frames in subscribed:
+                continue  # nothing tells any more what the socket is
+            if place < 0:
+                self.faults.append(f"the {who} never sent what packet {event.packet} shows: {_brief(event.frames)}")
+            elif place <= last:
+                self.faults.append(f"message {place} of the {who} is shown after {last}")
+            else:
+                last = place
+        found = set(self.which[side]) - {-1}
+        for begin, end in self.runs[side][self.first_lost[side] > 0 :]:
+            behind = [place for place, one in enumerate(sent) if begin <= one.begin and one.end <= end]
+            proven = self.talk.version != "1.0" or self.shown
+            if proven and len(behind) >= _ENOUGH and 2 * len(found.intersection(behind)) < len(behind):
+                self.faults.append(f"of {len(behind)} messages of the {who} behind a hole most are not shown")
+        self.misses |= any(one.end <= self.seen[side] and place not in found for place, one in enumerate(sent))
+        self.count["sent"] += len(sent)
+        self.count["shown"] += len(found)
+        lost = [place for place, one in enumerate(sent) if self._must_be_shown(side, one) and place not in found]
+        if lost:
+            self.faults.append(
+                f"{len(lost)} of {len(sent)} messages of the {who} are not shown, the first is {lost[0]}"
+            )
+
+    def _must_be_shown(self, side: int, message: Sent) -> bool:
+        if self.whole:
+            return True
+        # ZMTP 1.0 has no mark. Nothing proves it where octets are missing, and nothing is shown without proof.
+        if not self.start_known or (self.talk.version == "1.0" and not self.gapless):
+            return False
+        return message.end <= self.first_lost[side]
+
+    def _check_subscriptions(self) -> None:
+        for side in (CLIENT, SERVER):
+            address = self.session.address(side)
+            sent = self.talk.subscriptions[side]
+            shown = [
+                (one.action, one.topic, one.encoding)
+                for one in self.shown
+                if isinstance(one, Subscription) and one.src == address and not one.incomplete
+            ]
+            rest = iter(sent)
+            if self.whole and shown != sent:
+                self.faults.append(f"subscriptions {shown} instead of {sent}")
+            elif not all(any(one == other for other in rest) for one in shown):
+                self.faults.append(f"subscriptions {shown} that are not in {sent}")
+
+    def _check_commands(self) -> None:
+        """What is shown of a side's commands was sent; each PONG names the packet of its own PING."""
+        pings: list[list[Command]] = [[], []]
+        pongs: list[list[Command]] = [[], []]
+        for side in (CLIENT, SERVER):
+            address = self.session.address(side)
+            shown = [
+                one for one in self.shown if isinstance(one, Command) and one.src == address and not one.incomplete
+            ]
+            names = [one.name for one in shown]
+            sent = self.talk.commands[side]
+            rest = iter(sent)
+            if self.whole and names != sent:
+                self.faults.append(f"commands {names} instead of {sent}")
+            elif not all(name in rest for name in names):
+                self.faults.append(f"commands {names} that are not in {sent}")
+            pings[side] = [one for one in shown if one.name == "PING"]
+            pongs[side] = [one for one in shown if one.name == "PONG"]
+        if not self.whole:
+            return
+        for side in (CLIENT, SERVER):
+            for ping, pong in zip(pings[side], pongs[1 - side], strict=False):
+                if pong.request != ping.packet:
+                    self.faults.append(
+                        f"the PONG in packet {pong.packet} is shown with packet {pong.request} instead of {ping.packet}"
+                    )
+
+    def _check_pairs(self) -> None:
+        """Each reply names the packet of its own request."""
+        talk = self.talk
+        asks, answers = talk.requester, 1 - talk.requester
+        by_place = {
+            which: event for which, event in zip(self.which[asks], self.messages[asks], strict=True) if which >= 0
+        }
+        packet_of = {which: event.packet for which, event in by_place.items()}
+        of_others = {event.packet for event in self.messages[asks] if event.incomplete}
+        for which, event in zip(self.which[answers], self.messages[answers], strict=True):
+            if which < 0:
+                continue
+            request = talk.pairs.get(which)
+            if request is None:
+                if event.request is not None:
+                    self.faults.append(f"message {which} in packet {event.packet} answers nothing, but is shown to")
+                continue
+            if event.request is None:
+                self.count["unpaired"] += 1
+                if self.gapless and talk.pairs_shown and request in packet_of:
+                    self.faults.append(f"reply {which} in packet {event.packet} is shown without its request")
+            elif event.request == packet_of.get(request) or (request not in packet_of and event.request in of_others):
+                self.count["right pairs"] += 1
+                asked = by_place.get(request)
+                if event.latency_ns is not None:
+                    if asked is not None and event.latency_ns != event.time_ns - asked.time_ns:
+                        self.faults.append(f"the latency in packet {event.packet} is not what lies between the two")
+                elif self.timely:
+                    self.faults.append(f"packet {event.packet} has no latency")
+            else:
+                self.count["wrong pairs"] += 1
+                self.faults.append(
+                    f"reply {which} in packet {event.packet} is shown with the request of {event.request}"
+                )
+
+    def _check_problems(self) -> None:
+        loss_told = False
+        for event in self.shown:
+            if not isinstance(event, Problem):
+                continue
+            loss_told = loss_told or event.code in TELLS_LOSS
+            allowed = event.severity == "note" and event.code in TRUE_NOTES
+            if not self.whole:
+                allowed = event.severity == "note" or event.code in BLAMES_CAPTURE
+                if event.code == "handshake-incomplete" and self.first_lost == self.seen:
+                    allowed = True  # the capture ended before the handshake did
+            if not allowed:
+                self.faults.append(f"{event.severity} {event.code} in packet {event.packet}: {event.detail}")
+        if self.shown and self.misses and not loss_told:
+            self.faults.append("nothing tells of the octets that are missing")
+
+    def _check_connection(self) -> None:
+        """The connection record of a capture that has all octets."""
+        records = [one for one in self.shown if isinstance(one, Connection)]
+        if not records:
+            self.faults.append("no connection is shown")
+            return
+        record, talk = records[0], self.talk
+        has_syn = any(flags & SYN for _, flags in self.flags)
+        if has_syn or self.session.ports[CLIENT] > self.session.ports[SERVER]:
+            shown = record.client.address, record.server.address
+            if shown != (self.session.address(CLIENT), self.session.address(SERVER)):
+                self.faults.append("client and server are taken for each other")
+                return
+        else:
+            return
+        wanted: dict[str, str | None] = {"handshake": "complete", "version": talk.version, "mechanism": talk.mechanism}
+        if talk.version != "1.0":
+            wanted["client's type"], wanted["server's type"] = talk.types
+        wanted["client's version"], wanted["server's version"] = map(self._announced, (CLIENT, SERVER))
+        if talk.end == "rst" and any(flags & RST for _, flags in self.flags):
+            wanted["end"] = "rst"
+        elif talk.end == "open" or all((side, FIN) in self.flags for side in (CLIENT, SERVER)):
+            wanted["end"] = talk.end
+        told = {
+            "handshake": record.handshake,
+            "version": record.version,
+            "mechanism": record.mechanism,
+            "client's type": record.client.socket_type,
+            "server's type": record.server.socket_type,
+            "client's version": record.client.version,
+            "server's version": record.server.version,
+            "end": record.end,
+        }
+        for name, value in wanted.items():
+            if told[name] != value:
+                self.faults.append(f"{name}: {told[name]} instead of {value}")
+        octets = [record.octets.client, record.octets.server]
+        if octets != self.lengths:
+            self.faults.append(f"octets: {octets} instead of {self.lengths}")
+
+    def _announced(self, side: int) -> str | None:
+        """The version that a side says: it is silent on what the other is too old for."""
+        mine, other = self.talk.versions[side], self.talk.versions[1 - side]
+        if other == "1.0" and mine != "1.0":
+            return None
+        return "3" if other == "2.0" and mine[0] == "3" else mine
+
+
+def _brief(frames: Sequence[object]) -> str:
+    text = repr(frames)
+    return text if len(text) < 100 else f"{text[:100]}..."

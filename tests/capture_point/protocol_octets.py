@@ -1,0 +1,43 @@
+"""What octets of many protocols are made of: lengths, names, texts."""
+
+import struct
+from collections.abc import Iterator
+from random import Random
+
+from .conversations import text
+
+Turns = Iterator[tuple[int, bytes]]
+"""Who says what, in the order in which it is said."""
+
+
+def u16(value: int) -> bytes:
+    return struct.pack("!H", value)
+
+
+def u32(value: int) -> bytes:
+    return struct.pack("!I", value)
+
+
+def len16(body: bytes) -> bytes:
+    return u16(len(body)) + body
+
+
+def len32(body: bytes) -> bytes:
+    return u32(len(body)) + body
+
+
+def word(random: Random, least: int = 3, most: int = 12) -> bytes:
+    return bytes(random.choices(b"abcdefghijklmnopqrstuvwxyz", k=random.randint(least, most)))
+
+
+def host_name(random: Random) -> bytes:
+    return word(random) + b".example." + random.choice([b"com", b"org", b"net"])
+
+
+def some(random: Random, most: int = 400) -> bytes:
+    """A text of any length."""
+    return text(random, random.randrange(1, most))
+
+
+def base64(random: Random, length: int) -> bytes:
+    return bytes(random.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", k=length))

@@ -1,0 +1,69 @@
+"""Protocols that are not ZMTP: what their two sides send, made up octet by octet as real programs would.
+
+Each is a function that yields ``(side, octets)`` in the order in which programs speak; what a side says, it says after
+it has read all before. No two conversations are alike: numbers, lengths and texts come of the ``Random``.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from . import device_protocols, framings, internet_protocols, service_protocols
+from .conversations import MS, US, Conversation, Write
+from .protocol_octets import Turns
+
+PROTOCOLS: dict[str, Callable[[Random, int], Turns]] = {
+    "bgp": internet_protocols.bgp,
+    "telnet": internet_protocols.telnet,
+    "dns": internet_protocols.dns,
+    "ssh": internet_protocols.ssh,
+    "tls": internet_protocols.tls,
+    "http": internet_protocols.http,
+    "http2": internet_protocols.http2,
+    "grpc": internet_protocols.grpc,
+    "rtsp": internet_protocols.rtsp,
+    "sip": internet_protocols.sip,
+    "rtmp": internet_protocols.rtmp,
+    "xmpp": internet_protocols.xmpp,
+    "smtp": internet_protocols.smtp,
+    "imap": internet_protocols.imap,
+    "ftp": internet_protocols.ftp,
+    "bittorrent": internet_protocols.bittorrent,
+    "smb": internet_protocols.smb,
+    "redis": service_protocols.redis,
+    "memcached": service_protocols.memcached,
+    "mysql": service_protocols.mysql,
+    "postgresql": service_protocols.postgresql,
+    "mongodb": service_protocols.mongodb,
+    "cassandra": service_protocols.cassandra,
+    "kafka": service_protocols.kafka,
+    "amqp 0-9-1": service_protocols.amqp_0_9,
+    "amqp 1.0": service_protocols.amqp_1,
+    "mqtt": service_protocols.mqtt,
+    "stomp": service_protocols.stomp,
+    "nats": service_protocols.nats,
+    "thrift": service_protocols.thrift,
+    "ldap": device_protocols.ldap,
+    "rdp": device_protocols.rdp,
+    "x11": device_protocols.x11,
+    "vnc": device_protocols.vnc,
+    "modbus": device_protocols.modbus,
+    "dnp3": device_protocols.dnp3,
+    "len8": framings.frames8,
+    "len16": framings.frames16,
+    "len32": framings.frames32,
+    "random": framings.random_octets,
+    "random after FF": framings.random_after_ff,
+}
+
+
+def speak(name: str, random: Random) -> Conversation:
+    """A conversation of one of these protocols."""
+    talk = Conversation(name, ("", ""), ("", ""), None, end=random.choice(("fin", "fin", "rst", "open")))
+    talk.closer = random.randrange(2)
+    pace_ns = random.choice([20 * US, 200 * US, 5 * MS])
+    count = [0, 0]
+    for side, octets in PROTOCOLS[name](random, random.choice([1, 5, 20, 40])):
+        if octets:
+            talk.writes.append(Write(side, octets, count[1 - side], int(pace_ns * random.random()) + 1))
+            count[side] += 1
+    return talk

@@ -1,0 +1,136 @@
+"""The capture point: what it records of the segments that pass, and how that loses its order.
+
+A :class:`Record` is a packet in a file: the time stamped on it, and its segment. All functions that disturb take and
+return lists of records and get a ``Random`` where they use chance.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from random import Random
+from typing import Literal, NamedTuple
+
+from zmtpsniff.capture.files import merged
+from zmtpsniff.capture.source import Fault, Packet
+
+from .network import Segment, Session
+
+START_NS = 1_700_000_000_000_000_000
+_TIME = itemgetter(0)
+
+
+class Record(NamedTuple):
+    """A packet in a capture file."""
+
+    time_ns: int
+    segment: Segment
+
+
+Records = list[Record]
+
+
+def watch(place: float, *sessions: Session) -> Records:
+    """What passes a place between client (0) and server (1), with the time at which it does."""
+    passing = [(segment.passes(place), segment) for session in sessions for segment in session.segments]
+    return sorted((Record(START_NS + time, one) for time, one in passing if time >= 0), key=_TIME)
+
+
+# ---------------------------------------------------------------------- order
+
+
+def late(records: Records, side: int, late_ns: int) -> Records:
+    """One direction is stamped later than it passes; the file is in order of the stamps."""
+    moved = [Record(time + late_ns, one) if one.side == side else Record(time, one) for time, one in records]
+    return sorted(moved, key=_TIME)
+
+
+def jitter(records: Records, random: Random, most_ns: int, queues: Callable[[Segment], object]) -> Records:
+    """Each queue hands its packets on in order, but some time later; the time is stamped then."""
+    last: dict[object, int] = {}
+    moved = []
+    for time, one in records:
+        queue = queues(one)
+        time = max(time + int(most_ns * random.random()), last.get(queue, 0))
+        last[queue] = time
+        moved.append(Record(time, one))
+    return sorted(moved, key=_TIME)
+
+
+def swap(records: Records, random: Random, places: int, share: float, stamps: Literal["move", "stay"]) -> Records:
+    """Packets stand up to some places off; their stamps move with them, or stay sorted where they are."""
+    keyed = [
+        (index + (random.random() * places if random.random() < share else 0), index) for index in range(len(records))
+    ]
+    moved = [records[index] for _, index in sorted(keyed)]
+    if stamps == "move":
+        return moved
+    return [Record(time, one) for (time, _), (_, one) in zip(records, moved, strict=True)]
+
+
+# ---------------------------------------------------------------------- what is there
+
+
+def duplicate(records: Records, random: Random, share: float, later_ns: int) -> Records:
+    """Some packets are recorded twice, the second time later."""
+    again = [Record(time + int(later_ns * random.random()), one) for time, one in records if random.random() < share]
+    return sorted([*records, *again], key=_TIME)
+
+
+def without(records: Records, lost: Callable[[Segment], bool]) -> Records:
+    """Some packets are not recorded."""
+    return [record for record in records if not lost(record.segment)]
+
+
+# ---------------------------------------------------------------------- packets
+
+
+def packets(records: Iterable[Record]) -> list[Packet]:
+    """The packets of a capture file."""
+    out: list[Packet] = []
+    for time, segment in records:
+        data = segment.octets()
+        out.append((time, 1, data, len(data), None))
+    return out
+
+
+class Packets:
+    """A source of packets that are at hand, as if they came from files that are merged by time."""
+
+    def __init__(self, files: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> None:
+        """Give out the packets in batches of so many; ``live`` says whether time passes without packets, too."""
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.now_ns = 0
+        self._files = files
+        self._batch = batch
+        self._live = live
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets."""
+        packets = joined(self._files)
+        for at in range(0, len(packets), self._batch):
+            if self._live:
+                self.now_ns = max(self.now_ns, packets[at][0] - 1)
+                yield []
+            yield packets[at : at + self._batch]
+
+    def clock(self) -> int:
+        """The time, nanoseconds since the Unix epoch: that just before the next packet."""
+        return self.now_ns
+
+
+def joined(files: Sequence[list[Packet]]) -> list[Packet]:
+    """The packets of files in the order in which they are read together."""
+    if len(files) == 1:
+        return files[0]
+    return [packet for batch in merged([iter([file]) for file in files]) for packet in batch]
+
+
+def save(path: Path, packets: Sequence[Packet]) -> None:
+    """Write a capture file: pcap with nanoseconds."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1))
+        for time, _, data, length, _ in packets:
+            file.write(struct.pack("<IIII", time // 10**9, time % 10**9, len(data), length) + data)

@@ -1,0 +1,82 @@
+"""Connections as octets: they go on from them, and nothing else can be read so."""
+
+import os
+import pickle
+import zlib
+from random import Random
+
+import pytest
+from made_up import pushes, request_reply
+from streams import Conversation, packets, segments
+
+from dissectors.events import AnyEvent, Message
+from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.segment import Segment
+from zmtpsniff.spark import states
+from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.options import Options
+
+
+def taken(talk: Conversation) -> list[Segment]:
+    return HeaderDecoder().segments(packets(segments(talk)), 1)
+
+
+def told(parts: list[list[Segment]]) -> list[AnyEvent]:
+    """What connections tell that go on from a state with each part."""
+    events: list[AnyEvent] = []
+    state = None
+    for part in parts:
+        connections = Connections(Options(), state)
+        events += connections.take(part)
+        state, final, _ = connections.finish(part[-1][0])
+        events += final
+    return events
+
+
+@pytest.mark.parametrize("talk", [pushes(3, Random(1)), request_reply(1, Random(2))], ids=lambda talk: talk.name)
+def test_they_go_on_from_their_state(talk: Conversation) -> None:
+    given = taken(talk)
+    wanted = told([given])
+    assert any(type(event) is Message for event in wanted)
+    for place in range(1, len(given)):
+        assert told([given[:place], given[place:]]) == wanted
+
+
+def test_a_state_does_not_grow_with_its_connection() -> None:
+    def size(count: int) -> int:
+        connections = Connections(Options())
+        connections.take(taken(request_reply(3, Random(7), count)))
+        return len(connections.state() or b"")
+
+    assert 0 < size(3000) < size(300) * 1.2 < 3000
+
+
+def test_an_option_of_a_later_run_holds() -> None:
+    given = taken(pushes(3, Random(9)))[:-6]
+    first = Connections(Options(idle_seconds=5000))
+    first.take(given)
+    last_ns = given[-1][0]
+    later = Connections(Options(idle_seconds=50), first.state())
+    assert first.over_ns > last_ns + 4999 * 10**9
+    assert last_ns < later.over_ns < last_ns + 51 * 10**9
+
+
+class _Evil:
+    def __reduce__(self) -> object:
+        return os.getenv, ("HOME",)
+
+
+def _kept(octets: bytes) -> bytes:
+    one = zlib.compressobj(1)
+    return one.compress(octets) + one.flush()
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [b"", b"\1", b"no zlib", _kept(b"\x80\x05"), _kept(pickle.dumps(_Evil())), _kept(pickle.dumps(Random)),
+     _kept(b"cbuiltins\ngetattr\n(cos\nsystem\nS'id'\ntR."), _kept(b"czmtpsniff.flows\naddresses\n."),
+     _kept(b"cbuiltins\ngetattr\n(czmtpsniff.flows\nFlow\nS'__init__'\ntR.")],
+)  # fmt: skip
+def test_octets_that_are_no_state_are_refused(octets: bytes) -> None:
+    with pytest.raises(states.StateError):
+        states.decode(octets, {})
