@@ -231,7 +231,7 @@ class FlowTable:
         direction.seen = True
         if flow.begun:
             self._take(direction, segment)
-        elif flags & RST and not flow.early:
+        elif flags & RST and not flow.early and not direction.skips(segment):
             self._take_reset(direction, segment)
         else:
             self._gather(direction, segment)
@@ -342,6 +342,7 @@ class FlowTable:
             return direction.offset + ahead
         earlier = [*direction.doubtful, *other.doubtful]
         direction.doubt(segment)
+        flow.attend()
         if not any(_agree(segment, one) for one in earlier):
             if self.waiting_octets > self._limits.waiting_octets:
                 self._shed_all()
@@ -503,6 +504,7 @@ class FlowTable:
             # are forged or late, unless octets before it are still to come here, or not in the capture.
             direction.reset, direction.reset_ns = seq, time_ns
             direction.reset_before = ack if flags & ACK else direction.other.highest
+            flow.attend()
         else:
             direction.reset = None
         if flags & ACK:

@@ -212,6 +212,13 @@ class Direction:
             return other.isn is not None and not 0 <= distance(ack, other.isn) - 1 <= WINDOW
         return self.flow.ended
 
+    def skips(self, segment: Segment) -> bool:
+        """Whether nothing but SYNs is known, and a segment shows that more was said before it."""
+        _, _, _, seq, ack, flags, _, _ = segment
+        if self.isn is not None and 1 < distance(seq, self.isn) <= WINDOW:
+            return True
+        return bool(flags & ACK) and self.other.isn is not None and 1 < distance(ack, self.other.isn) <= WINDOW
+
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
