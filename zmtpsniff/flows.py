@@ -403,8 +403,12 @@ class FlowTable:
             pending = direction.pending if beyond else None
         if pending is None:
             return False
+        in_doubt = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
+        direction.trust()
+        other.trust()
         self._retire(direction.flow, segment[0], segment[1])
         self._assign(pending)
+        self._again.extend(in_doubt)
         return True
 
     def _retire(self, flow: Flow, time_ns: int, packet: int) -> None:
