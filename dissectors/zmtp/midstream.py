@@ -64,12 +64,11 @@ class Likeness(NamedTuple):
 class MidStream:
     """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
 
-    __slots__ = ("ambiguous", "over", "told")
+    __slots__ = ("ambiguous", "over")
 
     def __init__(self) -> None:
         """Begin with no octets."""
         self.over = False  # no more octets will come
-        self.told = False  # of a connection that remains open
         self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
 
     def believes(self, half: Opening, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
@@ -85,9 +84,9 @@ class MidStream:
         if other.octets:
             if chain.is_subscribed_by(*other.window):
                 return True
-        elif not (other.is_quiet or other.stopped or self.over):
+        elif not (other.is_quiet or self.over):
             return False  # it will soon be known
-        elif (other.is_quiet or not other.stopped) and likeness.frames >= _FEW_FRAMES:
+        elif (other.is_quiet or not other.is_absent) and likeness.frames >= _FEW_FRAMES:
             return True
         self.ambiguous[half.side] = likeness.frames
         return False
