@@ -672,6 +672,10 @@ class FlowTable:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
 
+    def knows(self, number: int) -> bool:
+        """Whether segments may still come of the flow with this number."""
+        return number in self._flows
+
     def open_flows(self, now_ns: int) -> list[int]:
         """The numbers of the flows that may go on at ``now_ns``."""
         return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]

@@ -83,9 +83,9 @@ class MidStream:
         if other.octets:
             if chain.is_subscribed_by(*other.window):
                 return True
-        elif not (other.is_quiet or other.stopped or half.connection.over):
+        elif not (other.is_quiet or half.connection.over):
             return False  # it will soon be known
-        elif (other.is_quiet or not other.stopped) and likeness.frames >= _FEW_FRAMES:
+        elif (other.is_quiet or not other.is_absent) and likeness.frames >= _FEW_FRAMES:
             return True
         self.ambiguous[half.side] = likeness.frames
         return False
