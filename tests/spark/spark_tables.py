@@ -75,7 +75,7 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
             ids[record["flow"]] = connection_id(transport, *ends, record["start_ns"])
     out: Counter[str] = Counter()
     for record in records:
-        if record["type"] in ("capture", "comment") or record.get("code") == "no-flows":
+        if record["type"] in ("capture", "comment") or record.get("code") in ("no-flows", "capture-disorder"):
             continue
         if (flow := record.pop("flow", None)) is not None:
             if record["type"] == "beacon":
