@@ -164,10 +164,14 @@ class FlowTable:
             other = direction.other
             seen = other.offset
             if ack != other.next:
-                if not flags & ACK or (unseen := (other.next - ack) % MODULO) >= LATEST_ACK:  # type: ignore[operator]
+                unseen = (other.next - ack) % MODULO  # type: ignore[operator]
+                if flags & ACK and unseen < LATEST_ACK:
+                    seen -= unseen
+                elif flags & ACK and other.absent and MODULO - unseen <= WINDOW:
+                    seen = other.go_along(ack, MODULO - unseen)
+                else:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                     continue
-                seen -= unseen
             if payload:
                 if seq == direction.next and not missing and direction.receiver is not None:
                     length = len(payload)
