@@ -11,7 +11,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from zmtpsniff.segment import FIN, RST, SYN, Segment
+from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
 if TYPE_CHECKING:
     from zmtpsniff.flow import Flow
