@@ -164,10 +164,15 @@ class FlowTable:
             other = direction.other
             seen = other.offset
             if ack != other.next:
+                if not flags & ACK:  # every flag that is notable may be none at all
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    continue
                 unseen = (other.next - ack) % MODULO  # type: ignore[operator]
-                if flags & ACK and unseen < LATEST_ACK:
+                if unseen < LATEST_ACK:
                     seen -= unseen
-                elif flags & ACK and other.absent and MODULO - unseen <= WINDOW:
+                elif unseen == MODULO - 1 and other.fin == seen:
+                    pass  # it acknowledges a FIN, which is no octet
+                elif other.absent and MODULO - unseen <= WINDOW:
                     seen = other.go_along(ack, MODULO - unseen)
                 else:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
