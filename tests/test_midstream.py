@@ -202,7 +202,7 @@ def test_what_talks_alone_is_found_without_the_packets_of_the_other_side(shape: 
 def test_what_talks_alone_is_believed_as_soon_as_it_is_known_to() -> None:
     """Messages are shown while they come, and none is held until the end."""
     sent = segments(Conversation("pushes", tuple(pushed(Random(2)) * 2)), fin=False)[3:]
-    given = packets(sent)
+    given = packets(sent, step_ns=10_000_000)  # so that what comes late is not waited for
     sniffer = Sniffer(Packets(given, 1))
     shown = 0
     for number, events in enumerate(sniffer.events()):
@@ -246,25 +246,12 @@ def test_what_cannot_be_told_is_told_of() -> None:
     assert sum(isinstance(event, Message) for event in shown) >= 38
 
 
-def test_it_is_told_of_while_it_goes_on() -> None:
-    given = packets(segments(pair(Random(2), 300), fin=False)[3:])
-    told = [
-        number
-        for number, events in enumerate(Sniffer(Packets(given, 1)).events())
-        if any(isinstance(event, Problem) for event in events)
-    ]
-    assert len(told) == 1
-    assert told[0] < len(given) / 2
-
-
-def test_few_flows_are_told_of_one_by_one() -> None:
+def test_many_flows_of_a_port_are_told_of_once() -> None:
     given = []
     for number in range(30):
         given += packets(segments(pair(Random(number)))[3:], ports=(40_000 + number, 5555))
-    found = notes(sniff(given))
-    assert len([note for note in found if note.flow is not None]) == 20
-    assert found[-1].flow is None
-    assert found[-1].detail.startswith("10 more flows")
+    (note,) = notes(sniff(given))
+    assert note.detail.startswith("30 connections may be ZMTP (the first: flow 1, ")
 
 
 def test_one_captured_side_of_a_dialogue_is_not_claimed() -> None:

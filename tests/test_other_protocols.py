@@ -75,20 +75,22 @@ def test_what_cannot_be_told_is_named_and_shown_if_the_user_says_so() -> None:
     given = []
     for number in range(3):
         talk = [(0, b"\3\0id"), (1, b"\3\0me"), *[(0, b"\6\0hello")] * 9]
-        given += packets(segments(conversation(talk)), ports=(40_000 + number, 5555 + number))
-    note, total = sniff(given)
-    assert isinstance(note, Problem)
-    assert (note.severity, note.code, note.flow, note.src) == ("note", "perhaps-zmtp", None, None)
-    assert note.detail == (
-        "3 connections may be ZMTP (the first: flow 1, 10.0.0.1:40000 to 10.0.0.2:5555): "
-        "-d tcp.port==5555,zmtp shows it"
-    )
+        given += packets(segments(conversation(talk)), ports=(40_000 + number, 5555 + number // 2))
+    *notes, total = sniff(given)
+    assert [note.detail for note in notes if isinstance(note, Problem)] == [
+        "2 connections may be ZMTP (the first: flow 1, 10.0.0.1:40000 to 10.0.0.2:5555): "
+        "-d tcp.port==5555,zmtp shows them",
+        "1 connection may be ZMTP (flow 3, 10.0.0.1:40002 to 10.0.0.2:5556): -d tcp.port==5556,zmtp shows it",
+    ]
+    for note in notes:
+        assert isinstance(note, Problem)
+        assert (note.severity, note.code, note.flow, note.src) == ("note", "perhaps-zmtp", None, None)
     assert isinstance(total, Capture)
-    assert (total.zmtp_flows, total.problems) == (0, 1)
+    assert (total.zmtp_flows, total.problems) == (0, 2)
     rules = [parse("tcp.port==5555,zmtp")]
     events = [event for some in Sniffer(Packets(given), decode_as=rules).events() for event in some]
-    assert sum(isinstance(event, Message) for event in events) == 9
-    assert [event.flow for event in events if isinstance(event, Connection)] == [1]
+    assert sum(isinstance(event, Message) for event in events) == 18
+    assert [event.flow for event in events if isinstance(event, Connection)] == [1, 2]
 
 
 def test_a_rejected_connection_is_doubted_once() -> None:
@@ -103,6 +105,15 @@ def test_a_rejected_connection_is_doubted_once() -> None:
     connection.reject()
     assert [code for code, _ in doubts.problems()] == ["perhaps-zmtp"]
     assert "1 connection may be ZMTP (flow 7, " in doubts.problems()[0][1]
+
+
+def test_doubts_of_many_ports_are_bounded() -> None:
+    doubts = Doubts()
+    for number in range(50):
+        doubts.add(number, "10.0.0.1:40000", f"10.0.0.2:{5000 + number}")
+    details = [detail for _, detail in doubts.problems()]
+    assert len(details) == 21
+    assert details[-1] == "30 more on other ports may be ZMTP, too"
 
 
 def test_what_is_disproven_is_not_doubted() -> None:

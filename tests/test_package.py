@@ -130,6 +130,7 @@ def _python(version: str) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", _PYTHONS)
 def test_it_runs_in_a_clean_environment(built: Built, version: str, tmp_path: Path) -> None:
     """What the tutorial says, word for word, with the wheel; then the sdist in its place."""

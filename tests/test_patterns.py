@@ -30,7 +30,7 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "third_of_a_pair": [("pair-in-use", "warning", 28)],
     "reconnect_storm": [("reconnect-storm", "warning", None)],
     "refused": [("connection-refused", "note", 2)],
-    "frozen_peer": [("ping-unanswered", "warning", 75), ("heartbeat-late", "warning", 69)],
+    "frozen_peer": [("heartbeat-late", "warning", 69), ("ping-unanswered", "warning", 75)],
     "multipart_client": [("multipart-not-allowed", "warning", 13)],
     "group_not_joined": [("group-not-joined", "warning", 14)],
     "unequal_work": [],

@@ -178,7 +178,11 @@ class FlowTable:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                     continue
             if payload:
-                if seq == direction.next and not missing and direction.receiver is not None:
+                if (
+                    seq == direction.next
+                    and not missing
+                    and (direction.receiver is not None or (flow.dissection is None and self._dissect(flow)))
+                ):
                     length = len(payload)
                     direction.next = (seq + length) % MODULO
                     begin = direction.offset
@@ -189,7 +193,7 @@ class FlowTable:
                     direction.deliver(payload, time_ns, packet, begin, seen)
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
-                else:
+                elif not flow.unwanted:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
@@ -412,8 +416,12 @@ class FlowTable:
             pending = direction.pending if beyond else None
         if pending is None:
             return False
+        in_doubt = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
+        direction.trust()
+        other.trust()
         self._retire(direction.flow, segment[0], segment[1])
         self._assign(pending)
+        self._again.extend(in_doubt)
         return True
 
     def _retire(self, flow: Flow, time_ns: int, packet: int) -> None:
@@ -672,6 +680,10 @@ class FlowTable:
     def started_ns(self, number: int) -> int:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
+
+    def knows(self, number: int) -> bool:
+        """Whether segments may still come of the flow with this number."""
+        return number in self._flows
 
     def open_flows(self, now_ns: int) -> list[int]:
         """The numbers of the flows that may go on at ``now_ns``."""

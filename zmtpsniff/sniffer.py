@@ -24,9 +24,6 @@ from zmtpsniff.payloads import Payloads
 from zmtpsniff.tls import Tls, TlsConnection
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
-# Flows that may be ZMTP are told of one by one, and counted from so many on.
-_OPEN = "perhaps-zmtp"
-_MOST_OPEN = 20
 
 
 class Sniffer:
@@ -75,7 +72,6 @@ class Sniffer:
         self._packets = 0
         self._messages = 0
         self._problems = 0
-        self._open = 0  # flows that may be ZMTP
         self._first_ns: int | None = None
         self._last_ns = 0
         self._faults = 0
@@ -114,10 +110,6 @@ class Sniffer:
         if not self._flows.count and (others := self._headers.other_packets()):
             self._report("no-flows", f"no connection is in the capture; other packets: {others}")
         events = self._give(at_end=True)
-        if self._open > _MOST_OPEN:
-            detail = f"{self._open - _MOST_OPEN} more flows may be ZMTP; -d tcp.port==N,zmtp shows those of port N"
-            events.append(Problem(PROBLEMS[_OPEN].severity, _OPEN, detail))
-            self._problems += 1
         events.append(
             Capture(
                 packets=self._packets,
@@ -236,22 +228,6 @@ class Sniffer:
         messages = kinds.count(Message)
         self._messages += messages
         if messages < len(kinds):
-            problems = kinds.count(Problem)
-            if problems:
-                left = len(events)
-                events = self._with_few_open(events)
-                problems -= left - len(events)
-            self._problems += problems
+            self._problems += kinds.count(Problem)
             self._connections += kinds.count(Connection)
         return events
-
-    def _with_few_open(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """The events but those that tell of one more flow that may be ZMTP, where enough have been told of."""
-        left: list[AnyEvent] = []
-        for event in events:
-            if isinstance(event, Problem) and event.code == _OPEN:
-                self._open += 1
-                if self._open > _MOST_OPEN:
-                    continue
-            left.append(event)
-        return left

@@ -48,6 +48,7 @@ class ZmtpConnection:
         "halves",
         "midstream",
         "out",
+        "over",
         "protocol",
         "rejected",
         "security",
@@ -86,7 +87,8 @@ class ZmtpConnection:
         self._doubts = doubts
         self._refusal: tuple[Opening, str, str] | None = None
         self.security = Security()
-        self.midstream = MidStream()
+        self.midstream: MidStream | None = None  # of a side that is searched
+        self.over = False  # no more octets will come
         self.version: str | None = None
         self.protocol: str | None = None  # of WebSocket, if the server has chosen one
         self._final = out
@@ -149,7 +151,8 @@ class ZmtpConnection:
 
     def reject(self) -> None:
         """It is not ZMTP, or nothing proves that it is."""
-        in_doubt = self._may_have_been() or self.midstream.remains_open(self.halves)
+        midstream = self.midstream
+        in_doubt = self._may_have_been() or (midstream is not None and midstream.remains_open(self.halves))
         if self._doubts is not None and not self.rejected and in_doubt:
             self._doubts.add(self.flow, self.client.src, self.server.src)
         self.rejected = True
@@ -170,6 +173,8 @@ class ZmtpConnection:
 
     def believes(self, half: Opening, window: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
         """Whether the frames that ``half`` has found in mid-stream are of ZMTP."""
+        if self.midstream is None:
+            self.midstream = MidStream()
         return self.midstream.believes(half, window, starts, found, cut)
 
     def weigh(self, at_end: bool = False) -> None:
@@ -317,7 +322,7 @@ class ZmtpConnection:
     def finish(self, end: End, start_ns: int, end_ns: int) -> None:
         """The connection, or the capture, is over: report what is unfinished, and the summary."""
         if not self.accepted and not self.rejected:
-            self.midstream.over = True
+            self.over = True
             for half in self.halves:
                 half.search_now()
         for half in self.halves:

@@ -14,8 +14,9 @@ _MOST_REGULAR_BITS = 5  # a bit for each frame that could have ended its message
 _ENOUGH_BITS = 12
 # Octets of one side that are held in wait for more of it.
 UNPROVEN_LIMIT = 1 << 16
-# Frames of both sides from which on it is worth a note that nothing is certain.
+# Frames of both sides from which on it is worth a note that nothing is certain; how many notes.
 _WORTH_A_NOTE = 6
+_MOST_PORTS = 20
 
 
 class EvidenceV1:
@@ -86,21 +87,29 @@ class Doubts:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._count = 0
-        self._first = ""
-        self._port = ""
+        self._ports: dict[str, tuple[int, str]] = {}  # of the server: how many, and the first
+        self._others = 0  # on ports that are too many
 
     def add(self, flow: int, client: str, server: str) -> None:
         """Take note of another one, by its number and its ends, as ``address:port``."""
-        self._count += 1
-        if self._count == 1:
-            self._first = f"flow {flow}, {client} to {server}"
-            self._port = server.rpartition(":")[2]
+        port = server.rpartition(":")[2]
+        if port in self._ports:
+            count, first = self._ports[port]
+            self._ports[port] = count + 1, first
+        elif len(self._ports) < _MOST_PORTS:
+            self._ports[port] = 1, f"flow {flow}, {client} to {server}"
+        else:
+            self._others += 1
 
     def problems(self) -> list[tuple[str, str]]:
-        """What is to be said of them: a problem code and a sentence, if there were any."""
-        if not self._count:
-            return []
-        many = "1 connection" if self._count == 1 else f"{self._count:,} connections"
-        first = self._first if self._count == 1 else f"the first: {self._first}"
-        return [("perhaps-zmtp", f"{many} may be ZMTP ({first}): -d tcp.port=={self._port},zmtp shows it")]
+        """What is to be said of them: a problem code and a sentence for each port, and one for what is beyond those."""
+        told = []
+        for port, (count, first) in self._ports.items():
+            many = "1 connection" if count == 1 else f"{count:,} connections"
+            which = first if count == 1 else f"the first: {first}"
+            told.append(
+                f"{many} may be ZMTP ({which}): -d tcp.port=={port},zmtp shows {'it' if count == 1 else 'them'}"
+            )
+        if self._others:
+            told.append(f"{self._others:,} more on other ports may be ZMTP, too")
+        return [("perhaps-zmtp", detail) for detail in told]

@@ -64,12 +64,10 @@ class Likeness(NamedTuple):
 class MidStream:
     """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
 
-    __slots__ = ("ambiguous", "over", "told")
+    __slots__ = ("ambiguous",)
 
     def __init__(self) -> None:
         """Begin with no octets."""
-        self.over = False  # no more octets will come
-        self.told = False  # of a connection that remains open
         self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
 
     def believes(self, half: Opening, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
@@ -85,16 +83,16 @@ class MidStream:
         if other.octets:
             if chain.is_subscribed_by(*other.window):
                 return True
-        elif not (other.is_quiet or other.stopped or self.over):
+        elif not (other.is_quiet or half.connection.over):
             return False  # it will soon be known
-        elif (other.is_quiet or not other.stopped) and likeness.frames >= _FEW_FRAMES:
+        elif (other.is_quiet or not other.is_absent) and likeness.frames >= _FEW_FRAMES:
             return True
         self.ambiguous[half.side] = likeness.frames
         return False
 
     def remains_open(self, halves: tuple[Opening, ...]) -> bool:
         """Whether what both sides send may be ZMTP, and enough of it that more will hardly tell."""
-        least = _FEW_FRAMES if self.over else _MANY_FRAMES
+        least = _FEW_FRAMES if halves[0].connection.over else _MANY_FRAMES
         sides = [half for half in halves if half.octets >= _FEW_OCTETS]
         return bool(sides) and all(self.ambiguous.get(half.side, 0) >= least for half in sides)
 

@@ -97,7 +97,7 @@ class Opening(FrameStream):
     @property
     def is_quiet(self) -> bool:
         """Whether it is certain that it has sent nothing since the other side was captured first."""
-        enough = _QUIET_AT_END if self.connection.midstream.over else _QUIET
+        enough = _QUIET_AT_END if self.connection.over else _QUIET
         return not self.octets and self.other.silence >= enough
 
     @property

@@ -86,15 +86,15 @@ def storm(random: Random) -> Case:
     return _case(random, ", ".join(how), sessions, records)
 
 
-def _disorder(records: Records, random: Random) -> tuple[Records, str]:
-    """Disorder of any kind in which no packet is lost."""
+def _disorder(records: Records, random: Random, most_ns: int = 5 * MS) -> tuple[Records, str]:
+    """Disorder of any kind in which no packet is lost; queues hold one for ``most_ns`` at most."""
     kind = random.choice(["swap", "swap", "late", "queues", "twice"])
     if kind == "swap":
         return _swapped(records, random, random.choice([2, 2, 3, 4, 10]))
     if kind == "late":
         return _late(records, random, random.choice([100 * US, 1 * MS, 5 * MS]))
     if kind == "queues":
-        return _queues(records, random, random.choice([50 * US, 500 * US, 5 * MS]))
+        return _queues(records, random, min(random.choice([50 * US, 500 * US, 5 * MS]), most_ns))
     later = random.choice([1, 100 * US, 10 * MS])
     return duplicate(records, random, 0.2, later), f"twice within {later / MS} ms"
 
@@ -322,7 +322,7 @@ def reuse(random: Random) -> Case:
     """Connections one after the other on the same ports: the end of one or the SYN of the next is in the capture."""
     case, how = _one_after_the_other(random, announced=True)
     if random.random() < 0.3:
-        case.files[0], said = _disorder(case.files[0], random)
+        case.files[0], said = _disorder(case.files[0], random, 500 * US)
         how += f"; {said}"
     return replace(case, how=how)
 

@@ -141,6 +141,7 @@ def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
     assert "No module named 'zmtpsniff'" in done.stderr
 
 
+@pytest.mark.slow
 def test_standalone_cluster(tmp_path: Path) -> None:
     port = _port()
     address = f"spark://127.0.0.1:{port}"
@@ -170,6 +171,7 @@ def test_standalone_cluster(tmp_path: Path) -> None:
     assert all(any(work.glob("app-*/*/stderr")) for work in works)  # each had an executor
 
 
+@pytest.mark.slow
 def test_spark_connect(tmp_path: Path) -> None:
     port = _port()
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -77,6 +77,7 @@ def test_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert packets(tmp_path / "one.pcap") == [packets(Path(row["file"]))[row["packet"] - 1]]
 
 
+@pytest.mark.slow
 def test_python_of_the_page_with_captures_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     cut_out = page(problems(tmp_path / "out"))["cut_out"]

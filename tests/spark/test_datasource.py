@@ -64,6 +64,7 @@ def source(path: Path, table: str, **options: str) -> ZmtpSource:
     return ZmtpSource({"path": str(path), "table": table, "series": "(.)", "decodeAs": ";".join(RULES), **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", PIECES)
 def test_tables_equal_read(tmp_path: Path, number: int) -> None:
     """The whole of the work of a task, without Spark."""
@@ -180,6 +181,7 @@ def scanned(frame: "DataFrame") -> int:
     return int(plan.metrics().apply("numOutputRows").value())
 
 
+@pytest.mark.slow
 def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
     register(spark_session)
     reader = spark_session.read.format("zmtp").option("TABLE", "messages").option("MaxBytes", "4")
@@ -207,6 +209,7 @@ def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
     assert sorted(pruned.collect()) == sorted((row.size, row.conn_id) for row in everything)
 
 
+@pytest.mark.slow
 def test_stream_on_spark(spark_session: "SparkSession", folder: Path, tmp_path: Path) -> None:
     register(spark_session)
     source = tmp_path / "in"

@@ -34,6 +34,7 @@ def files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("part-*")}
 
 
+@pytest.mark.slow
 def test_another_format_has_the_same_rows(
     spark_session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def deliver(file: Path, folder: Path) -> Path:
     return partial.rename(folder / file.name)
 
 
+@pytest.mark.slow
 def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
     first, second = source / "host one%20", source / "two"
@@ -82,6 +83,7 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
     assert sorted(map(str, ends)) == ["fin", "timeout"]
 
 
+@pytest.mark.slow
 def test_goes_on_from_what_the_state_store_has(spark_session: "SparkSession", tmp_path: Path) -> None:
     """And from what the tables' folder has, once a run without --follow has written there."""
     source, output = tmp_path / "in", tmp_path / "out"
@@ -187,7 +189,8 @@ def test_an_interrupt_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(session, "log_nothing", lambda session: query.told.append("silent"))
     monkeypatch.setattr(following, "follow", start)
     command = ["spark", "ingest", str(tmp_path), "--output", str(tmp_path / "out"), "--follow"]
-    before = signal.getsignal(signal.SIGINT)
+    # Programs that a shell starts in the background ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         done = CliRunner().invoke(cli, command, catch_exceptions=False)
     finally:
@@ -221,6 +224,7 @@ def _kill_when(process: "subprocess.Popen[bytes]", is_time: Callable[[], bool]) 
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark_installed")
 def test_killed_in_mid_batch(tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"

@@ -97,6 +97,17 @@ def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
     return folder / "0.pcapng", folder / "1.pcapng"
 
 
+MANY_CONNECTIONS = {
+    "app_jupyter.pcap",
+    "app_majordomo_mdp01.pcap",
+    "app_majordomo_mdp02.pcap",
+    "app_malamute.pcap",
+    "app_zre.pcap",
+    "rec_proxy.pcap",
+    "rec_proxy_ok.pcap",
+}
+
+
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group in memory at a time, and a shard."""
@@ -105,7 +116,13 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("capture", sorted(path.name for path in FIXTURES.glob("*.pcap*")))
+@pytest.mark.parametrize(
+    "capture",
+    [
+        pytest.param(path.name, marks=[pytest.mark.slow] if path.name in MANY_CONNECTIONS else [])
+        for path in sorted(FIXTURES.glob("*.pcap*"))
+    ],
+)
 def test_file_by_file(tmp_path: Path, capture: str) -> None:
     """Each in a micro-batch of its own, with as little in memory as there can be."""
     files = pieces_of(capture, 5, tmp_path / "in")

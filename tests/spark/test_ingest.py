@@ -69,6 +69,7 @@ def assert_tables_equal_read(session: Any, folder: Path, pieces: Sequence[int]) 
     assert len(wanted) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [(1, 2), (5, 20)])
 def test_stages_equal_read(tmp_path: Path, pieces: Sequence[int]) -> None:
     assert_tables_equal_read(Session(), tmp_path, pieces)
@@ -78,6 +79,7 @@ def test_spark_equals_read(spark_session: "SparkSession", tmp_path: Path) -> Non
     assert_tables_equal_read(spark_session, tmp_path, (5,))
 
 
+@pytest.mark.slow
 def test_urls_that_only_hadoop_knows(spark_session: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "in" / "web1").mkdir(parents=True)
     for number, content in enumerate((FIXTURES / "m31_pub_sub.pcap", FIXTURES / "m31_req_rep.pcap")):
@@ -89,6 +91,7 @@ def test_urls_that_only_hadoop_knows(spark_session: "SparkSession", tmp_path: Pa
     assert found == expected(sorted((tmp_path / "in" / "web1").iterdir()))
 
 
+@pytest.mark.slow
 def test_late_file_that_only_hadoop_opens(spark_session: "SparkSession", tmp_path: Path) -> None:
     """Its series is dissected anew, from files that are brought to the task again."""
     files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], tmp_path / "in" / "web1")
@@ -100,6 +103,7 @@ def test_late_file_that_only_hadoop_opens(spark_session: "SparkSession", tmp_pat
     assert found == expected(files)
 
 
+@pytest.mark.slow
 def test_data_frames_of_a_library(spark_session: "SparkSession", tmp_path: Path) -> None:
     path = FIXTURES / "m31_pub_sub.pcap"
     ingest(spark_session, [str(path)], str(tmp_path))

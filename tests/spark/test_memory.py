@@ -13,6 +13,7 @@ import one_connection
 LIMIT = 512 << 20  # octets of a Python worker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["run", "follow"])
 @pytest.mark.parametrize(("messages", "octets"), [(800, 1 << 20), (200_000, 100)])
 def test_a_task_holds_no_connection_as_a_whole(tmp_path: Path, stage: str, messages: int, octets: int) -> None:

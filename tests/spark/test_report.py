@@ -196,6 +196,7 @@ def test_passwords_are_not_told(told: Lines, tables: Path) -> None:
     assert not [word for word in passwords if word in json.dumps(told)]
 
 
+@pytest.mark.slow
 def test_part_of_the_time_and_of_the_rows(
     spark_session: "SparkSession", tables: Path, told: Lines, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_page_shows_what_was_sent(page: str) -> None:
     assert tree.xpath("//h2/@id") == ["pairs", "sockets", "versions", "topics", "latency", "storms", "problems"]
 
 
+@pytest.mark.slow
 @needs_matplotlib
 def test_page_is_the_same_every_time(page: str) -> None:
     from zmtpsniff.spark.report.page import page as make

@@ -125,18 +125,21 @@ def started(folder: Path, **environment: str) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_settings_that_we_prefer(spark_installed: None, tmp_path: Path) -> None:
     settings, options = started(tmp_path, SPARK_SUBMIT_OPTS="-Dspark.ui.enabled=true")  # but for one of the user's
     assert settings == OURS[0] | {"spark.ui.enabled": "true"}
     assert options == OURS[1]
 
 
+@pytest.mark.slow
 def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None:
     lines = [f"{name} {value}\n" for name, value in THEIRS[0].items()]
     (tmp_path / "spark-defaults.conf").write_text("".join((*lines, f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n")))
     assert started(tmp_path) == [*THEIRS]
 
 
+@pytest.mark.slow
 def test_what_is_started(spark_session: "SparkSession", tmp_path: Path) -> None:
     """Nothing without work, and no session where the context is enough."""
     from zmtpsniff.spark.ingest import ingest

@@ -32,6 +32,7 @@ def test_notebook_is_that_of_its_source() -> None:
     assert made.NOTEBOOK.read_text() == made.notebook(made.SOURCE.read_text()), "python docs/make_notebook.py makes it"
 
 
+@pytest.mark.slow
 def test_notebook_runs(
     spark_session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from zmtpsniff.patterns.conversation import Conversation, Findings, Rules, laten
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
 # A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
-_LEAST_PATIENCE_NS = 500_000_000
+_LEAST_PATIENCE_NS = 1_000_000_000
 _LATENESS_NS = 250_000_000  # by which a capture point may deliver one side's packets later than the other's
 
 

@@ -127,7 +127,8 @@ class Connections:
         """What is kept of these connections: of their table what is not as in a new one."""
         new = vars(FlowTable(self._connect_tcp, self._flow_limits))
         changes = {name: value for name, value in vars(self._table).items() if value != new[name]}
-        return changes, self._sent, {number: self.conn_ids[number] for number in [*self.conn_ids][-1:]}
+        known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
+        return changes, self._sent, known
 
     # ------------------------------------------------------------------ who takes what
 
