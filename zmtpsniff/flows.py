@@ -164,10 +164,19 @@ class FlowTable:
             other = direction.other
             seen = other.offset
             if ack != other.next:
-                if not flags & ACK or (unseen := (other.next - ack) % MODULO) >= LATEST_ACK:  # type: ignore[operator]
+                if not flags & ACK:  # every flag that is notable may be none at all
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                     continue
-                seen -= unseen
+                unseen = (other.next - ack) % MODULO  # type: ignore[operator]
+                if unseen < LATEST_ACK:
+                    seen -= unseen
+                elif unseen == MODULO - 1 and other.fin == seen:
+                    pass  # it acknowledges a FIN, which is no octet
+                elif other.absent and MODULO - unseen <= WINDOW:
+                    seen = other.go_along(ack, MODULO - unseen)
+                else:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    continue
             if payload:
                 if (
                     seq == direction.next

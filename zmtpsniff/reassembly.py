@@ -399,7 +399,13 @@ class Direction:
         self.acked = offset
         self.acked_at = self.offset
         if self.absent:
-            self._pass(offset - self.offset)  # of what is not captured no more is known than this
+            self.go_along(ack, offset - self.offset)
+
+    def go_along(self, ack: int, octets: int) -> int:
+        """Be where the other side acknowledges so many more octets: of what is not captured no more is known."""
+        self.next = ack
+        self.offset = self.acked = self.acked_at = offset = self.offset + octets
+        return offset
 
     # ------------------------------------------------------------------ segments go on
 
