@@ -69,6 +69,7 @@ def _script(path: Path, line: str) -> None:
     path.chmod(0o755)
 
 
+@pytest.mark.slow
 @needs_privilege
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_its_commands(tmp_path: Path) -> None:

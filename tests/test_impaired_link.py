@@ -110,7 +110,12 @@ def record_once(impairment: Impairment, folder: Path) -> Recording:
 _NEEDS = (needs_namespaces, needs_tap, needs_tcpdump)
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=_NEEDS) for name in IMPAIRMENTS])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[_NEEDS] if name == "jitter" else [_NEEDS, pytest.mark.slow]) for name in IMPAIRMENTS
+    ],
+)
 def recording(request: pytest.FixtureRequest, recordings: dict[str, Recording]) -> Recording:
     """One of the conversations."""
     return recordings[request.param]

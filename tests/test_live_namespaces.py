@@ -40,6 +40,7 @@ def test_all_exchanges_on_one_interface(engine: str, sides: tuple[Side, Side]) -
     check_end(records)
 
 
+@pytest.mark.slow
 @engines()
 def test_any_interface_sees_the_network_and_loopback(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
@@ -47,6 +48,7 @@ def test_any_interface_sees_the_network_and_loopback(engine: str, sides: tuple[S
         check_both(program, here, there)
 
 
+@pytest.mark.slow
 @engines(several_interfaces=True)
 def test_two_interfaces_at_once(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides

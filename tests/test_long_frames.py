@@ -140,7 +140,7 @@ def begin_inside(talk: Conversation, part: float, size: int) -> list[Sent]:
 
 
 @pytest.mark.parametrize("kind", BODIES)
-@pytest.mark.parametrize("pattern", ["push", "req", "pub"])
+@pytest.mark.parametrize("pattern", ["push", "req", pytest.param("pub", marks=pytest.mark.slow)])
 def test_messages_of_real_peers_are_found(pattern: str, kind: str) -> None:
     """Of ten messages of 600 kB no more than three whole ones are lost, the one in which the capture begins aside."""
     talk = recorded(pattern, kind, 600_000, 10)
@@ -171,6 +171,7 @@ def feed(stream: bytes, at: int, size: int = 1448, forced: int | None = None) ->
     return events, connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3])
 def test_messages_longer_than_what_was_searched_for_an_unknown_flow(version: int) -> None:
     stream = many(version, binary_body, 8 * MIB, 7)
@@ -277,6 +278,7 @@ def test_what_is_no_zmtp_is_given_up() -> None:
     assert 60 < fed <= 70
 
 
+@pytest.mark.slow
 def test_headers_that_lead_nowhere_do_not_keep_a_flow() -> None:
     random = Random(9)
     connection = ZmtpConnection([], 1, "a:1", "b:2", (False, False), LIMITS)

@@ -24,7 +24,14 @@ def _name(page: Path) -> str:
     return str(page.relative_to(PROJECT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _shell(page) or inline_commands(page)], ids=_name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name == "tutorial.md" else [], id=_name(page))
+        for page in PAGES
+        if _shell(page) or inline_commands(page)
+    ],
+)
 def test_its_commands_run(page: Path, tmp_path: Path) -> None:
     """One after another, in one folder, as a reader would: first what stands in blocks, then what is in the text."""
     path = tmp_path / "work"
