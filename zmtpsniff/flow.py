@@ -49,7 +49,7 @@ from zmtpsniff.segment import ACK, Segment
 if TYPE_CHECKING:
     from zmtpsniff.flows import Dissection, FlowTable
 
-_PACKETS = 32  # of the capture, whosever they are, that pass before octets are taken to be lost
+_PACKETS = 32  # of the flow that pass before octets are taken to be lost
 _LEAST_NS = 250_000_000  # that pass, too
 _MOST_NS = 5_000_000_000
 _SEGMENT_COST = 256  # octets that a gathered segment takes beside its own
@@ -71,9 +71,9 @@ class Patience:
             self.latest_ns, self.latest = late_ns, direction
         self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
 
-    def is_over(self, since_ns: int, since_packet: int, time_ns: int, packet: int) -> bool:
+    def is_over(self, since_ns: int, since_count: int, time_ns: int, count: int) -> bool:
         """Whether what has been waited for since then should have come by now."""
-        return packet - since_packet >= _PACKETS and time_ns - since_ns >= self.time_ns
+        return count - since_count >= _PACKETS and time_ns - since_ns >= self.time_ns
 
 
 class Flow:
@@ -83,6 +83,7 @@ class Flow:
         "begun",
         "client",
         "closing",
+        "count",
         "dissection",
         "early",
         "early_octets",
@@ -91,7 +92,6 @@ class Flow:
         "last_packet",
         "number",
         "retired_ns",
-        "retired_packet",
         "server",
         "start_ns",
         "sure_ns",
@@ -109,6 +109,7 @@ class Flow:
         self.server = Direction(self, server)
         self.client.other, self.server.other = self.server, self.client
         self.begun = False
+        self.count = 0  # packets that were looked at closely, as all are while something is waited for
         self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
         self.dissection: Dissection | None = None
@@ -116,7 +117,6 @@ class Flow:
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
         self.retired_ns = 0  # when another one followed on the same addresses
-        self.retired_packet = 0
 
     @property
     def directions(self) -> tuple[Direction, Direction]:
@@ -221,7 +221,7 @@ class Flow:
             return
         patience = self.table.patience
         for direction in self.directions:
-            while direction.owes and patience.is_over(direction.owed_ns, direction.owed_packet, time_ns, packet):
+            while direction.owes and patience.is_over(direction.owed_ns, direction.owed_count, time_ns, self.count):
                 self._give_up(direction, time_ns, packet)
 
     def _give_up(self, direction: Direction, time_ns: int, packet: int) -> None:

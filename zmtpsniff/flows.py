@@ -241,6 +241,7 @@ class FlowTable:
             flow.client.forget_past()
             flow.server.forget_past()
         flow.last_ns, flow.last_packet = time_ns, packet
+        flow.count += 1
         direction.seen = True
         if flow.begun:
             self._take(direction, segment)
@@ -263,7 +264,7 @@ class FlowTable:
 
     def _gather(self, direction: Direction, segment: Segment) -> None:
         """Keep a segment of a flow whose beginning is not known yet, or settle that."""
-        time_ns, packet, _, _, _, flags, payload, _ = segment
+        time_ns, _packet, _, _, _, flags, payload, _ = segment
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
@@ -272,7 +273,7 @@ class FlowTable:
             or flow.early_octets > self._limits.waiting_octets_per_direction
             or self.waiting_octets > self._limits.waiting_octets
             or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
-            or (flow.early and self.patience.is_over(flow.early[0][1][0], flow.early[0][1][1], time_ns, packet))
+            or (flow.early and self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count))
         ):
             self._begin(flow)
 
@@ -419,12 +420,12 @@ class FlowTable:
         in_doubt = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
         direction.trust()
         other.trust()
-        self._retire(direction.flow, segment[0], segment[1])
+        self._retire(direction.flow, segment[0])
         self._assign(pending)
         self._again.extend(in_doubt)
         return True
 
-    def _retire(self, flow: Flow, time_ns: int, packet: int) -> None:
+    def _retire(self, flow: Flow, time_ns: int) -> None:
         """Another connection begins on the addresses of a flow, of which packets may still come."""
         for direction in flow.directions:
             direction.pending = None
@@ -433,16 +434,16 @@ class FlowTable:
         if not flow.begun or not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
             return
-        flow.retired_ns, flow.retired_packet = time_ns, packet
+        flow.retired_ns = time_ns
         for direction in flow.directions:
             del self._directions[direction.key]
             self.retired[direction.key] = flow
 
     def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
         """The direction of the flow before on the same addresses, if a segment is still of that."""
-        time_ns, packet, key, seq, ack, flags, _, _ = segment
+        time_ns, _packet, key, seq, ack, flags, _, _ = segment
         predecessor = self.retired[key]
-        is_over = self.patience.is_over(predecessor.retired_ns, predecessor.retired_packet, time_ns, packet)
+        is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
         if is_over or self._is_left(predecessor, time_ns):
             self._discard(predecessor, "open")
             return None
@@ -465,7 +466,7 @@ class FlowTable:
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
         """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
         if (old := self._directions.get(key)) is not None:
-            self._retire(old.flow, time_ns, old.flow.last_packet)
+            self._retire(old.flow, time_ns)
         if len(self._flows) >= self._limits.flows:
             self._evict()
         number = self.number()

@@ -107,8 +107,8 @@ class Direction:
         "notable",
         "offset",
         "other",
+        "owed_count",
         "owed_ns",
-        "owed_packet",
         "pending",
         "presumed",
         "receiver",
@@ -153,7 +153,7 @@ class Direction:
         self.acked_at = 0  # `offset` when that was told last
         self.presumed = 0  # up to here octets are taken to be lost, though nothing says so but acknowledgments
         self.owed_ns = 0  # since when octets before `acked` are missing, or when some of them came
-        self.owed_packet = 0
+        self.owed_count = 0
         self.recent = _NONE_RECENT
         self.recent_until = 0  # stream offset from which `recent` may hold too much
 
@@ -395,7 +395,7 @@ class Direction:
         if offset == UNBOUNDED or offset <= self.acked:
             return
         if not self.owes:
-            self.owed_ns, self.owed_packet = time_ns, packet
+            self.owed_ns, self.owed_count = time_ns, self.flow.count
         self.acked = offset
         self.acked_at = self.offset
         if self.absent:
@@ -430,7 +430,7 @@ class Direction:
         if not drained:
             return []
         if self.owes:
-            self.owed_ns, self.owed_packet = time_ns, packet
+            self.owed_ns, self.owed_count = time_ns, self.flow.count
         delivered = waiting[:drained]
         del waiting[:drained]
         return delivered

@@ -260,7 +260,7 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     output = str(tmp_path / "out")
 
     def take(*some: Path) -> None:
-        options = Options(tells_open=False)
+        options = Options()
         add(Session(), list_files(list(map(str, some))), output, options)  # type: ignore[arg-type]
 
     take(files[0], files[2])
