@@ -255,12 +255,12 @@ def test_killed_in_mid_batch(tmp_path: Path) -> None:
 
 def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     """Its rows come, and those that were there stay; without Spark."""
-    files = cut(FIXTURES / "m31_push_pull.pcap", [12, 24], tmp_path / "in")
+    files = cut(FIXTURES / "app_malamute.pcap", [100, 200], tmp_path / "in")
     other = cut(FIXTURES / "m31_ipv6.pcap", [], tmp_path / "two")
     output = str(tmp_path / "out")
 
     def take(*some: Path) -> None:
-        options = Options()
+        options = Options(tells_open=False)
         add(Session(), list_files(list(map(str, some))), output, options)  # type: ignore[arg-type]
 
     take(files[0], files[2])
