@@ -240,3 +240,11 @@ def test_a_window_of_many_places_reads_few_frames(monkeypatch: pytest.MonkeyPatc
             octets = make(Random(kind), 1 << 17)
             resync.Window(octets, list(range(0, len(octets), 1448)), framing).find(known=True)
             assert read < 5000, (kind, framing)
+
+
+def test_one_segment_that_is_longer_than_a_window() -> None:
+    """No segment begins in the window that is kept of it."""
+    octets = b"".join(frame(b"%d" % number * 10) for number in range(20_000))
+    found = resync.find_frames(octets[5:100_000], [], 2, known=True)
+    assert found is not None
+    assert octets[5 + found.offset] == 0
