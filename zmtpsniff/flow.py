@@ -43,7 +43,7 @@ stays until something says more, until too much waits, or until nothing has happ
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from zmtpsniff.reassembly import EVERY_FLAG, MODULO, ORDINARY_FLAGS, WINDOW, Direction, Waiting, distance
+from zmtpsniff.reassembly import ATTENTION, MODULO, WINDOW, Direction, Waiting, distance
 from zmtpsniff.segment import ACK, Segment
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ class Flow:
             or client.doubtful
             or server.doubtful
         )
-        client.notable = EVERY_FLAG if unusual or not client.seen else ORDINARY_FLAGS
-        server.notable = EVERY_FLAG if unusual or not server.seen else ORDINARY_FLAGS
+        client.usual = ATTENTION if unusual or not client.seen else ACK
+        server.usual = ATTENTION if unusual or not server.seen else ACK
 
     # ------------------------------------------------------------------ the beginning
 

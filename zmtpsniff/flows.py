@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.addresses import Address, addresses
 from zmtpsniff.flow import Flow, Patience
-from zmtpsniff.reassembly import EVERY_FLAG, LATEST_ACK, MODULO, WINDOW, Direction, Receiver, distance
+from zmtpsniff.reassembly import ATTENTION, LATEST_ACK, MODULO, TELLING_FLAGS, WINDOW, Direction, Receiver, distance
 from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
@@ -146,12 +146,13 @@ class FlowTable:
         directions = self._directions
         now_ns = segments[-1][0]
         least_ns = self._least_ns
+        telling = TELLING_FLAGS
         stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
             if (
                 direction is None
-                or flags & direction.notable
+                or flags & telling != direction.usual
                 or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > least_ns)
             ):
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
@@ -164,9 +165,6 @@ class FlowTable:
             other = direction.other
             seen = other.offset
             if ack != other.next:
-                if not flags & ACK:  # every flag that is notable may be none at all
-                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
-                    continue
                 unseen = (other.next - ack) % MODULO  # type: ignore[operator]
                 if unseen < LATEST_ACK:
                     seen -= unseen
@@ -249,7 +247,7 @@ class FlowTable:
             self._take_reset(direction, segment)
         else:
             self._gather(direction, segment)
-        if direction.notable == EVERY_FLAG or direction.waiting or direction.other.acked > direction.other.offset:
+        if direction.usual == ATTENTION or direction.waiting or direction.other.acked > direction.other.offset:
             self._attend(flow)
 
     def _attend(self, flow: Flow) -> None:

@@ -29,8 +29,8 @@ WINDOW = 1 << 24  # how far from the number expected next those of a connection 
 # How far behind the octets that were seen last an acknowledgment can be. One that seems to be further behind is ahead:
 # more than 2 GiB of what it acknowledges are not in the capture.
 LATEST_ACK = 1 << 26
-ORDINARY_FLAGS = SYN | FIN | RST  # of segments that are always looked at more closely
-EVERY_FLAG = -1
+TELLING_FLAGS = SYN | FIN | RST | ACK
+ATTENTION = -1  # no segment has such flags, so that each is looked at more closely
 _OFFSET = itemgetter(0)
 _MOST_DOUBTFUL = 8  # segments of a direction
 
@@ -104,7 +104,6 @@ class Direction:
         "key",
         "latest",
         "next",
-        "notable",
         "offset",
         "other",
         "owed_count",
@@ -118,6 +117,7 @@ class Direction:
         "reset_before",
         "reset_ns",
         "seen",
+        "usual",
         "waiting",
         "waiting_octets",
     )
@@ -138,7 +138,7 @@ class Direction:
         self.reset: int | None = None
         self.reset_ns = 0
         self.reset_before: int | None = None
-        self.notable = EVERY_FLAG  # flags of segments to be looked at more closely
+        self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
         # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
         self.doubtful: tuple[Segment, ...] = ()
