@@ -187,10 +187,11 @@ class Flow:
         early, self.early = self.early or [], None
         self.table.waiting_octets -= self.early_octets
         self.early_octets = 0
-        for direction in self.directions:
+        for direction in (self.client, self.server):
             direction.next = _origin(direction, early)
             direction.gathered = None
-        self.start_ns = min([self.start_ns, *(segment[0] for _, segment in early)])
+        if early:
+            self.start_ns = min(self.start_ns, min(segment[0] for _, segment in early))
         return early
 
     # ------------------------------------------------------------------ going on

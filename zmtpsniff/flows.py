@@ -397,7 +397,9 @@ class FlowTable:
 
     def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
-        ahead = (distance(one[3], ack) for sender, one in direction.flow.early or () if sender is direction)
+        if not direction.flow.early:
+            return (ack - 1) % MODULO
+        ahead = (distance(one[3], ack) for sender, one in direction.flow.early if sender is direction)
         return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
     def _replace(self, direction: Direction, segment: Segment) -> bool:
@@ -553,16 +555,15 @@ class FlowTable:
 
     def _close_if_over(self, flow: Flow) -> None:
         """End a flow once everything up to its FINs, or its RST, has been delivered."""
-        ends = flow.directions
         if flow.closing == "fin":
-            over = all(direction.finished for direction in ends)
+            over = flow.client.finished and flow.server.finished
         else:
             over = not any(
                 direction.waiting
                 or direction.owes
                 or direction.awaits_reset
                 or (direction.fin is not None and not direction.finished)
-                for direction in ends
+                for direction in flow.directions
             )
         if over:
             self._end(flow, flow.closing or "open")

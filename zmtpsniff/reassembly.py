@@ -229,9 +229,11 @@ class Direction:
         """Keep nothing of the octets."""
         self.receiver = None
         self.deliver = _nobody
-        self._account(-self.waiting_octets)
-        self.waiting = []
-        self.trust()
+        if self.waiting:
+            self._account(-self.waiting_octets)
+            self.waiting = []
+        if self.doubtful:
+            self.trust()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
@@ -273,7 +275,7 @@ class Direction:
         return None
 
     def insert(self, offset: int, payload: bytes, missing: int, time_ns: int, packet: int, ack: int | None) -> None:
-        """Put a segment among those that wait."""
+        """Deliver a segment that waits for nothing, and put any other among those that wait."""
         if self.absent:
             self._appear(offset)
         if offset + len(payload) + missing <= self.offset:
@@ -285,7 +287,14 @@ class Direction:
             self._compare(offset, payload, time_ns, packet)
             missing -= max(known - len(payload), 0)
             offset, payload = self.offset, payload[known:]
-        self._wait(Waiting(offset, payload, missing, time_ns, packet, ack))
+        segment = Waiting(offset, payload, missing, time_ns, packet, ack)
+        if offset == self.offset and not self.waiting:
+            seen = self.other.seen_by(ack)
+            if seen == UNBOUNDED or seen <= self.other.available:
+                self._deliver(segment, seen)
+                self._pay(time_ns)
+                return
+        self._wait(segment)
 
     def _appear(self, offset: int) -> None:
         """Octets of a direction that seemed to be absent come after all, the first at ``offset``."""
@@ -429,11 +438,15 @@ class Direction:
             self._deliver(segment, seen)
         if not drained:
             return []
-        if self.owes:
-            self.owed_ns, self.owed_count = time_ns, self.flow.count
+        self._pay(time_ns)
         delivered = waiting[:drained]
         del waiting[:drained]
         return delivered
+
+    def _pay(self, time_ns: int) -> None:
+        """Some octets have come: patience with those that are still owed begins anew."""
+        if self.acked > self.available:
+            self.owed_ns, self.owed_count = time_ns, self.flow.count
 
     def _deliver(self, segment: Waiting, seen: int) -> None:
         """Hand on what of a segment has not been seen."""
