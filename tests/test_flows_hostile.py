@@ -33,7 +33,8 @@ class Ear:
     """Hears one direction, and checks that every octet is told of once and in order."""
 
     def __init__(self) -> None:
-        self.offset = 0
+        self.offset = 0  # in the stream
+        self.told = 0  # octets
         self.packet = 0
         self.was_absent = False
         self.released = False
@@ -48,6 +49,7 @@ class Ear:
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         assert length > 0
         self.offset += length
+        self.told += length
         self.conflict(0, 1, time_ns, packet)
 
     def absent(self, time_ns: int, packet: int) -> None:
@@ -222,3 +224,130 @@ def test_a_storm_of_segments(part: int) -> None:
 def test_a_storm_of_segments_to_zmtp() -> None:
     for seed in range(200):
         attack_zmtp(seed)
+
+
+def _table(limits: Limits = LIMITS) -> tuple[FlowTable, list[Ears]]:
+    """A table whose dissections are listed."""
+    dissections: list[Ears] = []
+
+    def connect(*_: Any) -> Ears:
+        dissections.append(Ears())
+        return dissections[-1]
+
+    return FlowTable(connect, limits), dissections
+
+
+def test_both_acknowledge_what_nobody_sends() -> None:
+    """Flows without any octets, which wait for nothing, must not be given up over and over."""
+    table, dissections = _table()
+    table.take([(SECOND, 1, key(False), 999, 0, SYN, b"", 0)])
+    table.take([(SECOND, 2, key(True), 4999, 1000, SYN | ACK, b"", 0)])
+    for packet in range(3, 200):
+        back = packet % 2 == 0
+        mine, theirs = (5000, 1000) if back else (1000, 5000)
+        table.take([(packet * SECOND, packet, key(back), mine, theirs + packet * 10, ACK, b"", 0)])
+    assert not dissections
+    table.take([(200 * SECOND, 200, key(False), 1000, 5000, ACK, b"first", 0)])
+    table.finish()
+    assert dissections[0].client.offset >= len(b"first")
+    _check_empty(table)
+
+
+def test_numbers_that_jump_do_not_recurse() -> None:
+    """Each pair of segments that were gathered is of another connection than the one before."""
+    table, dissections = _table(Limits())
+    pairs = 3000
+    for place in range(2 * pairs):
+        seq, ack = place // 2 * 77_777_777 + place, place // 2 * 99_999_999
+        table.take([(SECOND, 1 + place, key(False), seq % 2**32, ack % 2**32, ACK, b"x", 0)])
+    table.take([(2 * SECOND, 2 * pairs + packet, key(False, 1), 1, 1, ACK, b"", 0) for packet in range(40)])
+    table.finish()
+    _check_empty(table)
+    assert len(dissections) > pairs // 2
+
+
+def test_a_flow_that_is_evicted_is_no_predecessor() -> None:
+    """Ports are used again while so many flows begin that those before are forgotten."""
+    table, _ = _table(LIMITS._replace(flows=2))
+    packet = 0
+    for round_ in range(50):
+        begin = round_ * 100_000_000
+        for back, seq, ack, flags, payload in (
+            (False, begin, 0, SYN, b""),
+            (True, begin + 7, begin + 1, SYN | ACK, b""),
+            (False, begin + 1, begin + 8, ACK, b"octets"),
+        ):
+            packet += 1
+            table.take([(SECOND + packet, packet, key(back), seq % 2**32, ack % 2**32, flags, payload, 0)])
+            _check(table, LIMITS._replace(flows=2))
+        table.take([(SECOND + packet, packet, key(False, round_), 1, 1, ACK, b"of others", 0)])
+        _check(table, LIMITS._replace(flows=2))
+    table.finish()
+    _check_empty(table)
+
+
+def test_many_short_connections_leave_nothing() -> None:
+    table, _ = _table(Limits(linger_seconds=0.001, idle_seconds_unknown=0.001))
+    sizes = []
+    for number in range(20_000):
+        port, now, packet = 1000 + number % 50, SECOND + number * 100_000, number * 6
+        table.take([
+            (now, packet + 1, key(False, port), 999, 0, SYN, b"", 0),
+            (now, packet + 2, key(True, port), 4999, 1000, SYN | ACK, b"", 0),
+            (now, packet + 3, key(False, port), 1000, 5000, ACK, b"hello", 0),
+            (now, packet + 4, key(False, port), 1005, 5000, FIN | ACK, b"", 0),
+            (now, packet + 5, key(True, port), 5000, 1006, FIN | ACK, b"", 0),
+            (now, packet + 6, key(False, port), 1006, 5001, ACK, b"", 0),
+        ])  # fmt: skip
+        sizes.append(len(table._flows))
+    assert max(sizes) <= 100
+    table.finish()
+    _check_empty(table)
+
+
+def test_segments_in_doubt_count() -> None:
+    """Two forged segments for each of many connections: what is kept of them stays within the limit."""
+    limits = Limits(waiting_octets=50_000, waiting_octets_per_direction=50_000)
+    table, _ = _table(limits)
+    for number in range(200):
+        port = 2000 + number
+        table.take([
+            (SECOND, 1, key(False, port), 999, 0, SYN, b"", 0),
+            (SECOND, 2, key(True, port), 4999, 1000, SYN | ACK, b"", 0),
+            (SECOND, 3, key(False, port), 1000, 5000, ACK, b"hello", 0),
+            (SECOND, 4, key(False, port), 1 << 31, 1 << 30, ACK, bytes(900), 0),
+            (SECOND, 5, key(False, port), 3 << 29, 1 << 29, ACK, bytes(900), 0),
+        ])  # fmt: skip
+        _check(table, limits)
+    assert any(flow.client.doubtful for flow in table._flows.values())
+    table.finish()
+    _check_empty(table)
+
+
+def test_a_side_that_comes_after_all_where_it_was_expected() -> None:
+    """It is not absent any more: what it does not send is a gap, however much of it is acknowledged."""
+    table, dissections = _table(Limits())
+    packets: list[tuple[bool, int, int, bytes]] = [(False, 1000 + 10 * n, 5000 + 10 * n, b"x" * 10) for n in range(50)]
+    packets += [(True, 5490, 1500, b"y" * 10), (False, 1500, 5600, b"x" * 10), (True, 5600, 1510, b"y" * 10)]
+    for packet, (back, seq, ack, payload) in enumerate(packets, 1):
+        table.take([(packet * SECOND // 10, packet, key(back), seq, ack, ACK, payload, 0)])
+    table.finish()
+    (ears,) = dissections
+    assert ears.client.told == 510
+    assert ears.server.told == 120  # 20 octets, and a gap of 100
+
+
+def test_a_capture_of_one_side_takes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, dissections = _table(Limits())
+    examine, count = table._examine, [0]
+
+    def counted(segment: Segment) -> None:
+        count[0] += 1
+        examine(segment)
+
+    monkeypatch.setattr(table, "_examine", counted)
+    for packet in range(2000):
+        table.take([(SECOND + packet * 10**7, packet, key(False), packet * 10, 7000 + packet * 20, ACK, b"x" * 10, 0)])
+    table.finish()
+    assert count[0] < 100
+    assert {dissections[0].client.offset, dissections[0].server.offset} == {20_000, 0}

@@ -7,7 +7,7 @@ from streams import CLIENT, SERVER, Sent, complaints, packets, segments, sniff
 from test_flows import Wire
 
 from dissectors.events import Connection, Message
-from zmtpsniff.segment import ACK, FIN, RST
+from zmtpsniff.segment import ACK, FIN, RST, SYN
 
 
 def test_reset_ends_a_connection_unless_it_is_forged() -> None:
@@ -49,6 +49,19 @@ def test_a_reset_before_its_last_octets() -> None:
     assert wire.only.end == ""
     wire.send(False, 1004, b"two")
     assert (wire.only.client.data, wire.only.client.gaps, wire.only.end) == (b"onetwo", [], "rst")
+
+
+def test_a_reset_right_after_the_syn_that_was_sent_later() -> None:
+    """The capture point has put it before everything else: it waits for what its numbers say was sent before."""
+    for ack in (0, 5003):  # without an acknowledgment, its own number tells
+        wire = Wire()
+        wire.send(False, 1000, flags=SYN)
+        wire.send(False, 1004, flags=RST | ACK if ack else RST, ack=ack)
+        wire.send(True, 5000, flags=SYN | ACK, ack=1001)
+        wire.send(False, 1001, b"one", ack=5001)
+        wire.send(True, 5001, b"ok", ack=1004)
+        wire.table.finish()
+        assert (wire.only.client.data, wire.only.server.data, wire.only.end) == (b"one", b"ok" if ack else b"", "rst")
 
 
 def test_octets_before_a_reset_that_never_come_are_lost() -> None:

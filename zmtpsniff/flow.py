@@ -161,8 +161,8 @@ class Flow:
             or client.doubtful
             or server.doubtful
         )
-        client.usual = ATTENTION if unusual or not client.seen else ACK
-        server.usual = ATTENTION if unusual or not server.seen else ACK
+        client.usual = ATTENTION if unusual or client.absent or not client.seen else ACK
+        server.usual = ATTENTION if unusual or server.absent or not server.seen else ACK
 
     # ------------------------------------------------------------------ the beginning
 
