@@ -233,7 +233,7 @@ class FlowTable:
         if direction is None or direction.flow.ended:
             return
         flow = direction.flow
-        if not (flow.early or flow.client.waiting or flow.server.waiting):
+        if not (flow.early or flow.client.waiting or flow.server.waiting or flow.client.owes or flow.server.owes):
             flow.sure_ns = flow.last_ns
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()

@@ -284,7 +284,8 @@ class Window:
             bits += MARK_BITS
         if self.framing == 2:
             if begin - place > 2:
-                bits += min(self._zero * (begin - place - 2), _MOST_LONG_BITS)
+                length = octets[place + 1 : begin]
+                bits += min(self._zero * (len(length) - len(length.lstrip(b"\0"))), _MOST_LONG_BITS)
         elif octets.startswith(_ZEROS, stop - len(_ZEROS)):
             bits = _EMPTY_BITS
         if stop in self.boundaries and not more:
@@ -378,8 +379,8 @@ def _header_v2(octets: bytes, position: int, end: int) -> tuple[int, int, bool] 
     flags = octets[position]
     more = bool(flags & wire.MORE)
     start = position + (9 if flags & wire.LONG else 2)
-    if start > end:
-        return end, end + 1, more
+    if start > end:  # what there is of the length must be that of a plausible one
+        return None if any(octets[position + 1 : min(position + 4, end)]) else (end, end + 1, more)
     length = int.from_bytes(octets[position + 1 : start], "big")
     if flags & wire.LONG and not wire.SHORT_LIMIT < length <= _PLAUSIBLE_LENGTH:
         return None
