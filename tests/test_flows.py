@@ -446,6 +446,30 @@ def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None
     assert (new.number, new.from_start, wire.table.count) == (2, known, 2)
 
 
+@pytest.mark.parametrize("ahead", [1000, 1 << 20, 3 << 30])
+def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: int) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old")
+    wire.send(True, 5001, b"old", ack=1004)
+    client, server = 1004 + ahead, 5004 + ahead
+    wire.send(False, client + 1, ack=server + 1)
+    if ahead < 1 << 24:  # else numbers alone tell
+        wire.send(True, server + 1, b"NEW", ack=client + 4)
+        wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, 5004, ack=client + 4)
+    wire.send(False, client, flags=SYN)
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(False, client + 4, b"er", ack=server + 4)
+    wire.send(True, server + 4, b"ER", ack=client + 6)
+    wire.table.finish()
+    old, new = wire.dissections
+    assert (old.client.data, old.server.data) == (b"old", b"old")
+    if ahead < 1 << 24:
+        assert (new.client.data, new.server.data) == (b"newer", b"NEWER")
+    assert wire.table.waiting_octets == 0
+
+
 @pytest.mark.parametrize("answered", [False, True])
 def test_who_sent_the_syn_is_the_client(answered: bool) -> None:
     """Whatever the ports, and also if an empty segment was captured before."""

@@ -384,6 +384,8 @@ class FlowTable:
                 direction.pending = segment  # it does not fit a connection in use: anybody can forge one
                 direction.flow.attend()
                 return None
+            if direction is not None:
+                self._separate(direction, seq, ack - 1 if answers else None)
             direction = self._open(key, time_ns, by_port=False, server=answers)
         flow = direction.flow
         other = direction.other
@@ -417,13 +419,20 @@ class FlowTable:
             pending = direction.pending if beyond else None
         if pending is None:
             return False
-        in_doubt = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
-        direction.trust()
-        other.trust()
+        self._separate(direction, seq if flags & SYN else seq - 1, ack - 1 if flags & ACK else None)
         self._retire(direction.flow, segment[0])
         self._assign(pending)
-        self._again.extend(in_doubt)
         return True
+
+    def _separate(self, direction: Direction, isn: int, other_isn: int | None) -> None:
+        """Take again what was taken for segments of a flow, or in doubt, if another one begins with these numbers."""
+        other = direction.other
+        segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
+        if other_isn is not None:
+            segments += other.separate(other_isn)
+        direction.trust()
+        other.trust()
+        self._again.extend(sorted(segments, key=itemgetter(1)))
 
     def _retire(self, flow: Flow, time_ns: int) -> None:
         """Another connection begins on the addresses of a flow, of which packets may still come."""

@@ -382,6 +382,31 @@ class Direction:
         self.flow.table.waiting_octets -= sum(len(segment[6]) + _SEGMENT_COST for segment in self.doubtful)
         self.doubtful = ()
 
+    def separate(self, isn: int) -> list[Segment]:
+        """Give back what waits if it is of another connection on the same addresses, which begins with ``isn``.
+
+        Segments of that may come before its SYN, which alone tells them from those behind a hole of this connection.
+        """
+        if self.next is None or -WINDOW <= distance(isn, self.next) < 0:
+            return []
+        first = self.offset - self.next + isn + 1  # stream offset that its first octet would have, but for wraps
+
+        def is_of_it(offset: int) -> bool:
+            return offset > self.offset and (offset - first) % MODULO <= WINDOW
+
+        segments: list[Segment] = []
+        for one in [one for one in self.waiting if is_of_it(one.offset)]:
+            seq = (self.next + one.offset - self.offset) % MODULO
+            flags = 0 if one.ack is None else ACK
+            segments.append((one.time_ns, one.packet, self.key, seq, one.ack or 0, flags, one.payload, one.missing))
+            self._account(-len(one.payload) - _SEGMENT_COST)
+            self.waiting.remove(one)
+        if is_of_it(self.acked):
+            self.acked = self.offset
+        if self.fin is not None and is_of_it(self.fin):
+            self.fin = None
+        return segments
+
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
         self.flow.table.waiting_octets += octets
