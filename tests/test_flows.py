@@ -446,7 +446,7 @@ def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None
     assert (new.number, new.from_start, wire.table.count) == (2, known, 2)
 
 
-@pytest.mark.parametrize("ahead", [1000, 1 << 20, 3 << 30])
+@pytest.mark.parametrize("ahead", [1000, 1 << 20, 1 << 26])
 def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: int) -> None:
     wire = Wire()
     wire.connect()

@@ -113,7 +113,7 @@ _NEEDS = (needs_namespaces, needs_tap, needs_tcpdump)
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=[_NEEDS] if name == "jitter" else [_NEEDS, pytest.mark.slow]) for name in IMPAIRMENTS
+        pytest.param(name, marks=_NEEDS if name == "jitter" else [*_NEEDS, pytest.mark.slow]) for name in IMPAIRMENTS
     ],
 )
 def recording(request: pytest.FixtureRequest, recordings: dict[str, Recording]) -> Recording:

@@ -315,7 +315,7 @@ def found_after_a_loss(talk: Conversation, random: Random, runs: int) -> float:
         (request_reply, json_body, 0.99),
         (request_reply, binary_body, 0.99),
         (pushes, json_body, 0.95),
-        (pushes, binary_body, 0.95),
+        (pushes, binary_body, 0.93),
         (publications, text_body, 0.9),
     ],
 )
