@@ -470,6 +470,34 @@ def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: i
     assert wire.table.waiting_octets == 0
 
 
+def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", flags=FIN | ACK, ack=5001)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
+    client, server = 1 << 26, 1 << 27
+    wire.send(False, client + 1, ack=server + 1)
+    wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, 5002, ack=1005)  # late, of the old one
+    wire.send(False, client, flags=SYN)
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(True, server + 1, b"NEW", ack=client + 4)
+    wire.table.finish()
+    assert [(d.client.data, d.server.data) for d in wire.dissections] == [(b"old", b""), (b"new", b"NEW")]
+
+
+def test_one_that_another_followed_is_open_however_that_ends() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old")
+    wire.connect(90_000, 90_000)
+    wire.send(False, 90_001, b"new", flags=RST | ACK, ack=90_001)
+    wire.pause(90)
+    wire.connect(1 << 30, 1 << 30)
+    wire.table.finish()
+    assert [d.end for d in wire.dissections] == ["open"]
+
+
 @pytest.mark.parametrize("answered", [False, True])
 def test_who_sent_the_syn_is_the_client(answered: bool) -> None:
     """Whatever the ports, and also if an empty segment was captured before."""

@@ -467,8 +467,8 @@ class FlowTable:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
         time_ns, _, key, seq, _, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
-        if length and (direction.is_far(seq) or (flags & ACK and direction.other.is_far(segment[4]))):
-            return self._open(key, time_ns, by_port=True)
+        if direction.is_far(seq) or (flags & ACK and direction.other.is_far(segment[4])):
+            return self._open(key, time_ns, by_port=True) if length else None
         direction.swallow(seq, length)
         return None
 
@@ -601,7 +601,7 @@ class FlowTable:
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
         if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
-            self._discard(retired, end)
+            self._discard(retired, "open")
         if not flow.begun:
             self._begin(flow)
         if self._flows.pop(flow.number, None) is None:
