@@ -486,6 +486,37 @@ def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before
     assert [(d.client.data, d.server.data) for d in wire.dissections] == [(b"old", b""), (b"new", b"NEW")]
 
 
+@pytest.mark.parametrize("ahead", [1 << 20, 1 << 26])
+@pytest.mark.parametrize("early", [False, True])
+def test_segments_before_their_syn_are_not_late_ones_of_a_connection_that_is_over(ahead: int, early: bool) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", flags=FIN | ACK, ack=5001)
+    client, server = 1001 + ahead, 5001 + ahead
+    if early and ahead > 1 << 24:
+        wire.send(True, server + 1, b"NEW", ack=client + 4)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
+    wire.send(False, client + 1, ack=server + 1)
+    wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, 5002, ack=1005)
+    if not early:
+        wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(True, server + 1, b"NEW", ack=client + 4)
+    wire.table.finish()
+    assert [(d.client.data, d.server.data) for d in wire.dissections] == [(b"old", b""), (b"new", b"NEW")]
+    assert wire.table.waiting_octets == 0
+
+
+def test_late_segments_find_a_connection_that_had_not_begun() -> None:
+    wire = Wire()
+    wire.send(False, 1001, b"old", ack=5001)
+    wire.connect(1 << 26, 1 << 27)
+    wire.send(True, 5001, b"OLD", ack=1004)
+    wire.send(False, (1 << 26) + 1, b"new", ack=(1 << 27) + 1)
+    wire.table.finish()
+    assert sorted(d.client.data + d.server.data for d in wire.dissections) == [b"new", b"oldOLD"]
+
+
 def test_one_that_another_followed_is_open_however_that_ends() -> None:
     wire = Wire()
     wire.connect()

@@ -440,7 +440,11 @@ class FlowTable:
             direction.pending = None
         if (retired := self.retired.get(flow.client.key)) is not None:
             self._discard(retired, "open")
-        if not flow.begun or not (flow.ended or flow.dissection is not None):
+        if not flow.begun:
+            self._begin(flow)
+        if flow.number not in self._flows:
+            return  # its segments turned out to be of two connections
+        if not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
             return
         flow.retired_ns = time_ns
@@ -465,10 +469,22 @@ class FlowTable:
 
     def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
-        time_ns, _, key, seq, _, flags, payload, missing = segment
+        time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
-        if direction.is_far(seq) or (flags & ACK and direction.other.is_far(segment[4])):
-            return self._open(key, time_ns, by_port=True) if length else None
+        other = direction.other
+        answers = flags & ACK
+        if (
+            direction.is_far(seq)
+            or (answers and other.is_far(ack))
+            or (answers and direction.is_ahead(seq, _STILL_SENT) and other.is_ahead(ack, _STILL_SENT))
+        ):
+            if not length:
+                return None
+            early = [one for one in (*direction.doubtful, *other.doubtful) if _agree(segment, one)]
+            direction.trust()
+            other.trust()
+            self._again.extend(early)
+            return self._open(key, time_ns, by_port=True)
         direction.swallow(seq, length)
         return None
 

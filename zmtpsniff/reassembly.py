@@ -194,6 +194,10 @@ class Direction:
         """Whether a sequence number is so far from those expected that it is another connection's, or after a hole."""
         return self.next is not None and abs(distance(seq, self.next)) > WINDOW
 
+    def is_ahead(self, seq: int, octets: int) -> bool:
+        """Whether a sequence number is more than so many octets ahead of the one expected."""
+        return self.next is not None and distance(seq, self.next) > octets
+
     def is_beyond(self, number: int) -> bool:
         """Whether a sequence number is not one of those that are known to have been sent, or of the next octet."""
         highest = self.highest
@@ -232,12 +236,14 @@ class Direction:
         if self.waiting:
             self._account(-self.waiting_octets)
             self.waiting = []
-        if self.doubtful:
+        if self.doubtful and not self.flow.ended:  # else they may be the first of another connection
             self.trust()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
         """Know neither flow nor other direction any more, so that no cycle keeps them in memory."""
+        if self.doubtful:
+            self.trust()
         del self.flow, self.other
 
     def thin(self) -> None:

@@ -18,7 +18,7 @@ from .network import Segment, Session
 
 START_NS = 1_700_000_000_000_000_000
 _TIME = itemgetter(0)
-_LONG_PAUSE_NS = 5_000_000_000
+_LONG_PAUSE_NS = 1_000_000_000
 
 
 class Record(NamedTuple):
