@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from conftest import CAPTURES, FIXTURES, PROJECT
 
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
-from zmtpsniff.patterns import Patterns
 from zmtpsniff.sniffer import Sniffer
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "check"]

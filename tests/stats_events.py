@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from dissectors.events import Connection, Message, Octets, Peer, Sides
+from zmtpsniff.analysis.statistics.records import AnyRecord
+from zmtpsniff.analysis.statistics.sketch import ACCURACY
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.stats.records import AnyRecord
-from zmtpsniff.stats.sketch import ACCURACY
 
 ALL = 1_000_000
 

@@ -18,8 +18,8 @@ from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, P
 from dissectors.zmtp.stream import Limits
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.segment import ACK, FIN, PSH, RST, SYN
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
 from zmtpsniff.sniffer import Sniffer
 
 ROOT = Path(__file__).parent.parent

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streams import CLIENT
 from test_plugins import capture_of
 
-from zmtpsniff.bodies import decode
+from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.cli.main import cli
 
 VALUE = {"name": "Zürich", "numbers": [1, -2, 3.5], "nested": {"none": None, "yes": True}, "octets": b"\0\1"}

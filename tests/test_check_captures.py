@@ -6,13 +6,13 @@ import pytest
 from checked import capture, check, outcomes
 from conftest import CAPTURES, FIXTURES
 
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.baseline import compare
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.init import policy_text
 from zmtpsniff.check.profile import Profile
 from zmtpsniff.check.rules import Check
-from zmtpsniff.patterns import Patterns
 from zmtpsniff.sniffer import Sniffer
 
 _ALL = sorted(

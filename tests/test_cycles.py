@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from dissectors.events import Command, Connection, Greeting, Message, Peer, Sides
-from zmtpsniff.patterns import Patterns
+from zmtpsniff.analysis.patterns import Patterns
 
 KINDS = [
     ("REQ", "REP"),

@@ -16,7 +16,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Cut, Message, Probl
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
-from zmtpsniff.pgm import ODATA, RDATA, SPM, parse_pgm
+from zmtpsniff.net.pgm import ODATA, RDATA, SPM, parse_pgm
 from zmtpsniff.sniffer import Sniffer
 
 ETHERNET = 1

@@ -16,8 +16,8 @@ from wrapped import CONVERSATIONS, MAC, WRAPPED, captured, datagram, frame, labe
 
 from dissectors.events import AnyEvent
 from zmtpsniff.capture.pcapng_writer import Origin, Section
-from zmtpsniff.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
-from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
+from zmtpsniff.net.packets import HeaderDecoder
 
 PLACE = next(place for place, packet in enumerate(recorded(CONVERSATIONS[0])) if len(packet[2]) > 110)  # a greeting
 NOT_OF_TSHARK = {

@@ -15,12 +15,12 @@ import pytest
 from streams import ROOT, is_subsequence, sniff
 
 from dissectors.events import AnyEvent, Greeting, Message, Subscription
-from zmtpsniff.addresses import addresses
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.decode_as import parse
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.segment import SYN, Segment
+from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import SYN, Segment
 from zmtpsniff.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_FAULTS") == "all"

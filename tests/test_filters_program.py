@@ -18,11 +18,11 @@ from live_program import engines, live
 from namespaces import joined_namespaces, needs_namespaces
 
 from dissectors.events import AnyEvent
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
 from zmtpsniff.filters.fields import MEANINGS, list_fields
-from zmtpsniff.patterns import Patterns
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.sniffer import Sniffer
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zmtpsniff.addresses import Address, addresses
-from zmtpsniff.flows import FlowTable, Limits
-from zmtpsniff.segment import ACK, FIN, PSH, RST, SYN, Segment
+from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000
 SERVER = bytes([10, 0, 0, 2]), 5555

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dissectors.zmtp.connection import ZmtpConnection
-from zmtpsniff.flows import FlowTable, Limits
-from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 SECOND = 1_000_000_000
 CLIENT, SERVER = b"\x0a\0\0\1", b"\x0a\0\0\2"

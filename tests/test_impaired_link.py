@@ -31,7 +31,7 @@ from streams import CLIENT, SERVER, Sent, complaints, is_subsequence, packets, s
 
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli
-from zmtpsniff.segment import ACK, FIN, RST
+from zmtpsniff.net.segment import ACK, FIN, RST
 
 EXCHANGES = ("push_pull", "req_rep", "req_router", "parts", "dealer_router", "topics")
 IMPAIRMENTS = {

@@ -27,10 +27,10 @@ from streams import (
 from dissectors.events import AnyEvent, Message
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.framing import FrameStream
-from zmtpsniff import flows
-from zmtpsniff.flows import FlowTable
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.reassembly import _SEGMENT_COST
+from zmtpsniff.net import flows
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.reassembly import _SEGMENT_COST
 
 versions = st.sampled_from([1, 2, 3])
 seeds = st.integers(0, 30)

@@ -31,8 +31,8 @@ from dissectors.events import Cut, Message, Octets, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.following import TAIL, LongFrames
 from dissectors.zmtp.stream import Limits
-from zmtpsniff.flows import Flow, FlowTable
-from zmtpsniff.segment import ACK
+from zmtpsniff.net.flows import Flow, FlowTable
+from zmtpsniff.net.segment import ACK
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark import states
 

@@ -14,7 +14,7 @@ from streams import CLIENT, SERVER, Conversation, Packets, Piece, Sent, packets,
 from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.segment import ACK
+from zmtpsniff.net.segment import ACK
 from zmtpsniff.sniffer import Sniffer
 
 FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))

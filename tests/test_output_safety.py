@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from zmtp_octets import command, dissect, frame, greeting, peers, prop, ready
 
 from dissectors.events import AnyEvent, Capture, Command, Message
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.analysis.plugins import load_dissectors
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.report import FORMATS, Report, make_report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.cli.main import cli
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.payloads import Payloads
-from zmtpsniff.plugins import load_dissectors
 from zmtpsniff.render import make_renderer
+from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.stats import Statistics
-from zmtpsniff.stats.draw import draw
-from zmtpsniff.stats.report import report
 
 NASTY = {
     "colour": b"\x1b[31mred",

@@ -25,9 +25,9 @@ from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.fragments import Fragment, Fragments
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.segment import ACK, FIN, PSH, SYN, Segment
+from zmtpsniff.net.fragments import Fragment, Fragments
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import ACK, FIN, PSH, SYN, Segment
 
 conf.route6.resync()  # scapy asks it for the source address otherwise
 

@@ -8,11 +8,11 @@ from conftest import CAPTURES, FIXTURES
 from zmtp_octets import CLIENT, SERVER, dissect, frame, peers
 
 from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.flows import FlowTable
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.patterns.connections import Refusal
-from zmtpsniff.segment import ACK, RST, SYN, Segment
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.segment import ACK, RST, SYN, Segment
 from zmtpsniff.sniffer import Sniffer
 
 # program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves

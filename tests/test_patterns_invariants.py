@@ -24,8 +24,8 @@ from dissectors.events import (
     Sides,
     Subscription,
 )
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.patterns.connections import Refusal
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.connections import Refusal
 
 KINDS = [
     *("REQ", "REP", "DEALER", "ROUTER", "PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "PAIR"),

@@ -11,7 +11,7 @@ from test_payloads import PLACE, given, needs_captures, octets, payloads_of, rea
 
 from dissectors.events import Hidden, Message, Payload
 from dissectors.payloads.registry import built_in
-from zmtpsniff.payloads import Payloads
+from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.render import make_renderer
 
 

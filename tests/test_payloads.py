@@ -14,9 +14,9 @@ from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
+from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
-from zmtpsniff.payloads import Payloads
 from zmtpsniff.sniffer import Sniffer
 
 KNOWN = {  # captures with known contents, and the protocols in them

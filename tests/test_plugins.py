@@ -14,7 +14,7 @@ from made_up import greetings, message
 from saved_files import save
 from streams import CLIENT, SERVER, Conversation, Piece, packets, segments
 
-from zmtpsniff.plugins import PluginError, load_dissectors, load_file
+from zmtpsniff.analysis.plugins import PluginError, load_dissectors, load_file
 from zmtpsniff.testing import dissect_capture, dissect_message, new_connection
 
 PAGE = (PROJECT / "docs" / "plugins.md").read_text()

@@ -107,7 +107,7 @@ def test_plug_in_that_only_root_can_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{"SUDO_UID": "0"}, {"SUDO_UID": "what"}, {"SUDO_UID": "3999999999"}, {}])
 def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
-    code = "import os; from zmtpsniff.privileges import drop_privileges; print(drop_privileges(), os.geteuid())"
+    code = "import os; from zmtpsniff.capture.privileges import drop_privileges; print(drop_privileges(), os.geteuid())"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["None", "0"]
 
@@ -116,7 +116,7 @@ def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
 OBSERVED = """
 import json, sys
 from pathlib import Path
-import zmtpsniff.capture.files, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.packets
+import zmtpsniff.capture.files, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
 from dissectors.zmtp.stream import OctetStream
 from zmtpsniff.cli.main import main
 
@@ -135,7 +135,7 @@ def observe(owner, name, seen=[]):
 observe(zmtpsniff.capture.files, "_recognise")
 observe(zmtpsniff.capture.pcap, "read_pcap")
 observe(zmtpsniff.capture.pcapng, "read_pcapng")
-observe(zmtpsniff.packets.HeaderDecoder, "segments")
+observe(zmtpsniff.net.packets.HeaderDecoder, "segments")
 observe(OctetStream, "feed")
 main()
 """

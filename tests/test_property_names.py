@@ -7,9 +7,9 @@ from zmtp_octets import CLIENT, SERVER, command, dissect, frame, greeting, probl
 
 from dissectors.events import AnyEvent, Command, Connection, Message
 from dissectors.payloads import PayloadConnection
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.filters import compile_filter
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.payloads import Payloads
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
 

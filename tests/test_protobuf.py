@@ -14,8 +14,8 @@ from google.protobuf import any_pb2, api_pb2, descriptor_pb2, struct_pb2, timest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from zmtpsniff import protobuf
-from zmtpsniff.bodies import decode
+from zmtpsniff.analysis import protobuf
+from zmtpsniff.analysis.bodies import decode
 
 FILE = descriptor_pb2.FileDescriptorProto(name="shop/order.proto", package="shop", syntax="proto3")
 FILE.message_type.add(name="Order").field.add(name="number", number=1, type=5, label=1)

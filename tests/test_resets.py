@@ -7,7 +7,7 @@ from streams import CLIENT, SERVER, Sent, complaints, packets, segments, sniff
 from test_flows import Wire
 
 from dissectors.events import Connection, Message
-from zmtpsniff.segment import ACK, FIN, RST, SYN
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN
 
 
 def test_reset_ends_a_connection_unless_it_is_forged() -> None:

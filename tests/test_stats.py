@@ -13,14 +13,14 @@ from conftest import CAPTURES, FIXTURES
 from stats_events import ALL, as_json, check_percentile, connection, published, rows
 
 from dissectors.events import AnyEvent, Connection, Message, Peer, Subscription
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
+from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.patterns import Patterns
+from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
+from zmtpsniff.render.statistics import draw
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.stats import Statistics
-from zmtpsniff.stats.chart import Blocks, bar, columns, make_blocks
-from zmtpsniff.stats.draw import draw
-from zmtpsniff.stats.records import LatencyRow, SocketRow, TimelineRow, TopicRow
-from zmtpsniff.stats.report import report
 
 BOTH = [*sorted(FIXTURES.glob("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
 

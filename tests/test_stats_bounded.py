@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from stats_events import ALL, as_json, check_percentile, connection, nearest_rank, published, rows
 
 from dissectors.events import Command, Connection, Cut, Message, Sides, Subscription
-from zmtpsniff.stats import Statistics
-from zmtpsniff.stats.bounded import Table
-from zmtpsniff.stats.records import ConnectionRow, TopicRow
-from zmtpsniff.stats.report import report
-from zmtpsniff.stats.rows import Topic
-from zmtpsniff.stats.sketch import ACCURACY, Sketch
-from zmtpsniff.stats.statistics import ROWS
-from zmtpsniff.stats.timeline import Timeline
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.bounded import Table
+from zmtpsniff.analysis.statistics.records import ConnectionRow, TopicRow
+from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.analysis.statistics.rows import Topic
+from zmtpsniff.analysis.statistics.sketch import ACCURACY, Sketch
+from zmtpsniff.analysis.statistics.statistics import ROWS
+from zmtpsniff.analysis.statistics.timeline import Timeline
 
 # ------------------------------------------------------------------ sketches
 

@@ -15,10 +15,10 @@ import jsonschema
 import pytest
 from conftest import CAPTURES, FIXTURES, PROJECT
 
+from zmtpsniff.analysis.statistics.records import AnyRecord
+from zmtpsniff.analysis.statistics.sorting import SORTS as KNOWN_SORTS
 from zmtpsniff.cli.stats import SORTS
 from zmtpsniff.render.schema import json_schema
-from zmtpsniff.stats.records import AnyRecord
-from zmtpsniff.stats.sorting import SORTS as KNOWN_SORTS
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 GOLDEN = Path(__file__).parent / "golden" / "stats"

@@ -48,7 +48,7 @@ from streams import (
 )
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscription
-from zmtpsniff.segment import ACK, RST
+from zmtpsniff.net.segment import ACK, RST
 from zmtpsniff.sniffer import Sniffer
 
 # What is not right yet, each with what is wrong.

@@ -11,8 +11,8 @@ from wrapped import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip,
 from dissectors.events import Capture, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.encapsulation import UDP_TUNNELS
-from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.net.encapsulation import UDP_TUNNELS
+from zmtpsniff.net.packets import HeaderDecoder
 
 
 def problems(packets: list[Packet]) -> list[tuple[str, str]]:

@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zmtpsniff.addresses import Address
 from zmtpsniff.capture.decrypted import Decrypted
-from zmtpsniff.tls import Tls
+from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.tls import Tls
 
 HELLO = b"\x16\x03\x01\x00\x04hell"
 RECORDS = [b"sealed %d, longer than its tag" % number + bytes(number) for number in range(8)]

@@ -26,7 +26,7 @@ from scapy.utils import rdpcap, wrpcap
 from wireguard import WireGuard
 
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
-from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.net.packets import HeaderDecoder
 
 ZMTPSNIFF = [sys.executable, "-m", "zmtpsniff"]
 WITHOUT = "tshark is not installed (apt install tshark)"

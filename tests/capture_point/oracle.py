@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.flows import Limits
-from zmtpsniff.patterns import Patterns
+from zmtpsniff.net.flows import Limits
 from zmtpsniff.sniffer import Sniffer
 
 from .conversations import CLIENT, SERVER, Sent

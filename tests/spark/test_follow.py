@@ -24,7 +24,7 @@ from spark_settings import write_settings
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.cli.main import cli
-from zmtpsniff.flows import Limits
+from zmtpsniff.net.flows import Limits
 from zmtpsniff.spark import follow as following
 from zmtpsniff.spark import session
 from zmtpsniff.spark.follow import Following, follow

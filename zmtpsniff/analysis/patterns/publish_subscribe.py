@@ -4,7 +4,7 @@ from collections import Counter
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS
-from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
 
 _CANCELLED = 100  # topics of one connection that were cancelled, whose messages may be on their way
 _LENGTHS = 256  # of topics: one look-up each for every message

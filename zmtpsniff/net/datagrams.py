@@ -7,10 +7,10 @@ looked at.
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from zmtpsniff.addresses import Address, addresses
-from zmtpsniff.flows import End, Limits
-from zmtpsniff.pgm import Order, parse_pgm
-from zmtpsniff.segment import UDP, Datagram
+from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flows import End, Limits
+from zmtpsniff.net.pgm import Order, parse_pgm
+from zmtpsniff.net.segment import UDP, Datagram
 
 _SWEEP_NS = 1_000_000_000
 

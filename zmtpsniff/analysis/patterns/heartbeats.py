@@ -4,7 +4,7 @@ from collections import deque
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, at_hand
-from zmtpsniff.patterns.conversation import Conversation, Findings, Rules, latency_ns
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Rules, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
 # A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).

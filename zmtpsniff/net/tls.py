@@ -6,10 +6,10 @@ Nothing is decrypted here. A record whose plaintext is not known is a hole in th
 import socket
 from typing import NamedTuple, Protocol
 
-from zmtpsniff.addresses import Address
 from zmtpsniff.capture.decrypted import Decrypted
-from zmtpsniff.flows import Dissection, End
-from zmtpsniff.reassembly import UNBOUNDED, Receiver
+from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.flows import Dissection, End
+from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
 _TYPES = range(20, 25)

@@ -4,19 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
-from zmtpsniff.render import Color
-from zmtpsniff.render.clock import Clock, duration
-from zmtpsniff.render.console import columns, drawn
-from zmtpsniff.render.palette import Signs, make_signs
-from zmtpsniff.render.text import escape, quote
-from zmtpsniff.render.wording import ENDS, number, protocol
-from zmtpsniff.stats import chart
-from zmtpsniff.stats.chart import Blocks, make_blocks
-from zmtpsniff.stats.figures import brief as _brief
-from zmtpsniff.stats.figures import lines as _lines
-from zmtpsniff.stats.figures import rate as _rate
-from zmtpsniff.stats.figures import short as _short
-from zmtpsniff.stats.records import (
+from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
     ConnectionRow,
     CutRow,
@@ -29,6 +17,17 @@ from zmtpsniff.stats.records import (
     TopicRow,
     TotalRow,
 )
+from zmtpsniff.render import Color, chart
+from zmtpsniff.render.chart import Blocks, make_blocks
+from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.console import columns, drawn
+from zmtpsniff.render.figures import brief as _brief
+from zmtpsniff.render.figures import lines as _lines
+from zmtpsniff.render.figures import rate as _rate
+from zmtpsniff.render.figures import short as _short
+from zmtpsniff.render.palette import Signs, make_signs
+from zmtpsniff.render.text import escape, quote
+from zmtpsniff.render.wording import ENDS, number, protocol
 
 if TYPE_CHECKING:
     from rich.console import Console

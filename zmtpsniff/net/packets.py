@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.encapsulation import (
+from zmtpsniff.net.encapsulation import (
     CUT,
     ETHERNET,
     HEADERS,
@@ -25,9 +25,9 @@ from zmtpsniff.encapsulation import (
     RAW,
     UDP_TUNNELS,
 )
-from zmtpsniff.fragments import Fragment, Fragments
-from zmtpsniff.segment import FIN, PGM, PSH, UDP, Datagram, Segment
-from zmtpsniff.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
+from zmtpsniff.net.fragments import Fragment, Fragments
+from zmtpsniff.net.segment import FIN, PGM, PSH, UDP, Datagram, Segment
+from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
 
 UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
 

@@ -1,8 +1,8 @@
 """One direction of a TCP connection: segments in any order become octets in order.
 
 The common case, a segment that continues where the last one ended, is handled by the loop in
-:mod:`zmtpsniff.flows`; everything else is here. When a segment goes on is decided by both directions together, in
-:mod:`zmtpsniff.flow`.
+:mod:`zmtpsniff.net.flows`; everything else is here. When a segment goes on is decided by both directions together, in
+:mod:`zmtpsniff.net.flow`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 if TYPE_CHECKING:
-    from zmtpsniff.flow import Flow
+    from zmtpsniff.net.flow import Flow
 
 MODULO = 1 << 32
 HALF = 1 << 31

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from dissectors.events import Octets
-from zmtpsniff.stats.records import (
+from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
     Bar,
     CutRow,
@@ -17,10 +17,10 @@ from zmtpsniff.stats.records import (
     TopicRow,
     TotalRow,
 )
-from zmtpsniff.stats.rows import Socket, Topic
-from zmtpsniff.stats.sketch import Sketch
-from zmtpsniff.stats.sorting import DEFAULT_SORT, order
-from zmtpsniff.stats.statistics import Statistics
+from zmtpsniff.analysis.statistics.rows import Socket, Topic
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sorting import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.statistics import Statistics
 
 DEFAULT_TOP = 20
 _NS = 1_000_000_000

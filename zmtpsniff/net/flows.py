@@ -8,10 +8,10 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Literal, NamedTuple, Protocol
 
-from zmtpsniff.addresses import Address, addresses
-from zmtpsniff.flow import Flow, Patience
-from zmtpsniff.reassembly import ATTENTION, LATEST_ACK, MODULO, TELLING_FLAGS, WINDOW, Direction, Receiver, distance
-from zmtpsniff.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flow import Flow, Patience
+from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, TELLING_FLAGS, WINDOW, Direction, Receiver, distance
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go

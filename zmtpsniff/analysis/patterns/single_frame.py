@@ -1,7 +1,7 @@
 """Socket types with rules of their own: messages of one frame, groups that must be joined."""
 
 from dissectors.events import Command, Connection, Message, Octets, at_hand
-from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
 
 # 41/CLISRV, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
 SINGLE_FRAME = frozenset({"CLIENT", "SERVER", "SCATTER", "GATHER", "PEER", "CHANNEL"})

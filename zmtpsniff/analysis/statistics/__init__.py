@@ -3,6 +3,6 @@
 `Statistics` counts, `report` makes records of what it counted, `draw` tables of these.
 """
 
-from zmtpsniff.stats.statistics import Statistics
+from zmtpsniff.analysis.statistics.statistics import Statistics
 
 __all__ = ["Statistics"]

@@ -4,7 +4,7 @@ from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Greeting, WireEvent
-from zmtpsniff.patterns.conversation import Conversation, Findings, Sent
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Sent
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000

@@ -25,7 +25,7 @@ capture may not be the first that was sent. Segments are gathered. The flow begi
 are known (the SYN-ACK alone tells both), or when patience is over. Then a direction without a SYN begins at the lowest
 number that was seen.
 
-*It has begun.* A segment that has to wait does so in its direction (:class:`~zmtpsniff.reassembly.Direction`). It waits
+*It has begun.* A segment that has to wait does so in its direction (see :mod:`~zmtpsniff.net.reassembly`). It waits
 for octets that come late, or never, because the capture lost them. A direction *owes* octets if the other side has
 acknowledged them: they were sent and received, so the network did not lose them. If they do not come, the capture has
 lost them. Whoever waits for them has *patience*: for some packets and some time, both at least. How much time is learnt
@@ -43,11 +43,11 @@ stays until something says more, until too much waits, or until nothing has happ
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from zmtpsniff.reassembly import ATTENTION, MODULO, WINDOW, Direction, Waiting, distance
-from zmtpsniff.segment import ACK, Segment
+from zmtpsniff.net.reassembly import ATTENTION, MODULO, WINDOW, Direction, Waiting, distance
+from zmtpsniff.net.segment import ACK, Segment
 
 if TYPE_CHECKING:
-    from zmtpsniff.flows import Dissection, FlowTable
+    from zmtpsniff.net.flows import Dissection, FlowTable
 
 _PACKETS = 32  # of the flow that pass before octets are taken to be lost
 _LEAST_NS = 250_000_000  # that pass, too

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dissectors.events import Octets, at_hand
-from zmtpsniff.stats.records import ConnectionRow, LatencyRow, Record, SocketRow, TopicRow
+from zmtpsniff.analysis.statistics.records import ConnectionRow, LatencyRow, Record, SocketRow, TopicRow
 
 _Keys = dict[type[Record], Callable[[Any], Any]]
 

@@ -19,15 +19,15 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
-from zmtpsniff.patterns.beacons import Announced
-from zmtpsniff.patterns.connections import Connections, Refusal
-from zmtpsniff.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
-from zmtpsniff.patterns.heartbeats import Heartbeats
-from zmtpsniff.patterns.proxies import Forwarding
-from zmtpsniff.patterns.publish_subscribe import Publisher, PublishSubscribe
-from zmtpsniff.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
-from zmtpsniff.patterns.request_reply import Exchange, request_reply
-from zmtpsniff.patterns.single_frame import SINGLE_FRAME, RadioDish, SingleFrame
+from zmtpsniff.analysis.patterns.beacons import Announced
+from zmtpsniff.analysis.patterns.connections import Connections, Refusal
+from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
+from zmtpsniff.analysis.patterns.proxies import Forwarding
+from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
+from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
+from zmtpsniff.analysis.patterns.request_reply import Exchange, request_reply
+from zmtpsniff.analysis.patterns.single_frame import SINGLE_FRAME, RadioDish, SingleFrame
 
 DEFAULT_TIMEOUT_SECONDS = 5.0
 _SETTLE_NS = 1_000_000_000

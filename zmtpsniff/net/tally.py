@@ -4,7 +4,7 @@ A kind of packet is a number as in ``encapsulation.py``. Most kinds cannot hold 
 told only if nothing else is there to tell. The others may: they are told with their names, each once.
 """
 
-from zmtpsniff.encapsulation import (
+from zmtpsniff.net.encapsulation import (
     ARP,
     ERSPAN,
     ERSPAN_III,

@@ -4,7 +4,7 @@ import heapq
 import struct
 from typing import NamedTuple, Protocol
 
-from zmtpsniff.reassembly import distance
+from zmtpsniff.net.reassembly import distance
 
 # Packet types and options, sections 8 and 9
 SPM, ODATA, RDATA = 0x00, 0x04, 0x05

@@ -2,7 +2,7 @@
 
 A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened,
 but of two that happened independently either may come first. So wherever it matters who knew what, that is asked of the
-acknowledgments (:func:`~zmtpsniff.patterns.conversation.can_know`), and never of the order of events alone.
+acknowledgments (:func:`~zmtpsniff.analysis.patterns.conversation.can_know`), and never of the order of events alone.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
-from zmtpsniff.patterns.proxies import Forwarding
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
+from zmtpsniff.analysis.patterns.proxies import Forwarding
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _PENDING = 65_536  # requests of one connection that wait for a reply; older ones are forgotten

@@ -6,8 +6,8 @@ from typing import Any
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, PayloadDissector
 from dissectors.problems import PROBLEMS
+from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.patterns.conversation import latency_ns
 
 _ENOUGH = 0.5  # certainty from which on a dissector gets a message
 _UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from dissectors.events import Connection
-from zmtpsniff.stats.sketch import Sketch
+from zmtpsniff.analysis.statistics.sketch import Sketch
 
 _KINDS = 16  # of one thing at one address, which peers may name as they like
 LONGEST_NAME = 32

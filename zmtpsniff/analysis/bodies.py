@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dissectors.events import Body, Message
-from zmtpsniff import protobuf
+from zmtpsniff.analysis import protobuf
 
 UNPACKED_OCTETS = 1 << 20
 _LAYERS = 3  # of compression

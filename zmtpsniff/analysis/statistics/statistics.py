@@ -18,12 +18,12 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
-from zmtpsniff.stats.bounded import Table
-from zmtpsniff.stats.records import ConnectionRow, ProblemRow
-from zmtpsniff.stats.rows import LONGEST_NAME, Service, Socket, Topic
-from zmtpsniff.stats.sketch import Sketch
-from zmtpsniff.stats.sorting import DEFAULT_SORT, order
-from zmtpsniff.stats.timeline import Timeline
+from zmtpsniff.analysis.statistics.bounded import Table
+from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow
+from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Service, Socket, Topic
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sorting import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.timeline import Timeline
 
 ROWS = 5000  # that are kept of each kind, at least; twice as many at most
 _SERVICES = 250  # each with its sketches
