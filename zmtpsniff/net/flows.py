@@ -10,7 +10,17 @@ from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow import Flow, Patience
-from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, TELLING_FLAGS, WINDOW, Direction, Receiver, distance
+from zmtpsniff.net.reassembly import (
+    ATTENTION,
+    LATEST_ACK,
+    MODULO,
+    TELLING_FLAGS,
+    WINDOW,
+    Direction,
+    Receiver,
+    Reset,
+    distance,
+)
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
@@ -188,7 +198,7 @@ class FlowTable:
                     direction.recent.append((begin, payload))
                     if offset > direction.recent_until:
                         direction.thin()
-                    direction.deliver(payload, time_ns, packet, begin, seen)
+                    direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
                 elif not flow.unwanted:
@@ -233,7 +243,8 @@ class FlowTable:
         if direction is None or direction.flow.ended:
             return
         flow = direction.flow
-        if not (flow.early or flow.client.waiting or flow.server.waiting or flow.client.owes or flow.server.owes):
+        other = direction.other
+        if not (flow.early or direction.waiting or other.waiting or direction.owes or other.owes):
             flow.sure_ns = flow.last_ns
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
@@ -471,6 +482,8 @@ class FlowTable:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
         time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
+        if not length and seq == direction.next:
+            return None
         other = direction.other
         answers = flags & ACK
         if (
@@ -545,8 +558,7 @@ class FlowTable:
         if ahead and not (ahead == 1 and direction.finished):
             # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
             # are forged or late, unless octets before it are still to come here, or not in the capture.
-            direction.reset, direction.reset_ns = seq, time_ns
-            direction.reset_before = ack if flags & ACK else direction.other.highest
+            direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
             flow.attend()
         else:
             direction.reset = None
@@ -557,10 +569,11 @@ class FlowTable:
     def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
         """A segment of who has sent a RST: if it cannot be from before that, the RST did not count."""
         time_ns, _, _, seq, ack, flags, payload, missing = segment
-        assert direction.reset is not None
-        left = distance(direction.reset, seq + len(payload) + missing + (flags & FIN > 0))
-        acknowledges = flags & ACK and direction.reset_before is not None and distance(ack, direction.reset_before) > 0
-        in_time = time_ns - direction.reset_ns <= _RESET_GRACE_NS
+        reset = direction.reset
+        assert reset is not None
+        left = distance(reset.seq, seq + len(payload) + missing + (flags & FIN > 0))
+        acknowledges = flags & ACK and reset.before is not None and distance(ack, reset.before) > 0
+        in_time = time_ns - reset.time_ns <= _RESET_GRACE_NS
         if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
             return
         direction.reset = None

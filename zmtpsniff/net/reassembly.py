@@ -7,7 +7,6 @@ The common case, a segment that continues where the last one ended, is handled b
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -70,11 +69,16 @@ class Waiting(NamedTuple):
         return self.offset + len(self.payload) + self.missing
 
 
+class Reset(NamedTuple):
+    """A RST, as what comes after it needs to know it."""
+
+    seq: int  # its sequence number
+    time_ns: int
+    before: int | None  # the sequence number of the other direction up to which its sender can have seen it
+
+
+_NONE_WAITING: list[Waiting] = []  # of every direction in which nothing has waited yet, never changed
 _NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # of every direction that nobody takes
-
-
-def _nobody(data: bytes, time_ns: int, packet: int, offset: int, seen: int) -> None:
-    """Take octets that nobody wants."""
 
 
 def distance(number: int, origin: int) -> int:
@@ -94,7 +98,6 @@ class Direction:
         "absent",
         "acked",
         "acked_at",
-        "deliver",
         "doubtful",
         "fin",
         "floor",
@@ -114,8 +117,6 @@ class Direction:
         "recent",
         "recent_until",
         "reset",
-        "reset_before",
-        "reset_ns",
         "seen",
         "usual",
         "waiting",
@@ -133,11 +134,7 @@ class Direction:
         self.offset = 0  # of `next` in the stream
         self.floor = -UNBOUNDED  # octets before this do not come again
         self.fin: int | None = None  # stream offset at which it ends
-        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can
-        # have seen: it counts unless what follows shows that it did not.
-        self.reset: int | None = None
-        self.reset_ns = 0
-        self.reset_before: int | None = None
+        self.reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
         self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
         # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
@@ -145,9 +142,8 @@ class Direction:
         self.seen = False  # a packet of this direction has been captured
         self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
-        self.deliver: Callable[[bytes, int, int, int, int], None] = _nobody  # receiver.feed, looked up once
         self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
-        self.waiting: list[Waiting] = []
+        self.waiting = _NONE_WAITING
         self.waiting_octets = 0
         self.acked = 0  # stream offset up to which the other side has acknowledged octets
         self.acked_at = 0  # `offset` when that was told last
@@ -173,7 +169,7 @@ class Direction:
     @property
     def awaits_reset(self) -> bool:
         """Whether octets before a RST have not been seen, or it may be none that counts."""
-        return self.reset is not None and self.reset != self.next
+        return self.reset is not None and self.reset.seq != self.next
 
     @property
     def available(self) -> int:
@@ -183,7 +179,7 @@ class Direction:
     @property
     def owes(self) -> bool:
         """Whether the other side has acknowledged octets that have not been seen."""
-        return self.acked > self.available
+        return self.acked > self.offset and self.acked > self.presumed
 
     @property
     def hole(self) -> int:
@@ -226,16 +222,14 @@ class Direction:
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
-        self.deliver = receiver.feed
         self.recent = deque(maxlen=_RECENT_SEGMENTS)
 
     def forget(self) -> None:
         """Keep nothing of the octets."""
         self.receiver = None
-        self.deliver = _nobody
         if self.waiting:
             self._account(-self.waiting_octets)
-            self.waiting = []
+            self.waiting = _NONE_WAITING
         if self.doubtful and not self.flow.ended:  # else they may be the first of another connection
             self.trust()
         self.recent = _NONE_RECENT
@@ -324,6 +318,8 @@ class Direction:
 
     def _wait(self, segment: Waiting) -> None:
         """Put a segment among those that wait, without what of it already waits."""
+        if self.waiting is _NONE_WAITING:
+            self.waiting = []
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:
             waiting.append(segment)
@@ -536,6 +532,6 @@ class Direction:
             end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
         if self.fin is not None and not self.other.seen:
             end = self.fin  # nothing can tell whether its octets arrived
-        if self.reset is not None and 1 < distance(self.reset, self.next) <= WINDOW:
-            end = max(end, self.offset + distance(self.reset, self.next))
+        if self.reset is not None and 1 < distance(self.reset.seq, self.next) <= WINDOW:
+            end = max(end, self.offset + distance(self.reset.seq, self.next))
         self.lose(end, time_ns, packet)
