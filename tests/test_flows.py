@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flows import FlowTable, Limits
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 
@@ -382,6 +383,37 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
     for number in range(40):
         wire.send(False, 1001 + number * size, b"!" * size)
     assert wire.only.client.conflicts >= kept
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_segments_kept_for_comparison_are_bounded_over_all_flows(late: bool) -> None:
+    most = 1 << 20
+    wire = Wire(Limits(recent_octets=most))
+    payload = bytes(1400)
+    for port in range(1, 301):
+        wire.connect(port=port)
+        for number in range(16):
+            seq = 1001 + (number ^ late) * len(payload)  # of two that are swapped the first waits
+            wire.send(False, seq, payload, port=port)
+        kept = [one for flow in wire.table._flows.values() for way in flow.directions for one in way.recent]
+        assert sum(len(octets) for _, octets in kept) <= most
+    for port in (1, 300):
+        for number in range(16):
+            wire.send(False, 1001 + number * len(payload), b"!" * len(payload), port=port)
+    assert [wire.dissections[0].client.conflicts, wire.dissections[-1].client.conflicts] == [0, 16]
+
+
+def test_many_idle_flows_are_not_counted_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(Limits(recent_octets=1 << 20))
+    for port in range(1, 501):
+        wire.connect(port=port)
+        wire.send(False, 1001, b"x" * 100, port=port)
+    counted: list[int] = []
+    count = Flow.count_recent
+    monkeypatch.setattr(Flow, "count_recent", lambda flow: (counted.append(flow.number), count(flow)))
+    for number in range(5000):
+        wire.send(False, 1101 + 1400 * number, bytes(1400), port=500)
+    assert len(counted) < 600
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])

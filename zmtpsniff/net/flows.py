@@ -14,6 +14,7 @@ from zmtpsniff.net.reassembly import (
     ATTENTION,
     LATEST_ACK,
     MODULO,
+    SEGMENT_COST,
     TELLING_FLAGS,
     WINDOW,
     Direction,
@@ -69,6 +70,7 @@ class Limits(NamedTuple):
 
     waiting_octets_per_direction: int = 4 << 20
     waiting_octets: int = 64 << 20
+    recent_octets: int = 64 << 20  # of segments that have gone on, with which retransmissions are compared
     flows: int = 100_000
     idle_seconds: float = 86_400.0
     idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
@@ -119,6 +121,8 @@ class FlowTable:
         self.patience = Patience()
         self.count = 0  # flows so far
         self.waiting_octets = 0
+        self.recent_octets = 0  # at most, of segments that have gone on: counted now and then, and what has since
+        self._counted_packet = 0  # up to which they are counted
 
     def number(self) -> int:
         """The number of another flow, which is counted, too, though it is none of TCP."""
@@ -157,6 +161,8 @@ class FlowTable:
         now_ns = segments[-1][0]
         least_ns = self._least_ns
         telling = TELLING_FLAGS
+        segment_cost = SEGMENT_COST
+        recent_octets = 0
         stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
@@ -195,6 +201,7 @@ class FlowTable:
                     direction.next = (seq + length) % MODULO
                     begin = direction.offset
                     direction.offset = offset = begin + length
+                    recent_octets += length + segment_cost
                     direction.recent.append((begin, payload))
                     if offset > direction.recent_until:
                         direction.thin()
@@ -206,6 +213,9 @@ class FlowTable:
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
+        self.recent_octets += recent_octets
+        if self.recent_octets > self._limits.recent_octets:
+            self._forget_recent()
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
 
@@ -624,6 +634,7 @@ class FlowTable:
             flow.dissection = None
         for direction in flow.directions:
             direction.forget()
+        flow.recent_octets = 0
         flow.attend()
         self._waiting.pop(flow.number, None)
 
@@ -667,6 +678,25 @@ class FlowTable:
             for flow in self._flows.values():
                 flow.client.trust()
                 flow.server.trust()
+
+    def _forget_recent(self) -> None:
+        """Count what is kept of segments that have gone on; if it is much, forget that of flows idle for longest.
+
+        Most flows of many have had no segment since that was done last, so only the others are counted.
+        """
+        kept = 0
+        for flow in self._flows.values():
+            if flow.last_packet > self._counted_packet:
+                flow.count_recent()
+            kept += flow.recent_octets
+        if kept > self._limits.recent_octets // 2:
+            for flow in sorted(self._flows.values(), key=lambda flow: flow.last_packet):
+                if kept <= self._limits.recent_octets // 4:
+                    break
+                kept -= flow.recent_octets
+                flow.forget_recent()
+        self.recent_octets = kept
+        self._counted_packet = max((flow.last_packet for flow in self._flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
         """End flows that are idle and forget those that are over, some at a time.

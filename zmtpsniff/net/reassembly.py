@@ -19,8 +19,8 @@ MODULO = 1 << 32
 HALF = 1 << 31
 UNBOUNDED = 1 << 62  # the stream offset that stands for: nothing is known of what a sender had seen
 
-# What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
-_SEGMENT_COST = 256
+# What a segment that is kept costs beside its octets, so that many tiny ones are bounded, too.
+SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
@@ -182,6 +182,11 @@ class Direction:
         return self.acked > self.offset and self.acked > self.presumed
 
     @property
+    def recent_octets(self) -> int:
+        """What is kept of segments that have gone on, in octets."""
+        return sum(len(octets) + SEGMENT_COST for _, octets in self.recent)
+
+    @property
     def hole(self) -> int:
         """How many octets are missing before what waits."""
         return max(self.waiting[0].offset - self.offset, 0) if self.waiting else 0
@@ -323,7 +328,7 @@ class Direction:
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:
             waiting.append(segment)
-            self._account(len(segment.payload) + _SEGMENT_COST)
+            self._account(len(segment.payload) + SEGMENT_COST)
             return
         # What waits is sorted and free of overlaps: those that overlap the segment are neighbours.
         first = bisect_right(waiting, segment.offset, key=_OFFSET)
@@ -348,7 +353,7 @@ class Direction:
     def _sent_earlier(self, waiting: Waiting, segment: Waiting) -> list[Waiting]:
         """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
         begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
-        self._account(-len(waiting.payload) - _SEGMENT_COST)
+        self._account(-len(waiting.payload) - SEGMENT_COST)
         parts = []
         for first, last in ((waiting.offset, begin), (begin, end), (end, waiting.end)):
             if first < last:
@@ -369,19 +374,19 @@ class Direction:
         """What of a segment lies between two stream offsets; it is going to wait."""
         begin = max(begin, segment.offset)
         payload = segment.payload[begin - segment.offset : end - segment.offset]
-        self._account(len(payload) + _SEGMENT_COST)
+        self._account(len(payload) + SEGMENT_COST)
         return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
 
     def doubt(self, segment: Segment) -> None:
         """Keep a segment whose numbers do not fit, with those before it, until another shows whose it is."""
-        self.flow.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+        self.flow.table.waiting_octets += len(segment[6]) + SEGMENT_COST
         if len(self.doubtful) == _MOST_DOUBTFUL:
-            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + _SEGMENT_COST
+            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + SEGMENT_COST
         self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
 
     def trust(self) -> None:
         """Forget those segments whose numbers did not fit, since others do."""
-        self.flow.table.waiting_octets -= sum(len(segment[6]) + _SEGMENT_COST for segment in self.doubtful)
+        self.flow.table.waiting_octets -= sum(len(segment[6]) + SEGMENT_COST for segment in self.doubtful)
         self.doubtful = ()
 
     def separate(self, isn: int) -> list[Segment]:
@@ -401,7 +406,7 @@ class Direction:
             seq = (self.next + one.offset - self.offset) % MODULO
             flags = 0 if one.ack is None else ACK
             segments.append((one.time_ns, one.packet, self.key, seq, one.ack or 0, flags, one.payload, one.missing))
-            self._account(-len(one.payload) - _SEGMENT_COST)
+            self._account(-len(one.payload) - SEGMENT_COST)
             self.waiting.remove(one)
         if is_of_it(self.acked):
             self.acked = self.offset
@@ -461,7 +466,7 @@ class Direction:
             if seen != UNBOUNDED and seen > other.available:
                 break
             drained += 1
-            self._account(-len(segment.payload) - _SEGMENT_COST)
+            self._account(-len(segment.payload) - SEGMENT_COST)
             self._deliver(segment, seen)
         if not drained:
             return []
@@ -484,6 +489,7 @@ class Direction:
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
             self.recent.append((begin, payload))
+            self.flow.table.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:
                 self.thin()
