@@ -4,8 +4,10 @@ import re
 
 import msgspec
 
-from zmtpsniff.render.palette import Palette, Signs
-from zmtpsniff.render.text import as_text, escape, hex_dump, quote
+from dissectors.events import Octets
+from zmtpsniff.render.look import Look
+from zmtpsniff.render.palette import Palette
+from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, quote, quote_text
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -15,11 +17,15 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 _INDENT = " " * 80  # and no more, however deep a hostile document is
 
 
-def body_lines(data: bytes, length: int, palette: Palette, signs: Signs, verbosity: int) -> list[str]:
-    """The lines that show a body of ``length`` octets, of which ``data`` are the first.
+def body_lines(frame: Octets, look: Look) -> list[str]:
+    """The lines that show the body of a frame.
 
-    With ``verbosity`` JSON is spread over lines, and text has its dump after it.
+    When it is verbose JSON is spread over lines, and text has its dump after it.
     """
+    palette = look.palette
+    data, length = at_hand(frame, look.max_bytes)
+    if data is None:
+        return [palette.paint(palette.dim, quote(frame))]
     if not length:
         return [palette.paint(palette.dim, "(empty)")]
     whole = len(data) == length
@@ -27,21 +33,21 @@ def body_lines(data: bytes, length: int, palette: Palette, signs: Signs, verbosi
     if text is None:
         lines = _dump(data, palette)
     else:
-        lines = _json(data, text, whole, palette, verbosity) or _text(data, text, whole, palette, signs)
-        if verbosity:
+        lines = _json(data, text, whole, look) or _text(text, look)
+        if look.verbosity:
             lines += _dump(data, palette)
     if not whole:
         left = length - len(data)
-        lines.append(palette.paint(palette.dim, f"{signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
+        lines.append(palette.paint(palette.dim, f"{look.signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
     return lines
 
 
-def _text(data: bytes, text: str, whole: bool, palette: Palette, signs: Signs) -> list[str]:
-    paint = palette.paint
+def _text(text: str, look: Look) -> list[str]:
+    palette, paint = look.palette, look.palette.paint
     if "\n" not in text.rstrip("\n"):
         # On one line, in quotes: a line end or a blank too many is what people look for.
-        return [paint(palette.text, quote(text.encode()))]
-    bar = paint(palette.dim, signs.bar)
+        return [paint(palette.text, quote_text(text))]
+    bar = paint(palette.dim, look.signs.bar)
     # A CR before a line end says how the lines end, not what is in them; escape() shows it.
     return [f"{bar} {paint(palette.text, escape(line))}" for line in text.split("\n")]
 
@@ -54,7 +60,7 @@ def _dump(data: bytes, palette: Palette) -> list[str]:
     ]
 
 
-def _json(data: bytes, text: str, whole: bool, palette: Palette, verbosity: int) -> list[str] | None:
+def _json(data: bytes, text: str, whole: bool, look: Look) -> list[str] | None:
     """The lines of a JSON object or array, or None if the text is not one."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
@@ -66,8 +72,8 @@ def _json(data: bytes, text: str, whole: bool, palette: Palette, verbosity: int)
     elif not _STARTS_LIKE_JSON.match(text):
         return None
     # Strings in JSON hold no line ends of their own, so what is between lines is layout and may change.
-    lines = _spread(text) if verbosity else [" ".join([line.strip() for line in _LINE_ENDS.split(text)]).strip()]
-    return [_coloured(escape(line), palette) for line in lines]
+    lines = _spread(text) if look.verbosity else [" ".join([line.strip() for line in _LINE_ENDS.split(text)]).strip()]
+    return [_coloured(escape(line), look.palette) for line in lines]
 
 
 def _spread(text: str) -> list[str]:
