@@ -1,13 +1,14 @@
 """The body of a frame in the tree: JSON in colours, text as text, the rest as a dump."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from dissectors.events import Octets
 from zmtpsniff.render.look import Look
 from zmtpsniff.render.palette import Palette
-from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, quote, quote_text
+from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, is_plain, quote, quote_text
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -17,11 +18,32 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 _INDENT = " " * 80  # and no more, however deep a hostile document is
 
 
+def plain_lines(frames: Sequence[Octets], look: Look) -> list[str] | None:
+    """One line for the body of each frame, if all are text that needs nothing but quotes around it; else None.
+
+    Nearly all text is such, and it takes little longer to ask that of many frames than of one.
+    """
+    if look.verbosity or not all(frames):
+        return None
+    try:
+        data = b"".join(frames)  # type: ignore[arg-type]
+    except TypeError:
+        return None  # one of them is not whole or must not be shown
+    if not is_plain(data) or (len(data) > look.max_bytes > 0 and max(map(len, frames)) > look.max_bytes):  # type: ignore[arg-type]
+        return None
+    before, after = f'{look.palette.text}"', f'"{look.palette.reset}'
+    return [f"{before}{frame.decode()}{after}" for frame in frames]  # type: ignore[union-attr]
+
+
 def body_lines(frame: Octets, look: Look) -> list[str]:
-    """The lines that show the body of a frame.
+    """The lines that show the body of a frame, at least one.
 
     When it is verbose JSON is spread over lines, and text has its dump after it.
     """
+    return plain_lines([frame], look) or _any_lines(frame, look)
+
+
+def _any_lines(frame: Octets, look: Look) -> list[str]:
     palette = look.palette
     data, length = at_hand(frame, look.max_bytes)
     if data is None:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from dissectors.events import Command, Message
-from zmtpsniff.render.body import body_lines
+from zmtpsniff.render.body import body_lines, plain_lines
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.runs import Run
-from zmtpsniff.render.text import are_plain, escape
+from zmtpsniff.render.text import escape
 from zmtpsniff.render.wording import length_on_wire, message_words, number, relation_words
 
 _FRAMES = 32  # of a message, unless everything is asked for
@@ -30,23 +30,22 @@ class MessageTree:
         self._origin = origin
         self._show_secrets = show_secrets
         self._paint = look.palette.paint
+        self._shown_delimiter = self._paint(look.palette.note, "(empty) delimiter")
         # Most messages are of a few sizes.
         self._title: Callable[[str | None, int, int], str] = lru_cache(_KEPT)(self._make_title)
-        self._label: Callable[[str, int, int], str] = lru_cache(_KEPT)(self._make_label)
+        self._label: Callable[[bool, int, int, int, int], tuple[str, int]] = lru_cache(_KEPT)(self._make_label)
 
     def add_run(self, run: Run, lines: list[str]) -> None:
         """Add messages that differ in their one frame only."""
-        look, palette, frames = self._look, self._look.palette, run.frames
         start = self._origin.of_wire(run.first, lines)
-        lengths = {length_on_wire(frame) for frame in frames}
-        first = {length: start + self._title(run.first.socket_type, 1, length) for length in lengths}
-        if look.verbosity or max(lengths) > (look.max_bytes or max(lengths)) or not are_plain(frames):
-            for frame in frames:
-                lines.append(first[length_on_wire(frame)])
-                lines += [INDENT + line for line in body_lines(frame, look)]
+        lengths = [length_on_wire(frame) for frame in run.frames]
+        first = {length: start + self._title(run.first.socket_type, 1, length) for length in set(lengths)}
+        if bodies := plain_lines(run.frames, self._look):
+            lines += [f"{first[length]}\n{INDENT}{body}" for length, body in zip(lengths, bodies, strict=True)]
             return
-        before, after = f'\n{INDENT}{palette.text}"', f'"{palette.reset}'
-        lines += [f"{first[len(frame)]}{before}{frame.decode()}{after}" for frame in frames]
+        for length, frame in zip(lengths, run.frames, strict=True):
+            lines.append(first[length])
+            lines += [INDENT + line for line in body_lines(frame, self._look)]
 
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with everything that is known of it."""
@@ -54,7 +53,9 @@ class MessageTree:
         line = self._origin.of_wire(event, lines) + self._title(event.socket_type, len(lengths), sum(lengths))
         if event.incomplete:
             line += self._paint(self._look.palette.warning, ", incomplete")
-        lines.append(line + relations(event, self._look))
+        if event.request is not None or event.matched is not None or event.forwards is not None:
+            line += relations(event, self._look)
+        lines.append(line)
         self._add_frames(event, lengths, lines)
         if event.payload is not None or event.bodies:
             self._add_payload(event, lines)
@@ -62,8 +63,11 @@ class MessageTree:
     def _make_title(self, socket_type: str | None, frames: int, octets: int) -> str:
         return self._paint(self._look.palette.title, message_words(socket_type, frames, octets))
 
-    def _make_label(self, name: str, length: int, width: int) -> str:
-        return f"{name} [{length:{width},}]  "
+    def _make_label(self, radio: bool, index: int, digits: int, length: int, width: int) -> tuple[str, int]:
+        """What stands in front of a frame, and how many columns that takes."""
+        name = _RADIO[index] if radio and index < len(_RADIO) else f"frame {index + 1:{digits}}"
+        label = f"{name} [{length:{width},}]  "
+        return INDENT + self._paint(self._look.palette.label, label), len(INDENT + label)
 
     def _add_frames(self, event: Message, lengths: Sequence[int], lines: list[str]) -> None:
         """Add the frames of a message: the body alone if it has one, else each with its number and length."""
@@ -72,11 +76,12 @@ class MessageTree:
         shown = frames if self._look.everything else frames[:_FRAMES]
         width = len(f"{max(lengths[: len(shown)], default=0):,}")
         digits = len(str(len(shown)))
+        radio = event.socket_type == "RADIO"
         delimiter = _delimiter(event)
         identities = 0 if event.envelope is None else event.envelope.identities
         for index, frame in enumerate(shown):
             if index == delimiter:
-                body = [paint(palette.note, "(empty) delimiter")]
+                body = [self._shown_delimiter]
             else:
                 body = body_lines(frame, self._look)
                 if index < identities:
@@ -84,11 +89,10 @@ class MessageTree:
             if len(frames) == 1:
                 lines += [INDENT + line for line in body]
                 continue
-            name = _RADIO[index] if event.socket_type == "RADIO" and index < 2 else f"frame {index + 1:{digits}}"
-            label = self._label(name, lengths[index], width)
-            lines.append(f"{INDENT}{palette.label}{label}{palette.reset}{body[0]}")
+            label, columns = self._label(radio, index, digits, lengths[index], width)
+            lines.append(label + body[0])
             if len(body) > 1:
-                lines += [f"{INDENT}{' ' * len(label)}{line}" for line in body[1:]]
+                lines += [" " * columns + line for line in body[1:]]
         if len(frames) > len(shown):
             left = number(len(frames) - len(shown), "frame").replace(" ", " more ", 1)
             lines.append(INDENT + paint(palette.dim, f"{self._look.signs.more} {left}"))

@@ -7,8 +7,7 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
-from typing import TypeGuard
+from collections.abc import Callable
 
 from dissectors.events import Cut, Octets
 
@@ -60,9 +59,9 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     return (data[:max_bytes] if max_bytes else data), length
 
 
-def are_plain(frames: Sequence[Octets]) -> TypeGuard[Sequence[bytes]]:
-    """Whether all of these are ASCII text that needs no more than quotes around it, and none is empty."""
-    return set(map(type, frames)) == {bytes} and all(frames) and not b"".join(frames).translate(None, _PLAIN)  # type: ignore[arg-type]
+def is_plain(data: bytes) -> bool:
+    """Whether octets are ASCII text that needs no more than quotes around it."""
+    return not data.translate(None, _PLAIN)
 
 
 def escape(text: str) -> str:
