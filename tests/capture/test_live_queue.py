@@ -1,0 +1,81 @@
+"""The queue between an engine and those who dissect: bounded, and honest about what it drops."""
+
+import threading
+from collections.abc import Iterator
+
+from zmtpsniff.capture.engines.engine import Piece, piece_of
+from zmtpsniff.capture.live import LiveSource
+from zmtpsniff.capture.source import Fault, Packet
+
+PACKET: Packet = (1, 1, bytes(800), 800, None)
+
+
+class Burst:
+    """An engine that has a burst of packets and then waits to be stopped."""
+
+    name = "burst"
+
+    def __init__(self, batches: int) -> None:
+        self.dropped = 0
+        self.failure: str | None = None
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.all_out = threading.Event()
+        self._stopped = threading.Event()
+        self._batches = batches
+
+    def start(self) -> None:
+        pass
+
+    def pieces(self) -> Iterator[Piece]:
+        for _ in range(self._batches):
+            yield piece_of([PACKET] * 10)
+        self.all_out.set()
+        self._stopped.wait(10)
+        self.dropped = 7
+
+    def count_drops(self) -> None:
+        pass
+
+    def packets(self, payloads: Iterator[list[Packet]]) -> Iterator[list[Packet]]:
+        return payloads
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def close(self) -> None:
+        self.stop()
+
+
+def test_what_a_slow_reader_leaves_is_bounded_and_counted_apart() -> None:
+    engine = Burst(100)
+    source = LiveSource(engine, queue_octets=100_000)  # room for ten batches
+    batches = source.batches()
+    seen = next(batches)
+    assert engine.all_out.wait(10)
+    source.stop()
+    seen += [packet for batch in batches for packet in batch]
+    assert len(seen) + source.overrun == 1000
+    assert 100 <= len(seen) <= 120
+    assert source.dropped == source.overrun + 7
+    assert {fault.code for fault in source.faults} == {"packets-dropped"}
+    assert any("kernel" in fault.detail for fault in source.faults)
+    assert any("waiting to be read" in fault.detail for fault in source.faults)
+
+
+def test_a_duration_ends_the_capture() -> None:
+    source = LiveSource(Burst(1), seconds=0.1)
+    assert sum(map(len, source.batches())) == 10
+
+
+def test_a_second_stop_drops_what_waits_and_counts_it() -> None:
+    engine = Burst(50)
+    source = LiveSource(engine)
+    batches = source.batches()
+    seen = len(next(batches))
+    assert engine.all_out.wait(10)
+    source.stop()
+    source.stop()
+    seen += sum(map(len, batches))
+    assert seen + source.overrun == 500
+    assert source.overrun >= 480

@@ -1,0 +1,514 @@
+"""What people read: the tree, the summary and the dump."""
+
+import io
+import re
+import subprocess
+import sys
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dissectors.events import (
+    AnyEvent,
+    Beacon,
+    Capture,
+    Command,
+    Comment,
+    Connection,
+    Cut,
+    Greeting,
+    Hidden,
+    Message,
+    Peer,
+    Problem,
+    Sides,
+    Subscription,
+)
+from zmtpsniff.render import FORMATS, Color, Format, make_renderer
+from zmtpsniff.render.text import encodable, escape, hex_dump, quote
+
+CLIENT, SERVER = "10.0.0.1:43210", "10.0.0.2:5555"
+T = 1_700_000_000_123_456_789
+PLACE = (T, 17, 1, CLIENT, SERVER)
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+octets = st.one_of(
+    st.binary(max_size=100),
+    st.text(max_size=30).map(lambda text: text.encode("utf-8", "surrogatepass")),
+    st.sampled_from(
+        [b'{"a": [1, null, "\\u0007"]}', b'{"a":\r\n\t"\xe2\x80\xae"}', b"a\r\nb\tc\n", b'["\x1b', b"[[[["]
+    ),
+    st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(max_size=20), st.integers(0, 3)),
+    st.builds(Hidden, st.integers(0, 100)),
+)
+names = st.one_of(
+    st.text(alphabet=st.characters(exclude_categories=()), max_size=10),
+    st.sampled_from(["\x1b[31m", "\x9b2J", "\u202e", "a\nb", "\ud800", "\x7f", "\xad", "\U000e0041"]),
+)
+maybe_names = st.none() | names
+place = (st.integers(0, 2**70), st.integers(1, 2**40), st.integers(1, 100), names, names)
+peers = st.builds(Peer, names, maybe_names, maybe_names, st.none() | octets, st.none() | place[1])
+sides = st.builds(Sides, st.integers(0, 2**40), st.integers(0, 2**40))
+events = st.one_of(
+    st.builds(Greeting, *place, maybe_names, maybe_names, st.none() | st.booleans(), maybe_names, st.none() | octets),
+    st.builds(
+        Command,
+        *place,
+        names,
+        properties=st.none() | st.dictionaries(names | st.just("Socket-Type"), octets, max_size=3),
+        socket_type=maybe_names,
+        reason=st.none() | octets,
+        ttl_ms=st.none() | st.integers(0, 10_000_000),
+        version=maybe_names,
+        box=st.none() | octets,
+        incomplete=st.booleans(),
+    ),
+    st.builds(
+        Subscription,
+        *place,
+        st.sampled_from(["subscribe", "cancel"]),
+        octets,
+        st.sampled_from(["message", "command"]),
+        incomplete=st.booleans(),
+    ),
+    st.builds(Message, *place, st.lists(octets, max_size=4), maybe_names | st.just("RADIO"), incomplete=st.booleans()),
+    st.builds(
+        Problem, st.sampled_from(["error", "warning", "note"]), names, names, *(st.none() | part for part in place)
+    ),
+    st.builds(Beacon, *place, names, names, st.integers(0, 65_535), st.none() | octets, st.none() | octets),
+    st.builds(Comment, names, st.none() | place[0], st.none() | place[1]),
+    st.builds(
+        Connection,
+        place[2],
+        st.sampled_from(["tcp", "ws"]),
+        peers,
+        peers,
+        sides,
+        sides,
+        place[0],
+        place[0],
+        st.sampled_from(["fin", "rst", "timeout", "open"]),
+        maybe_names,
+        maybe_names,
+        st.sampled_from([None, "complete", "failed", "incomplete", "not-seen"]),
+        st.lists(octets, max_size=12),
+    ),
+    st.builds(Capture, *[st.integers(0, 2**40)] * 7),
+)
+
+
+def shown(output: Format, batch: list[Any], encoding: str = "utf-8", **options: Any) -> str:
+    """What a renderer writes to a stream of that encoding."""
+    buffer = io.BytesIO()
+    stream = io.TextIOWrapper(buffer, encoding=encoding, newline="")
+    renderer = make_renderer(output, stream, utc=True, **options)
+    renderer.write(batch)
+    renderer.close()
+    stream.flush()
+    return buffer.getvalue().decode(encoding)
+
+
+# Safety
+
+
+def assert_harmless(text: str) -> None:
+    harmful = [char for char in text if char != "\n" and unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
+    assert not harmful
+
+
+@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary", "dump"]), st.integers(0, 2))
+def test_nothing_but_lines_reaches_a_terminal_without_colors(
+    batch: list[AnyEvent], output: Any, verbosity: int
+) -> None:
+    assert_harmless(shown(output, batch, verbosity=verbosity, color="never"))
+    assert_harmless(shown(output, batch, verbosity=verbosity, color="never", max_bytes=0))
+
+
+@given(st.lists(events, max_size=3), st.integers(0, 1))
+def test_colors_are_the_only_escape_sequences(batch: list[AnyEvent], verbosity: int) -> None:
+    colored = shown("tree", batch, verbosity=verbosity, color="always")
+    assert_harmless(SGR.sub("", colored))
+    # Colours change nothing but colours, and every one that begins ends in its line.
+    assert SGR.sub("", colored) == shown("tree", batch, verbosity=verbosity, color="never")
+    for line in colored.split("\n"):
+        sequences = SGR.findall(line)
+        assert sequences[1::2] == ["\x1b[0m"] * (len(sequences) // 2)
+        assert len(sequences) % 2 == 0
+
+
+@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary", "dump"]))
+def test_ascii_terminals_get_ascii(batch: list[AnyEvent], output: Any) -> None:
+    assert_harmless(shown(output, batch, "ascii", color="never"))
+
+
+@given(st.lists(events, max_size=3), st.sampled_from(FORMATS))
+def test_every_record_is_whole_lines(batch: list[AnyEvent], output: Any) -> None:
+    text = shown(output, batch, color="never")
+    assert text == "" or text.endswith("\n")
+    if output in ("summary", "json"):
+        assert len(re.findall(r"^(?!(?:\d+-\d\d-\d\d|@\d+) UTC$)", text, re.MULTILINE)) - 1 == len(batch)
+
+
+@given(st.lists(octets, min_size=1, max_size=6), st.sampled_from(["tree", "summary"]), st.integers(0, 1), st.booleans())
+def test_messages_of_a_run_are_shown_as_each_by_itself(
+    bodies: list[Any], output: Any, verbosity: int, whole: bool
+) -> None:
+    """What is made once for many messages of a packet is right for each of them."""
+    options: dict[str, Any] = {"verbosity": verbosity, "max_bytes": 0 if whole else 8, "color": "always"}
+    run = [Message(*PLACE, [body], "PUSH") for body in bodies]
+    by_themselves = shown(output, [Message(*PLACE, [body], "PUSH", incomplete=True) for body in bodies], **options)
+    said = re.compile(r"\x1b\[1;33m, incomplete\x1b\[0m| \(incomplete\)")
+    assert shown(output, run, **options) == said.sub("", by_themselves)
+
+
+def test_every_unseen_character_is_escaped() -> None:
+    for code in range(sys.maxunicode + 1):
+        char = chr(code)
+        if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs"):
+            assert escape(char).isascii()
+            assert escape(char).isprintable()
+
+
+# Text
+
+
+def test_escape() -> None:
+    assert escape("plain ünïcode 日本語 😀") == "plain ünïcode 日本語 😀"
+    assert escape("\x1b[31m\n\t\r\x7f\x9b\u202e\ud800\U000e0041") == (
+        "\\x1b[31m\\n\\t\\r\\x7f\\x9b\\u202e\\ud800\\U000e0041"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "max_bytes", "expected"),
+    [
+        (b"", 0, '""'),
+        (b"hello", 0, '"hello"'),
+        (b"hello world", 8, '"hello wo"...'),
+        (b'{"a": 1}', 0, "'{\"a\": 1}'"),
+        (b"'\"\\", 0, '"\'\\"\\\\"'),
+        (b"\x00\xff", 0, "0x00ff"),
+        (b"\x00" * 10, 2, "0x0000..."),
+        ("aé".encode(), 2, '"a"...'),
+        (Cut(b"ab", 5), 0, '"ab"...'),
+        (Cut(b"", 5), 0, '""...'),
+        (Hidden(6), 0, "(6 octets, not shown)"),
+    ],
+)
+def test_quote(value: Any, max_bytes: int, expected: str) -> None:
+    assert quote(value, max_bytes) == expected
+
+
+def test_quote_says_how_many_are_left_out() -> None:
+    assert quote(b"a" * 2000, 3, "… {} more") == '"aaa"… 1,997 more'
+
+
+def test_hex_dump() -> None:
+    assert hex_dump(b"") == []
+    assert hex_dump(bytes(range(60, 78))) == [
+        ("0000", "3c 3d 3e 3f 40 41 42 43  44 45 46 47 48 49 4a 4b", "|<=>?@ABCDEFGHIJK|"),
+        ("0010", "4c 4d" + " " * 43, "|LM|"),
+    ]
+    assert hex_dump(bytes(0x10001))[-1][0] == "00010000"
+
+
+def test_encodable() -> None:
+    assert encodable("utf-8") is None
+    assert encodable("UTF8") is None
+    assert encodable(None) is None
+    to_ascii = encodable("ascii")
+    assert to_ascii is not None
+    assert to_ascii("é→\n") == "\\xe9\\u2192\n"
+
+
+# Summary
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (
+            Message(*PLACE, [b"", b"hello world" * 4], "REQ"),
+            'message REQ 2 frames 44 octets "" "hello worldhello worldhello worl"...',
+        ),
+        (Message(*PLACE, [b"x"]), 'message 1 frame 1 octet "x"'),
+        (Message(*PLACE, [b"x"], "PUB", incomplete=True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
+        (Message(*PLACE, [b"a"] * 9), 'message 9 frames 9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frame'),
+        (Greeting(*PLACE, "3.1", "NULL", False), "greeting ZMTP 3.1 NULL"),
+        (Greeting(*PLACE, "3.1", "CURVE", True), "greeting ZMTP 3.1 CURVE as server"),
+        (Greeting(*PLACE, "2.0", socket_type="SUB", identity=b""), 'greeting ZMTP 2.0 SUB identity ""'),
+        (Greeting(*PLACE, "ZWS2.0", "NULL"), "greeting ZWS 2.0 NULL"),
+        (Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}), 'READY Socket-Type="REQ" Identity=""'),
+        (Command(*PLACE, "PING", ttl_ms=1500, context=b""), 'PING ttl=1500 ms context=""'),
+        (Subscription(*PLACE, "subscribe", b"weather.", "message"), 'subscribe "weather."'),
+        (Subscription(*PLACE, "cancel", b"", "command"), 'cancel "" (everything)'),
+        (Problem("error", "capture-gap", "Octets are missing.", *PLACE), "error capture-gap: Octets are missing."),
+    ],
+)
+def test_summary(event: AnyEvent, line: str) -> None:
+    direction = f"{CLIENT} > {SERVER}:"
+    assert shown("summary", [event]) == f"22:13:20.123456 #17 flow 1 {direction} {line}\n"
+
+
+def test_summary_of_totals() -> None:
+    connection = Connection(
+        1,
+        "tcp",
+        Peer(CLIENT, "3.1", "SUB", b"me"),
+        Peer(SERVER),
+        Sides(0, 1),
+        Sides(100, 2000),
+        T,
+        T + 1_500_000_000,
+        "fin",
+        "3.1",
+        "NULL",
+        "not-seen",
+        [b"a"],
+    )
+    assert shown("summary", [connection, Capture(1000, 2, 3, 1, 1, 0, 90_000_000_000)]) == (
+        f'22:13:21.623456 flow 1 {CLIENT} (SUB ZMTP 3.1 identity "me") > {SERVER}: connection tcp ZMTP 3.1 NULL, '
+        "handshake not seen, client sent 0 messages 100 octets, server sent 1 message 2000 octets, "
+        'closed after 1.500 s, subscriptions "a"\n'
+        "capture 1000 packets, 2 dropped, 3 flows, 1 of ZMTP, 1 message, 0 problems, 1 min 30 s\n"
+    )
+
+
+def test_summary_of_long_messages() -> None:
+    batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", incomplete=True)]
+    start = f"#17 flow 1 {CLIENT} > {SERVER}: message PUB 10 frames 15 octets"
+    first = ['"a"', '""...', *['""'] * 6]
+    assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"
+    for options in ({"verbosity": 1}, {"max_bytes": 0}):
+        assert shown("summary", batch, **options).split(" ", 1)[1] == (
+            f'{start} {" ".join(first)} "" "b"... (incomplete)\n'
+        )
+
+
+def test_summary_says_everything_when_asked() -> None:
+    text = shown(
+        "summary",
+        [
+            Greeting(*PLACE, "3.1", "NULL", False),
+            Subscription(*PLACE, "subscribe", b"a", "command"),
+            Message(*PLACE, [b"a" * 40]),
+        ],
+        verbosity=1,
+    )
+    place = f"22:13:20.123456789 #17 flow 1 {CLIENT} > {SERVER}:"
+    assert text.splitlines() == [
+        f"{place} greeting ZMTP 3.1 NULL as-server=no",
+        f'{place} subscribe "a" sent as command',
+        f'{place} message 1 frame 40 octets "{"a" * 32}"...',
+    ]
+
+
+@pytest.mark.parametrize("output", ["tree", "summary"])
+def test_bodies_are_longer_when_all_is_asked_for(output: Any) -> None:
+    batch = [Message(*PLACE, [b"x" * 5000])]
+    lengths = [len(max(re.findall("x+", shown(output, batch, verbosity=level)), key=len)) for level in range(4)]
+    usual = 64 if output == "tree" else 32
+    assert lengths == [usual, usual, 4096, 4096]
+    assert len(max(re.findall("x+", shown(output, batch, verbosity=2, max_bytes=7)), key=len)) == 7
+
+
+def test_summary_tells_a_change_of_date() -> None:
+    day = 86_400 * 10**9
+    early, late = Message(*PLACE, [b"a"]), Message(T + day, 18, 1, SERVER, CLIENT, [b"b"])
+    problem = Problem("note", "some-code", "A sentence.", T)
+    # Connections that time out end in the past.
+    text = shown("summary", [early, problem, late, late, Comment("c"), problem, late])
+    assert [line.split(" ")[0] for line in text.splitlines()] == [
+        *("22:13:20.123456", "22:13:20.123456", "2023-11-15", "22:13:20.123456", "22:13:20.123456", "comment"),
+        *("2023-11-14", "22:13:20.123456", "2023-11-15", "22:13:20.123456"),
+    ]
+    assert "\n2023-11-15 UTC\n" in text
+
+
+def test_summary_of_what_has_no_place() -> None:
+    problem = Problem("warning", "capture-truncated", "a.pcap ends early.")
+    assert shown("summary", [problem, Comment("line\nline")]) == (
+        'warning capture-truncated: a.pcap ends early.\ncomment "line\\nline"\n'
+    )
+
+
+# Dump
+
+
+def test_dump_is_what_zhelpers_prints() -> None:
+    batch: list[AnyEvent] = [
+        Message(*PLACE, [b"", b"hello", b"\x00\xab", "é".encode()]),
+        Subscription(*PLACE, "subscribe", b"weather.", "message"),
+        Message(*PLACE, [b"x" * 1000]),
+    ]
+    rule = "-" * 40
+    assert shown("dump", batch) == f"{rule}\n[000] \n[005] hello\n[002] 00AB\n[002] C3A9\n{rule}\n[1000] {'x' * 1000}\n"
+    assert shown("dump", batch[2:], max_bytes=4) == f"{rule}\n[1000] xxxx...\n"
+
+
+# Tree
+
+
+def tree(*batch: AnyEvent, **options: Any) -> list[str]:
+    return shown("tree", list(batch), color="never", **options).split("\n")[:-1]
+
+
+FIRST = f"22:13:20.123456    #17 flow 1  {CLIENT} → {SERVER}  "
+
+
+def test_tree_of_a_message() -> None:
+    assert tree(Message(*PLACE, [b"\x00\x01", b"", b'{"a":\n [1, 2]}', b"one\ntwo"], "ROUTER")) == [
+        "2023-11-14 UTC",
+        FIRST + "ROUTER message, 4 frames, 23 octets",
+        "    frame 1 [ 2]  0000  00 01" + " " * 43 + "  |..|",
+        "    frame 2 [ 0]  (empty) delimiter",
+        '    frame 3 [14]  {"a": [1, 2]}',
+        "    frame 4 [ 7]  │ one",
+        "                  │ two",
+    ]
+
+
+def test_tree_cuts_long_bodies() -> None:
+    assert tree(Message(*PLACE, [b"a" * 2000], "PUSH"))[1:] == [
+        FIRST + "PUSH message, 1 frame, 2,000 octets",
+        f'    "{"a" * 64}"',
+        "    … 1,936 more octets",
+    ]
+    assert tree(Message(*PLACE, [b"a" * 2000]), max_bytes=0)[2] == f'    "{"a" * 2000}"'
+
+
+def test_tree_without_utf8() -> None:
+    lines = tree(Message(*PLACE, ["é\n".encode() * 40]), encoding="ascii")
+    assert lines[1].startswith(FIRST.replace("→", "->"))
+    assert lines[2] == "    | \\xe9"
+    assert lines[-1] == "    ... 56 more octets"
+
+
+def test_tree_of_commands_and_subscriptions() -> None:
+    assert tree(
+        Greeting(*PLACE, "3.1", "NULL", False),
+        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}, "REQ", b""),
+        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b"me", "X-A": b"\x00"}, "REQ", b"me"),
+        Command(*PLACE, "READY", {"socket-type": b"REQ", "IDENTITY": b"me", "x-a": b"\x00"}, "REQ", b"me"),
+        Command(*PLACE, "HELLO", username=b"admin", password=Hidden(6)),
+        Command(*PLACE, "ERROR", reason=b"Go away" * 8),
+        Subscription(*PLACE, "subscribe", b"", "message"),
+    )[1:] == [
+        FIRST + "greeting ZMTP 3.1 NULL",
+        FIRST + "READY REQ",
+        FIRST + 'READY REQ  Identity "me"  X-A 0x00',
+        FIRST + 'READY REQ  IDENTITY "me"  x-a 0x00',
+        FIRST + 'HELLO  username "admin"  password (6 octets, not shown)',
+        FIRST + "ERROR",
+        f'    reason "{"Go away" * 8}"',
+        FIRST + 'subscribe "" (everything)',
+    ]
+
+
+def test_tree_says_everything_when_asked() -> None:
+    first = FIRST.replace("20.123456", "20.123456789")
+    assert tree(
+        Greeting(*PLACE, "3.1", "NULL", False),
+        Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}, "REQ", b""),
+        Message(*PLACE, [b'{"a":[1,{}]}']),
+        verbosity=1,
+    )[1:] == [
+        first + "greeting ZMTP 3.1 NULL",
+        "    version    3.1",
+        "    mechanism  NULL",
+        "    as server  no",
+        first + "READY REQ",
+        '    Socket-Type  "REQ"',
+        '    Identity     ""',
+        first + "message, 1 frame, 12 octets",
+        "    {",
+        '      "a": [',
+        "        1,",
+        "        {}",
+        "      ]",
+        "    }",
+        "    0000  7b 22 61 22 3a 5b 31 2c  7b 7d 5d 7d" + " " * 12 + '  |{"a":[1,{}]}|',
+    ]
+
+
+def test_tree_of_totals() -> None:
+    connection = Connection(
+        1,
+        "tcp",
+        Peer(CLIENT, "3.1", "SUB", b"me"),
+        Peer(SERVER, "3.0", "PUB", b""),
+        Sides(0, 12),
+        Sides(100, 2000),
+        T,
+        T + 1_500_000_000,
+        "fin",
+        "3.0",
+        "NULL",
+        "complete",
+        [b"a", b""],
+    )
+    assert tree(connection, Capture(1000, 0, 3, 1, 1, 2, 90_000_000_000))[1:] == [
+        "22:13:21.623456  flow 1  connection over tcp, closed after 1.500 s",
+        '    client  10.0.0.1:43210  SUB  ZMTP 3.1   0 messages    100 octets  identity "me"',
+        "    server  10.0.0.2:5555   PUB  ZMTP 3.0  12 messages  2,000 octets",
+        "    ZMTP 3.0, NULL, handshake complete",
+        '    subscriptions  "a"  ""',
+        "capture  1,000 packets, 3 flows, 1 of ZMTP, 1 message, 2 problems, 1 min 30 s",
+    ]
+
+
+def test_tree_tells_a_change_of_date() -> None:
+    lines = tree(Message(*PLACE, [b"a"]), Message(T + 86_400 * 10**9, 18, 1, SERVER, CLIENT, [b"b"]))
+    assert [line for line in lines if line.startswith("2023")] == ["2023-11-14 UTC", "2023-11-15 UTC"]
+
+
+def test_sides_have_colors_of_their_own() -> None:
+    text = shown("tree", [Message(*PLACE, [b"a"]), Message(T, 18, 1, SERVER, CLIENT, [b"b"])], color="always")
+    to_server, to_client = (re.search(r"(\x1b\[[0-9;]*m)10\.0\.0\." + digit, text) for digit in "12")
+    assert to_server is not None
+    assert to_client is not None
+    assert to_server[1] != to_client[1]
+
+
+@pytest.mark.parametrize(
+    ("color", "environment", "colored"),
+    [
+        ("auto", {}, False),  # no terminal
+        ("auto", {"FORCE_COLOR": "1"}, True),
+        ("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ("auto", {"FORCE_COLOR": "1", "TERM": "dumb"}, False),
+        ("always", {"NO_COLOR": "1", "TERM": "dumb"}, True),
+        ("never", {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_color_option(
+    color: Color, environment: dict[str, str], colored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert ("\x1b" in shown("tree", [Message(*PLACE, [b"a"])], color=color)) == colored
+
+
+# Who needs no colours does not wait for rich
+
+
+@pytest.mark.parametrize("output", ["json", "summary", "dump"])
+def test_rich_is_not_imported(output: str) -> None:
+    code = (
+        "import sys, zmtpsniff.render\n"
+        "assert 'msgspec' not in sys.modules and 'rich' not in sys.modules\n"
+        f"zmtpsniff.render.make_renderer({output!r}, sys.stdout)\n"
+        "assert not any(name.split('.')[0] == 'rich' for name in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def test_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown output format"):
+        make_renderer("xml", io.StringIO())  # type: ignore[arg-type]
