@@ -86,8 +86,12 @@ class Greeting(WireEvent, tag="greeting"):
     """What one side announces about itself before anything else (23/ZMTP, 15/ZMTP, 13/ZMTP)."""
 
     version: Annotated[str | None, meaning('The version that this side announces: "3.1".')] = None
-    mechanism: Annotated[str | None, meaning('The security mechanism: "NULL", "PLAIN", "CURVE", "GSSAPI".')] = None
-    as_server: Annotated[bool | None, meaning("Whether this side is the server of the security mechanism.")] = None
+    mechanism: Annotated[
+        str | None, meaning('The security mechanism announced: "NULL", "PLAIN", "CURVE", "GSSAPI".')
+    ] = None
+    as_server: Annotated[
+        bool | None, meaning("Whether the greeting's side is the server of the security mechanism.")
+    ] = None
     socket_type: Annotated[str | None, meaning('ZMTP 2.0: the type of the sender\'s socket: "REQ".')] = None
     identity: Annotated[Octets | None, meaning("ZMTP 1.0, 2.0: the identity (routing id) of this side.")] = None
 
@@ -112,7 +116,7 @@ class Command(WireEvent, tag="command"):
     name: Annotated[str, meaning('The name of a command: "READY", "PING".')]
     properties: Annotated[
         dict[str, Octets] | None,
-        meaning('READY, INITIATE: what it announces: properties.Socket-Type, properties["X-Name"].'),
+        meaning("READY, INITIATE: what it announces, by the names as on the wire."),
     ] = None
     socket_type: Annotated[str | None, meaning('READY, INITIATE: the type of the sender\'s socket: "REQ".')] = None
     identity: Annotated[Octets | None, meaning("READY, INITIATE: the identity (routing id) of this side.")] = None
@@ -172,7 +176,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 class Message(WireEvent, tag="message"):
     """An application's message with all its frames."""
 
-    frames: Annotated[list[Octets], meaning("The frames; frames[0] is the first, frames[-1] the last.")]
+    frames: Annotated[list[Octets], meaning("All its frames, in their order.")]
     socket_type: Annotated[str | None, meaning('The type of the sender\'s socket: "REQ".')] = None
     offset: Offset = 0
     seen: Seen = UNBOUNDED
@@ -200,10 +204,13 @@ class Beacon(WireEvent, tag="beacon"):
 
     version: Annotated[str, meaning('The version of the beacon: "1"; "3" is Zyre\'s with a key.')]
     uuid: Annotated[
-        str, meaning("The UUID of the peer, as 32 hexadecimal digits; its identity is an octet 1 and these octets.")
+        str,
+        meaning(
+            "The UUID of the beacon's peer, as 32 hexadecimal digits; its identity is an octet 1 and these octets."
+        ),
     ]
-    port: Annotated[int, meaning("Where the peer takes connections, on the sender's address; 0 if it takes leave.")]
-    public_key: Annotated[Octets | None, meaning("Version 3: the peer's key of CURVE.")] = None
+    port: Annotated[int, meaning("Where the beacon's peer takes connections; 0 if it takes leave.")]
+    public_key: Annotated[Octets | None, meaning("Beacon of version 3: the peer's key of CURVE.")] = None
     data: Annotated[Octets | None, meaning("What later versions have after the port.")] = None
 
 
@@ -242,8 +249,8 @@ class Peer(msgspec.Struct, omit_defaults=True, gc=False):
 class Sides(msgspec.Struct, gc=False):
     """A number for each side of a connection."""
 
-    client: Annotated[int, meaning("How many the client sent.")]
-    server: Annotated[int, meaning("How many the server sent.")]
+    client: Annotated[int, meaning("Those that the client sent.")]
+    server: Annotated[int, meaning("Those that the server sent.")]
 
 
 Transport = Literal["tcp", "ws", "udp", "pgm", "epgm", "ipc"]
@@ -265,7 +272,7 @@ class Connection(Event, tag="connection"):
     end: Annotated[End, meaning("How it ended.")]
     version: Annotated[str | None, meaning('The version negotiated: "3.1".')] = None
     mechanism: Annotated[str | None, meaning("The security mechanism, if both sides agree on it.")] = None
-    handshake: Annotated[Handshake | None, meaning("What became of the handshake.")] = None
+    handshake: Annotated[Handshake | None, meaning("What became of the handshake, where the transport has one.")] = None
     subscriptions: Annotated[list[Octets], meaning("The topics still subscribed to at its end.")] = []
 
 

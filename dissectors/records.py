@@ -8,6 +8,7 @@ What a record is as a whole is said by the docstring of its event.
 
 import typing
 from collections.abc import Iterable
+from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -67,6 +68,19 @@ def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
         unit = (meta.extra_json_schema or {}).get("unit", "")
         found.append(RecordField(field.name, hint, field.required, default, meta.description or "", unit, kind))
     return tuple(found)
+
+
+def without_none(hint: Any) -> tuple[Any, bool]:
+    """The type of a field without None, a choice among texts as text, and whether it had None."""
+    if typing.get_origin(hint) is Literal:
+        return str, False
+    members = [member for member in typing.get_args(hint) if member is not NoneType]
+    if NoneType not in typing.get_args(hint) or typing.get_origin(hint) in (list, dict):
+        return hint, False
+    plain = members[0]
+    for member in members[1:]:
+        plain = plain | member
+    return without_none(plain)[0], True
 
 
 def joint_meaning(meanings: Iterable[tuple[str, str]]) -> str:

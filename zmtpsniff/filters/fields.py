@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from dissectors.events import AnyEvent, Event
-from dissectors.records import joint_meaning, record_fields
+from dissectors.records import joint_meaning, record_fields, without_none
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, Alias
-from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of, without_none
+from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of
 from zmtpsniff.filters.source import Source
 
 
