@@ -5,9 +5,11 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
+
+import click
 
 PARTIAL = ".partial"
 
@@ -76,3 +78,13 @@ def undisturbed() -> Iterator[None]:
 def discard_standard_output() -> None:
     """Nobody reads standard output any more: let nothing complain about it when the program ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fail_if_overwritten(captures: Sequence[str], target: str | None) -> None:
+    """Raise click.UsageError if the file to write is one of the captures."""
+    if target is not None and any(_is_same(name, target) for name in captures):
+        raise click.UsageError(f"-o {target}: this is one of the captures to read")
+
+
+def _is_same(name: str, other: str) -> bool:
+    return os.path.exists(name) and os.path.exists(other) and os.path.samefile(name, other)

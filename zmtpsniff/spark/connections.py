@@ -1,6 +1,5 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
-import gc
 from functools import cache
 from hashlib import sha256
 
@@ -18,11 +17,6 @@ from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
-
-
-def spare_collector() -> None:
-    """Have Python look for cycles less often: events and packets are many, short-lived and in no cycles."""
-    gc.set_threshold(100_000, 20, 100)
 
 
 def connection_id(transport: str, client: str, server: str, start_ns: int) -> str:

@@ -10,6 +10,9 @@ from zmtpsniff.net.limits import FlowLimits
 Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
 
+MOST_FILES = 1000
+"""Of a micro-batch, at most."""
+
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
