@@ -70,7 +70,8 @@ def load_sniffer(settings: "Settings") -> "Sequence[EntryPoint] | None":
 
 def load_renderer(output: "Output") -> None:
     """Import everything that run() needs to write what comes."""
-    make_renderer(output.format, io.TextIOWrapper(io.BytesIO()), color="always").write([])
+    nowhere = io.TextIOWrapper(io.BytesIO())
+    make_renderer(output.format, nowhere, color="always").write([])
 
 
 def run(sniffer: "Sniffer", settings: "Settings", output: "Output", status: "StatusLine | None" = None) -> None:
