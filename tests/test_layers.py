@@ -70,7 +70,12 @@ ALLOWED = {
         "zmtpsniff.render.figures",
         "dissectors",
     },
-    "zmtpsniff/cli/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
+    "zmtpsniff/cli/status.py": {
+        "zmtpsniff.cli.last_line",
+        "zmtpsniff.render.wording",
+        "zmtpsniff.sniffer",
+        "dissectors.events",
+    },
     "zmtpsniff/render": {
         "zmtpsniff.render",
         "zmtpsniff.analysis.statistics",
@@ -80,6 +85,8 @@ ALLOWED = {
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/cli/output.py": set(),
+    "zmtpsniff/cli/last_line.py": set(),
+    "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
 LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]

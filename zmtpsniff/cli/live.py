@@ -50,10 +50,7 @@ def live(
         kept = keeping(dissection, output)
         sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries)
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
-        try:
-            run(sniffer, dissection, output, line)
-        finally:
-            line.erase()
+        run(sniffer, dissection, output, line, is_live=True)
     finally:
         source.close()
     if source.failure is not None:

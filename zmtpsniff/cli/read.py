@@ -14,6 +14,7 @@ from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.cli.progress import ProgressLine
 
 
 @click.command(cls=Command, short_help="Dissect capture files.")
@@ -54,21 +55,24 @@ def read(
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
-    source = _open(captures, plan)
+    source, line = _open(captures, plan, output)
     packets = make_saver(saver, records=output.file, count=dissection.count, inputs=captures, comments=source.comments)
     if packets is not None:
         from zmtpsniff.capture.saving import Saved
 
         source = Saved(source, packets)
-    run(make_sniffer(source, keeping(dissection, output), tls=plan.tls), dissection, output)
+    run(make_sniffer(source, keeping(dissection, output), tls=plan.tls), dissection, output, line)
     fail_if_unsaved(packets)
 
 
-def _open(captures: tuple[str, ...], plan: TsharkPlan) -> "Source":
-    if plan.tls is None:
-        from zmtpsniff.capture.files import open_captures
+def _open(captures: tuple[str, ...], plan: TsharkPlan, output: Output) -> "tuple[Source, ProgressLine | None]":
+    """The captures, and the line that tells how much of them has been read, None if there is none."""
+    if plan.tls is not None:
+        from zmtpsniff.capture.tshark import open_with_tshark
 
-        return open_captures(captures)
-    from zmtpsniff.capture.tshark import open_with_tshark
+        return open_with_tshark(captures, plan.arguments, plan.decrypted), None
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.cli.progress import make_progress_line
 
-    return open_with_tshark(captures, plan.arguments, plan.decrypted)
+    source = open_captures(captures)
+    return source, make_progress_line(source.position, output.file)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
     from zmtpsniff.cli.options import Output
+    from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.net.tls import Tls
     from zmtpsniff.settings import Settings
@@ -74,10 +75,17 @@ def load_renderer(output: "Output") -> None:
     make_renderer(output.format, nowhere, color="always").write([])
 
 
-def run(sniffer: "Sniffer", settings: "Settings", output: "Output", status: "StatusLine | None" = None) -> None:
+def run(
+    sniffer: "Sniffer",
+    settings: "Settings",
+    output: "Output",
+    line: "StatusLine | ProgressLine | None" = None,
+    is_live: bool = False,
+) -> None:
     """Write all events; an interrupt ends that with the totals, too.
 
-    With a status line this is live: whether somebody still reads is seen even when there is nothing to write.
+    ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
+    there is nothing to write.
     """
     spare_collector()
     with open_output(output.file, binary=output.format == "json") as stream:
@@ -92,19 +100,26 @@ def run(sniffer: "Sniffer", settings: "Settings", output: "Output", status: "Sta
         )
         try:
             for events in sniffer.events():
-                if status is not None:
+                if is_live:
                     must_be_read(stream)
-                    status.see(events)
+                shown = _passing(events, output.passes)
+                if line is not None:
+                    line.see(events, shown)
                 with undisturbed():
-                    renderer.write(_passing(events, output.passes))
+                    renderer.write(shown)
                 if output.format == "dump":
-                    _tell_capture_problems(events)
-                if status is not None:
-                    status.draw()
+                    _tell_capture_problems(events, line)
+                if line is not None:
+                    line.draw()
         except KeyboardInterrupt:
+            if line is not None:
+                line.erase()
             renderer.write(_passing(sniffer.finish(), output.passes))
             renderer.close()
             raise
+        finally:
+            if line is not None:
+                line.erase()
         renderer.close()
 
 
@@ -117,10 +132,12 @@ def _passing(events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | Non
     return [event for event in events if passes(event) or type(event) is Capture]
 
 
-def _tell_capture_problems(events: "list[AnyEvent]") -> None:
+def _tell_capture_problems(events: "list[AnyEvent]", line: "StatusLine | ProgressLine | None") -> None:
     """Tell what is wrong with the capture itself where the format has no place for it."""
     from dissectors.events import Problem
 
     for event in events:
         if isinstance(event, Problem) and event.flow is None and event.severity != "note":
+            if line is not None:
+                line.erase()
             click.echo(f"zmtpsniff: {event.detail}", err=True)

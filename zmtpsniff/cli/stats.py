@@ -81,14 +81,23 @@ def stats(
     from zmtpsniff.analysis.statistics.report import report
     from zmtpsniff.analysis.statistics.statistics import ROWS
     from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.cli.progress import make_progress_line
 
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
-    sniffer = make_sniffer(open_captures(captures), dissection)
+    source = open_captures(captures)
+    sniffer = make_sniffer(source, dissection)
+    line = make_progress_line(source.position, file)
     spare_collector()
     with open_output(file, binary=output_format == "json") as stream:
         try:
-            for events in sniffer.events():
-                statistics.take(events, passes)
+            try:
+                for events in sniffer.events():
+                    statistics.take(events, passes)
+                    if line is not None:
+                        line.draw()
+            finally:
+                if line is not None:
+                    line.erase()
         except KeyboardInterrupt:
             statistics.take(sniffer.finish(), passes)
             _write(report(statistics, top, sort), stream, output_format, utc, color)
