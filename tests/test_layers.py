@@ -50,7 +50,7 @@ ALLOWED = {
         "zmtpsniff.sniffer",
         "dissectors",
     },
-    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
+    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events", "dissectors.records"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
         "zmtpsniff.net.addresses",
@@ -81,6 +81,7 @@ ALLOWED = {
         "zmtpsniff.analysis.statistics",
         "dissectors.events",
         "dissectors.zmtp.limits",
+        "dissectors.records",
     },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),

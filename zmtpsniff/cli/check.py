@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
-    from zmtpsniff.check.report import Format, Report
+    from zmtpsniff.check.report import Report
     from zmtpsniff.check.rules import Check, Place
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.sniffer import Sniffer
 
-_FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/report.py, which takes time to import
+_FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
 _STANDARD_OUTPUT = "-"
 
@@ -244,7 +245,7 @@ def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
 
 
 def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, LiveSource]":
-    from zmtpsniff.check.report import make_report
+    from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
 
     for output, _ in settings.targets:
@@ -329,7 +330,7 @@ def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: fl
 
 def _write_reports(report: "Report", settings: CheckSettings) -> None:
     """Write the report in every format asked for."""
-    from zmtpsniff.check.report import make_report
+    from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.render.text import encodable
 

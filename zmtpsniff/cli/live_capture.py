@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zmtpsniff.capture.engines import ENGINES, EngineName, LiveOptions
+from zmtpsniff.capture.engines.engine import ENGINES, EngineName, LiveOptions
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import IntRange, option_group
@@ -77,7 +77,7 @@ class LiveCapture(NamedTuple):
 
 def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettings) -> LiveCapture:
     """Start a capture; raises click.UsageError, CaptureError. What ``saver`` asks for must be possible with it."""
-    from zmtpsniff.capture.engines import make_engine
+    from zmtpsniff.capture.engines.choice import make_engine
     from zmtpsniff.capture.live import LiveSource
 
     if not live.interfaces:

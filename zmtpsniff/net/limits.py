@@ -15,6 +15,7 @@ class FlowLimits(NamedTuple):
     idle_seconds: float = 86_400.0
     idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
     linger_seconds: float = 5.0  # how long late segments of a closed flow are expected
+    recent_octets: int = 64 << 20  # of segments that have gone on, with which retransmissions are compared
 
     def with_waiting(self, octets: int) -> "FlowLimits":
         """The same, but with so many octets that may wait in all, and a direction's share of them."""
