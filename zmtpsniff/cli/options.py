@@ -7,6 +7,7 @@ import click
 
 from zmtpsniff import decode_as
 from zmtpsniff.render import FORMATS
+from zmtpsniff.render.clock import TIMES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -152,5 +153,9 @@ output = options(
         "each body.",
     ),
     utc,
+    click.option(
+        "--time", "times", type=click.Choice(TIMES), default="absolute", show_default=True,
+        help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
+    ),
     color,
 )  # fmt: skip

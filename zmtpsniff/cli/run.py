@@ -117,6 +117,7 @@ def run(sniffer: "Sniffer", options: dict[str, Any], status: "StatusLine | None"
             max_bytes=options["max_bytes"],
             verbosity=options["verbosity"],
             utc=options["utc"],
+            times=options["times"],
             color=options["color"],
             show_secrets=options["show_secrets"],
         )
