@@ -88,11 +88,9 @@ class Columns:
         if not time and packet is None and not sender:
             return ""
         palette, widths = self._palette, self._widths
-        place = f"{time:>{widths.time}} "
-        if packet is not None or widths.packet:
-            number = "" if packet is None else f"#{packet}"
-            place += f"{number:>{widths.packet}} "
-        return f"{palette.place}{place}{palette.reset}{sender}"
+        number = "" if packet is None else f"#{packet}"
+        blank = " " if number or widths.packet else ""
+        return f"{palette.place}{time.rjust(widths.time)} {number.rjust(widths.packet)}{blank}{palette.reset}{sender}"
 
     def kind(self, word: str, color: str) -> str:
         """The kind of a record, in its colour."""

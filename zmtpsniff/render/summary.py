@@ -12,7 +12,6 @@ from dissectors.events import (
     Connection,
     Greeting,
     Message,
-    Octets,
     Problem,
     Subscription,
     Work,
@@ -154,20 +153,27 @@ class SummaryRenderer:
         start = self._start(first, lines)
         lengths = [length_on_wire(frame) for frame in run.frames]
         before = {length: start + columns.message(first.socket_type, 1, length) for length in set(lengths)}
-        quoted = self._quoted(run.frames, self._last_bytes)
+        if (texts := plain_texts(run.frames, self._last_bytes)) is not None:
+            quoted = [f'"{text}"' for text in texts]
+        else:
+            quoted = [quote(frame, self._last_bytes, _MORE) for frame in run.frames]
         lines += [before[length] + columns.text(text, "", True) for length, text in zip(lengths, quoted, strict=True)]
 
     def _add_message(self, event: Message, lines: list[str]) -> None:
         """Add a message with everything that is known of it."""
         frames = event.frames
         count = len(frames)
-        octets = sum([length_on_wire(frame) for frame in frames])
+        octets = 0
+        for frame in frames:
+            octets += len(frame) if type(frame) is bytes else length_on_wire(frame)
         start = self._start(event, lines)
         if count > 2:  # fewer hold no credentials that are known
             frames = frames_to_show(event, self._show_secrets)
         if count > self._most:
             frames = frames[: self._most]
-        shown = self._quoted(frames[:-1], self._max_bytes) + self._quoted(frames[-1:], self._last_bytes)
+        shown = [quote(frame, self._max_bytes, _MORE) if frame else '""' for frame in frames[:-1]]
+        if frames:
+            shown.append(quote(frames[-1], self._last_bytes, _MORE))
         if count > self._most:
             shown.append(f"{_MORE} {_plain(count - self._most, 'more frame')}")
         if event.payload is not None:
@@ -179,12 +185,6 @@ class SummaryRenderer:
             remarks += self._relations(event)
         text = self._columns.text(" ".join(shown), remarks, True)
         lines.append(f"{start}{self._columns.message(event.socket_type, count, octets)}{text}")
-
-    def _quoted(self, frames: Sequence[Octets], max_bytes: int) -> list[str]:
-        """Frames as text in quotes, or as hexadecimal digits."""
-        if (texts := plain_texts(frames, max_bytes)) is not None:
-            return [f'"{text}"' for text in texts]
-        return [quote(frame, max_bytes, _MORE) for frame in frames]
 
     def _relations(self, event: Message) -> str:
         words = relation_words(event)

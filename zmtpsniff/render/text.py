@@ -106,7 +106,9 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
         if data.isascii() and (text := data.decode()).isprintable():
             quoted = _in_quotes(text)
             left = len(octets) - len(data)
-            return quoted + more.format(f"{left:,}") if left else quoted
+            if not left:
+                return quoted
+            return quoted + (more.format(f"{left:,}") if "{" in more else more)
     first, length = at_hand(octets, max_bytes)
     if first is None:
         return f"({length} octets, not shown)"
