@@ -23,14 +23,14 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
-    "Output": ("-Y", "-T", "--max-bytes", "-o", "-v", "--utc", "--color"),
+    "Output": ("-Y", "-T", "--max-bytes", "-o", "-v", "--utc", "--time", "--color"),
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--color", "--once", "--idle", "--checkpoint", "--help", "--help-all",
+        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--checkpoint", "--help", "--help-all",
     }
 )  # fmt: skip
 
