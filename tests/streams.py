@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, record_fields
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
 from zmtpsniff.packets import HeaderDecoder

@@ -11,7 +11,7 @@ from zmtp_octets import CLIENT, SERVER, problems, prop
 
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 
 Sent = list[tuple[int, bytes]]
 BINARY = Opcode.BINARY

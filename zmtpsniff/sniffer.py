@@ -10,7 +10,7 @@ from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
-from dissectors.zmtp.stream import Limits as DissectorLimits
+from dissectors.zmtp.limits import Limits as DissectorLimits
 from zmtpsniff import flows
 from zmtpsniff.addresses import Address
 from zmtpsniff.capture.source import Packet, Source

@@ -24,7 +24,7 @@ def make_sniffer(
     source: "Source", options: dict[str, Any], clock: "Callable[[], int] | None" = None, tls: "Tls | None" = None
 ) -> "Sniffer":
     """A Sniffer over the source, with what the options of `decoding` and `output` say, and what is decrypted."""
-    from dissectors.zmtp.stream import Limits as DissectorLimits
+    from dissectors.zmtp.limits import Limits as DissectorLimits
     from zmtpsniff.flows import Limits as FlowLimits
     from zmtpsniff.patterns import Patterns
     from zmtpsniff.sniffer import Sniffer

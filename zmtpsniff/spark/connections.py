@@ -8,7 +8,7 @@ from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
-from dissectors.zmtp.stream import Limits as DissectorLimits
+from dissectors.zmtp.limits import Limits as DissectorLimits
 from zmtpsniff.addresses import Address
 from zmtpsniff.datagrams import DatagramTable, Kind
 from zmtpsniff.flows import FlowTable, Limits

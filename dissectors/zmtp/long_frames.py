@@ -70,7 +70,7 @@ class LongFrames:
         """Octets are missing, nobody knows how many: no place further on is known any more."""
         self.trails = {}
 
-    def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Found | None:
+    def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Discovery | None:
         """Follow frames that begin in the next ``size`` octets of the stream; returns where they are if certain.
 
         ``data`` holds those and as many as there are of the ``TAIL`` octets that come after them, which are looked at
@@ -129,7 +129,7 @@ class LongFrames:
 
     def _follow(
         self, data: bytes, first: int, size: int, framing: int, starts: list[int], known: bool
-    ) -> resync.Found | None:
+    ) -> resync.Discovery | None:
         """Go on with the frames that lead to offset ``first`` of ``data``, as long as they begin in ``size`` octets."""
         base = self.octets - size
         trail = self.trails.pop((base + first, framing))
@@ -157,7 +157,7 @@ class LongFrames:
                 doubtful += 1
                 if evidence >= least:
                     # A false header may have led to short frames that are true, but only where there are such headers.
-                    return resync.Found(begins, framing, evidence, doubtful if self.seen[framing] > long else 1)
+                    return resync.Discovery(begins, framing, evidence, doubtful if self.seen[framing] > long else 1)
             if short > _MOST_SHORT:
                 return None
             links += 1
