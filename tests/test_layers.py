@@ -6,72 +6,52 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+
+from tests.support.paths import PROJECT
 
 # module or package: what it may import of ours
 ALLOWED = {
     "dissectors": {"dissectors"},
     "zmtpsniff/capture": {"zmtpsniff.capture"},  # files and engines
-    "zmtpsniff/packets.py": {
-        "zmtpsniff.capture.source",
-        "zmtpsniff.encapsulation",
-        "zmtpsniff.fragments",
-        "zmtpsniff.segment",
-        "zmtpsniff.tally",
+    "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.decrypted", "zmtpsniff.capture.source"},
+    "zmtpsniff/analysis/patterns": {
+        "zmtpsniff.analysis.patterns",
+        "dissectors.events",
+        "dissectors.problems",
+        "dissectors.zmtp.sockets",
     },
-    "zmtpsniff/encapsulation.py": set(),
-    "zmtpsniff/tally.py": {"zmtpsniff.encapsulation"},
-    "zmtpsniff/fragments.py": set(),
-    "zmtpsniff/segment.py": set(),
-    "zmtpsniff/addresses.py": set(),
-    "zmtpsniff/flows.py": {"zmtpsniff.addresses", "zmtpsniff.flow", "zmtpsniff.reassembly", "zmtpsniff.segment"},
-    "zmtpsniff/flow.py": {"zmtpsniff.flows", "zmtpsniff.reassembly", "zmtpsniff.segment"},
-    "zmtpsniff/reassembly.py": {"zmtpsniff.flow", "zmtpsniff.segment"},
-    "zmtpsniff/tls.py": {
-        "zmtpsniff.addresses",
-        "zmtpsniff.capture.decrypted",
-        "zmtpsniff.flows",
-        "zmtpsniff.reassembly",
-    },
-    "zmtpsniff/datagrams.py": {"zmtpsniff.addresses", "zmtpsniff.flows", "zmtpsniff.pgm", "zmtpsniff.segment"},
-    "zmtpsniff/pgm.py": {"zmtpsniff.reassembly"},
-    "zmtpsniff/patterns": {"zmtpsniff.patterns", "dissectors.events", "dissectors.problems", "dissectors.zmtp.sockets"},
-    "zmtpsniff/payloads.py": {"zmtpsniff.decode_as", "zmtpsniff.patterns.conversation", "dissectors"},
-    "zmtpsniff/bodies.py": {"dissectors.events", "zmtpsniff.protobuf"},
-    "zmtpsniff/protobuf.py": set(),
-    "zmtpsniff/plugins.py": {"dissectors.payloads"},
+    "zmtpsniff/analysis/statistics": {"zmtpsniff.analysis.statistics", "dissectors.events"},
+    "zmtpsniff/analysis": {"zmtpsniff.analysis", "zmtpsniff.decode_as", "dissectors"},
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
         "zmtpsniff.decode_as",
-        "zmtpsniff.patterns",
-        "zmtpsniff.payloads",
-        "zmtpsniff.plugins",
+        "zmtpsniff.analysis.patterns",
+        "zmtpsniff.analysis.payloads",
+        "zmtpsniff.analysis.plugins",
         "zmtpsniff.sniffer",
         "dissectors",
     },
     "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
-    "zmtpsniff/privileges.py": set(),
-    "zmtpsniff/stats": {"zmtpsniff.stats", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
-        "zmtpsniff.addresses",
+        "zmtpsniff.net.addresses",
         "zmtpsniff.capture",
-        "zmtpsniff.datagrams",
+        "zmtpsniff.net.datagrams",
         "zmtpsniff.decode_as",
-        "zmtpsniff.flows",
-        "zmtpsniff.packets",
-        "zmtpsniff.pgm",
-        "zmtpsniff.segment",
+        "zmtpsniff.net.flows",
+        "zmtpsniff.net.packets",
+        "zmtpsniff.net.pgm",
+        "zmtpsniff.net.segment",
         "zmtpsniff.__version__",
         "zmtpsniff.render",
-        "zmtpsniff.stats.figures",
+        "zmtpsniff.render.figures",
         "dissectors",
     },
-    "zmtpsniff/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
-    "zmtpsniff/render": {"zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/cli/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
+    "zmtpsniff/render": {"zmtpsniff.render", "zmtpsniff.analysis.statistics", "dissectors.events"},
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
-    "zmtpsniff/output.py": set(),
+    "zmtpsniff/cli/output.py": set(),
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
 LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors", "msgspec", *SPARK]

@@ -11,17 +11,17 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.limits import Limits as DissectorLimits
-from zmtpsniff import flows
-from zmtpsniff.addresses import Address
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.connections import Refusal
+from zmtpsniff.analysis.patterns.conversation import Doubt
+from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.datagrams import DatagramTable, Kind
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.patterns.connections import Refusal
-from zmtpsniff.patterns.conversation import Doubt
-from zmtpsniff.payloads import Payloads
-from zmtpsniff.tls import Tls, TlsConnection
+from zmtpsniff.net import flows
+from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.datagrams import DatagramTable, Kind
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.tls import Tls, TlsConnection
 
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 

@@ -5,11 +5,11 @@ from os import PathLike
 
 from dissectors.events import AnyEvent, Connection, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, PayloadDissector
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.analysis.plugins import load_file
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.payloads import Payloads
-from zmtpsniff.plugins import load_file
 from zmtpsniff.sniffer import Sniffer
 
 __all__ = ["Dissection", "dissect_capture", "dissect_message", "new_connection"]

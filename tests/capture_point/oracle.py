@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.patterns import Patterns
 from zmtpsniff.sniffer import Sniffer
 
 from .conversations import CLIENT, SERVER, Sent

@@ -6,12 +6,12 @@ from typing import Any
 
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
-from zmtpsniff.encapsulation import RAW
-from zmtpsniff.flows import FlowTable
-from zmtpsniff.flows import Limits as FlowLimits
-from zmtpsniff.fragments import Fragment, Fragments
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.segment import FIN, PGM, SYN, UDP
+from zmtpsniff.net.encapsulation import RAW
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.flows import Limits as FlowLimits
+from zmtpsniff.net.fragments import Fragment, Fragments
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import FIN, PGM, SYN, UDP
 
 from .octets import pieces, turns
 from .shown import is_safe

@@ -7,10 +7,10 @@ from dissectors.events import AnyEvent, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits
-from zmtpsniff.datagrams import DatagramTable
-from zmtpsniff.flows import Limits as FlowLimits
-from zmtpsniff.pgm import parse_pgm
-from zmtpsniff.segment import PGM, UDP
+from zmtpsniff.net.datagrams import DatagramTable
+from zmtpsniff.net.flows import Limits as FlowLimits
+from zmtpsniff.net.pgm import parse_pgm
+from zmtpsniff.net.segment import PGM, UDP
 
 from .octets import pieces, told, turns
 from .shown import shown

@@ -12,9 +12,9 @@ from wsproto.extensions import PerMessageDeflate
 
 from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.tls import Tls
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.tls import Tls
 
 from .layers import (
     COMPRESSED,

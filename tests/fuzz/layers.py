@@ -9,8 +9,8 @@ from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.decrypted import Decrypted
-from zmtpsniff.flows import Address
-from zmtpsniff.tls import StreamDissection, Tls, TlsHalf
+from zmtpsniff.net.flows import Address
+from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
 
 from .connections import CLIENT, SERVER, converse, same_however_cut, upgrade
 from .octets import told, turns

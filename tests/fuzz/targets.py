@@ -11,18 +11,18 @@ from typing import Any
 
 from dissectors.events import AnyEvent, Message, Problem
 from dissectors.payloads.registry import built_in
-from zmtpsniff import protobuf as proto
-from zmtpsniff.bodies import decode
+from zmtpsniff.analysis import protobuf as proto
+from zmtpsniff.analysis.bodies import decode
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.check.policy import PolicyError, parse_policy
 from zmtpsniff.filters import FilterError, compile_filter
-from zmtpsniff.patterns import Patterns
-from zmtpsniff.payloads import Payloads
-from zmtpsniff.segment import SYN
+from zmtpsniff.net.segment import SYN
+from zmtpsniff.render.statistics import draw
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.stats import Statistics
-from zmtpsniff.stats.draw import draw
-from zmtpsniff.stats.report import report
 
 from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
 from .connections import (

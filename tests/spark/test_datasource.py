@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import CAPTURES, FIXTURES
 
+from tests.support.paths import CAPTURES, FIXTURES
 from zmtpsniff.decode_as import parse
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-from spark_tables import assert_places, by_series, cut, expected, packets
 
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, packets
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource
 from zmtpsniff.spark.session import SparkError
@@ -120,11 +120,15 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
 def test_late_file_of_a_stream(tmp_path: Path) -> None:
     """Its rows come, too; what its connections are called is not known any more."""
     files = cut(FIXTURES / "app_malamute.pcap", [45, 90], tmp_path / "cut")
+    # What waits for the octets of the late file is told once others show that they will not come.
+    last_ns = packets(files[2])[-1][0]
+    apart_ns = last_ns - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 10**13, tmp_path / "cut" / "004.pcapng"))
     folder = tmp_path / "in"
     folder.mkdir()
     found = []
     offset = {"list": 0}
-    for file in (files[0], files[2], files[1]):
+    for file in (files[0], files[2], files[1], files[3]):
         (folder / file.name).write_bytes(file.read_bytes())
         reader = source(folder, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
         end = reader.latestOffset(offset, None)
@@ -132,7 +136,7 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
             found += rows(reader.read(part))
         offset = end
     assert {row["file"] for row in found} == {str(folder / file.name) for file in files}
-    sizes = Counter(row["size"] for row in found)
+    sizes = Counter(row["size"] for row in found if row["file"] != str(folder / files[3].name))
     reader = source(FIXTURES / "app_malamute.pcap", "messages").reader(schema("messages"))
     assert sizes <= Counter(row["size"] for part in reader.partitions() for row in rows(reader.read(part)))
 

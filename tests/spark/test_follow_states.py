@@ -12,15 +12,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-import adversary
 import pyarrow.parquet as pq
-from local_job import Memory, Session
-from spark_tables import by_series, cut, expected, later, packets, read_tables
 
+from tests.spark import adversary
+from tests.spark.local_job import Memory, Session
+from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
 from zmtpsniff.capture.pcapng_writer import Origin, Section
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import committing, shards, states, whole
@@ -179,7 +180,10 @@ def test_late_and_again(tmp_path: Path) -> None:
 def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     """Its rows come, and those that were there stay, as do the states."""
     files = pieces_of("app_malamute.pcap", 5, tmp_path / "in")
-    on_time = [files[at] for at in (0, 2, 3, 4)]
+    # What waits for the octets of the late file is told once others show that they will not come.
+    apart_ns = packets(files[4])[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_NS, tmp_path / "in" / "999.pcapng"))
+    on_time = [files[at] for at in (0, 2, 3, 4, 5)]
     wanted = expected(on_time)
     query = Query(tmp_path / "out")
     query.take(files[0])
@@ -187,6 +191,7 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     files[0].unlink()
     assert query.take(files[1], files[3]).files == 2
     query.take(files[4])
+    query.take(files[5])
     found = rows(query.output, tmp_path / "in")
     assert found == wanted + expected([files[1]])
     assert len(read_tables(query.output)["captures"]) == len(files)

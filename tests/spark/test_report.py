@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-
+from tests.spark.local_job import Session
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.report import report as report_of
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.cli.spark import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
@@ -22,8 +24,6 @@ from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.report import report
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.stats import Statistics
-from zmtpsniff.stats.report import report as report_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def stats(patterns: bool) -> Lines:
 
 
 def _patterns(wanted: bool) -> dict[str, Any]:
-    from zmtpsniff.patterns import Patterns
+    from zmtpsniff.analysis.patterns import Patterns
 
     return {"patterns": Patterns()} if wanted else {}
 

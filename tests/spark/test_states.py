@@ -6,12 +6,12 @@ import zlib
 from random import Random
 
 import pytest
-from made_up import pushes, request_reply
-from streams import Conversation, packets, segments
 
 from dissectors.events import AnyEvent, Message
-from zmtpsniff.packets import HeaderDecoder
-from zmtpsniff.segment import Segment
+from tests.support.made_up import pushes, request_reply
+from tests.support.streams import Conversation, packets, segments
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.connections import Connections
 from zmtpsniff.spark.options import Options

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from zmtpsniff.capture.engines import ENGINES
+from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import IntRange, options
 from zmtpsniff.cli.saving import make_saver
 from zmtpsniff.cli.tshark import plan_tshark
-from zmtpsniff.privileges import NoPrivilegeDropError, drop_privileges
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
-    from zmtpsniff.tls import Tls
+    from zmtpsniff.net.tls import Tls
 
 
 def _complete_interface(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

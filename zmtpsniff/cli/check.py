@@ -246,7 +246,7 @@ def _write_policy(captures: tuple[str, ...], options: dict[str, Any]) -> None:
     from zmtpsniff.check.init import policy_text
     from zmtpsniff.check.profile import Profile
     from zmtpsniff.check.rules import Check
-    from zmtpsniff.output import open_output
+    from zmtpsniff.cli.output import open_output
 
     profile = Profile()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
@@ -300,7 +300,7 @@ def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: fl
 def _write_reports(report: "Report", options: dict[str, Any]) -> None:
     """Write the report in every format asked for."""
     from zmtpsniff.check.report import make_report
-    from zmtpsniff.output import open_output
+    from zmtpsniff.cli.output import open_output
     from zmtpsniff.render.text import encodable
 
     for output, file in options["targets"]:

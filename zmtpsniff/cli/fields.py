@@ -27,8 +27,8 @@ def fields(word: str | None, output_format: str, color: "Color") -> None:
     zmtpsniff fields latency
     zmtpsniff fields -T json | jq -r .name
     """
+    from zmtpsniff.cli.output import open_output
     from zmtpsniff.filters.fields import list_fields
-    from zmtpsniff.output import open_output
 
     wanted = (word or "").lower()
     listed = [each for each in list_fields() if wanted in each.name.lower() or wanted in each.meaning.lower()]

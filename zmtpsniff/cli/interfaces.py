@@ -34,7 +34,7 @@ def interfaces(output_format: str, everything: bool, color: "Color") -> None:
     """
     from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED
     from zmtpsniff.capture.interfaces import allowed_engines, list_interfaces
-    from zmtpsniff.output import open_output
+    from zmtpsniff.cli.output import open_output
 
     engines = allowed_engines()
     found = list_interfaces(engines, everything)

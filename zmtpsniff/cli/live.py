@@ -31,7 +31,7 @@ def live(**options: Any) -> None:
     zmtpsniff live -i eth0 -a duration:60 -T summary
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     """
-    from zmtpsniff.status import StatusLine
+    from zmtpsniff.cli.status import StatusLine
 
     load(options)
     started = start_capture(options)

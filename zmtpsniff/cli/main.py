@@ -13,11 +13,11 @@ from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
+from zmtpsniff.cli.output import OutputError, discard_standard_output
 from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
-from zmtpsniff.output import OutputError, discard_standard_output
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.output import must_be_read, open_output, undisturbed
+from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
 from zmtpsniff.render import make_renderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dissectors.events import AnyEvent
+    from zmtpsniff.analysis.payloads import Payloads
     from zmtpsniff.capture.source import Source
-    from zmtpsniff.payloads import Payloads
+    from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.net.tls import Tls
     from zmtpsniff.sniffer import Sniffer
-    from zmtpsniff.status import StatusLine
-    from zmtpsniff.tls import Tls
 
 
 def make_sniffer(
@@ -25,8 +25,8 @@ def make_sniffer(
 ) -> "Sniffer":
     """A Sniffer over the source, with what the options of `decoding` and `output` say, and what is decrypted."""
     from dissectors.zmtp.limits import Limits as DissectorLimits
-    from zmtpsniff.flows import Limits as FlowLimits
-    from zmtpsniff.patterns import Patterns
+    from zmtpsniff.analysis.patterns import Patterns
+    from zmtpsniff.net.flows import Limits as FlowLimits
     from zmtpsniff.sniffer import Sniffer
 
     body_octets = options["max_bytes"]
@@ -56,7 +56,7 @@ def make_sniffer(
 
 def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
     """What recognises payloads, with the plug-ins; None if that is switched off."""
-    from zmtpsniff.plugins import PluginError, load_dissectors
+    from zmtpsniff.analysis.plugins import PluginError, load_dissectors
 
     if not options["payload"]:
         for name, option in (("plugins", "plugin"), ("decode_bodies", "decode-bodies")):
@@ -66,7 +66,7 @@ def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
             if rule.payload:
                 raise click.UsageError(f"-d {rule.payload}: not with --no-payload")
         return None
-    from zmtpsniff.payloads import Payloads
+    from zmtpsniff.analysis.payloads import Payloads
 
     try:
         dissectors = load_dissectors(options["plugins"], options.get("entries"))
@@ -74,7 +74,7 @@ def _make_payloads(options: dict[str, Any]) -> "Payloads | None":
         raise click.UsageError(f"plug-in {error}") from None
     bodies = None
     if options["decode_bodies"]:
-        from zmtpsniff.bodies import bodies_of
+        from zmtpsniff.analysis.bodies import bodies_of
 
         bodies = bodies_of
     try:
@@ -90,7 +90,7 @@ def load(options: dict[str, Any]) -> None:
     installed packages offer is looked up and put into ``options`` as ``entries``.
     """
     import zmtpsniff.sniffer
-    from zmtpsniff.plugins import installed
+    from zmtpsniff.analysis.plugins import installed
 
     if options["payload"]:
         options["entries"] = installed()
@@ -98,7 +98,7 @@ def load(options: dict[str, Any]) -> None:
         import cbor2  # noqa: F401
         import zstandard  # noqa: F401
 
-        import zmtpsniff.bodies  # noqa: F401
+        import zmtpsniff.analysis.bodies  # noqa: F401
     nowhere = io.TextIOWrapper(io.BytesIO())
     make_renderer(options["format"], nowhere, color="always").write([])
 

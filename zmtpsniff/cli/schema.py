@@ -31,7 +31,7 @@ def schema(stats: bool, report: bool, version: bool) -> None:
     if stats and report:
         raise click.UsageError("--stats and --report: give one of them")
     if stats:
-        from zmtpsniff.stats.records import AnyRecord
+        from zmtpsniff.analysis.statistics.records import AnyRecord
 
         made = json_schema(AnyRecord, "zmtpsniff statistics", "One line of the output of `zmtpsniff stats -T json`.")
     elif report:

@@ -251,7 +251,7 @@ def report(folder: str, **options: Any) -> None:
     zmtpsniff spark report --since 2026-11-20 --html report.html /tables
     zmtpsniff spark report -T json /tables | jq 'select(.type=="report-latency")'
     """
-    from zmtpsniff.output import open_output
+    from zmtpsniff.cli.output import open_output
     from zmtpsniff.spark.session import SparkError, get_session
 
     since, until = options["since"], options["until"]

@@ -11,9 +11,9 @@ from zmtpsniff.cli.options import File, FloatRange, IntRange, color, decoding, d
 from zmtpsniff.cli.run import make_sniffer
 
 if TYPE_CHECKING:
-    from zmtpsniff.stats import Statistics
+    from zmtpsniff.analysis.statistics import Statistics
 
-# As zmtpsniff.stats.sorting has them, which is not imported at start-up; a test compares.
+# As zmtpsniff.analysis.statistics.sorting has them, which is not imported at start-up; a test compares.
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
 
 
@@ -59,10 +59,10 @@ def stats(captures: tuple[str, ...], **options: Any) -> None:
     target = options["output"]
     if target is not None and any(_is_same(name, target) for name in captures):
         raise click.UsageError(f"-o {target}: this is one of the captures to read")
+    from zmtpsniff.analysis.statistics import Statistics
+    from zmtpsniff.analysis.statistics.statistics import ROWS
     from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.output import open_output
-    from zmtpsniff.stats import Statistics
-    from zmtpsniff.stats.statistics import ROWS
+    from zmtpsniff.cli.output import open_output
 
     interval = options["interval"]
     statistics = Statistics(
@@ -88,7 +88,7 @@ def _is_same(name: str, other: str) -> bool:
 
 
 def _write(statistics: "Statistics", stream: IO[Any], options: dict[str, Any]) -> None:
-    from zmtpsniff.stats.report import report
+    from zmtpsniff.analysis.statistics.report import report
 
     records = report(statistics, options["top"], options["sort"])
     if options["format"] == "json":
@@ -96,6 +96,6 @@ def _write(statistics: "Statistics", stream: IO[Any], options: dict[str, Any]) -
 
         JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
     else:
-        from zmtpsniff.stats.draw import draw
+        from zmtpsniff.render.statistics import draw
 
         draw(records, stream, options["utc"], options["color"])

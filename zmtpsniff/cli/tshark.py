@@ -9,7 +9,7 @@ from zmtpsniff.cli.options import File, options
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.decrypted import Decrypted
-    from zmtpsniff.tls import Tls
+    from zmtpsniff.net.tls import Tls
 
 tshark_options = options(
     click.option(
@@ -45,7 +45,7 @@ def plan_tshark(options: dict[str, Any], captures: Sequence[str] = ()) -> Tshark
     from zmtpsniff.capture.decrypted import Decrypted
     from zmtpsniff.capture.tls_keys import brings_secrets, gives_keys, key_arguments
     from zmtpsniff.capture.tshark import parse_option
-    from zmtpsniff.tls import Tls
+    from zmtpsniff.net.tls import Tls
 
     try:
         arguments = [argument for value in options["tshark_options"] for argument in parse_option(value)]

@@ -9,10 +9,10 @@ from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits as DissectorLimits
-from zmtpsniff.addresses import Address
-from zmtpsniff.datagrams import DatagramTable, Kind
-from zmtpsniff.flows import FlowTable, Limits
-from zmtpsniff.segment import ACK, SYN, Datagram, Segment
+from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.datagrams import DatagramTable, Kind
+from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options

@@ -5,8 +5,8 @@ Its name there is the lesser of the keys of its two directions, or ``DATAGRAMS``
 """
 
 from dissectors.beacon import is_beacon
-from zmtpsniff.pgm import parse_pgm
-from zmtpsniff.segment import UDP
+from zmtpsniff.net.pgm import parse_pgm
+from zmtpsniff.net.segment import UDP
 from zmtpsniff.spark.options import Options
 
 DATAGRAMS = b"datagrams"

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import FunctionType, MethodType
 from typing import Any
 
-_MODULES = ("zmtpsniff.flow", "zmtpsniff.flows", "zmtpsniff.reassembly")
+_MODULES = ("zmtpsniff.net.flow", "zmtpsniff.net.flows", "zmtpsniff.net.reassembly")
 _PACKAGE = "dissectors"
 _FLAT = 1  # level of compression: states are small and many
 

@@ -17,7 +17,7 @@ from dissectors.problems import PROBLEMS
 from zmtpsniff import __version__
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.packets import HeaderDecoder
+from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, Connections
 from zmtpsniff.spark.groups import Groups
 from zmtpsniff.spark.inputs import File

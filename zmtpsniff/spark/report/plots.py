@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from zmtpsniff.render.figures import brief, short
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.spark.report.records import AnyRecord, LatencyRow, ProblemRow, TimelineRow, TopicRow, VersionRow
 from zmtpsniff.spark.report.sections import agreement
-from zmtpsniff.stats.figures import brief, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zmtpsniff.render.clock import Clock
+from zmtpsniff.render.figures import brief, short
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import number, protocol
 from zmtpsniff.spark.report.records import (
@@ -20,7 +21,6 @@ from zmtpsniff.spark.report.records import (
     TotalRow,
     VersionRow,
 )
-from zmtpsniff.stats.figures import brief, short
 
 _TOPIC_OCTETS = 48
 _SERVICE_HOURS = 24  # of each service, the last ones

@@ -1,0 +1,484 @@
+"""TCP: which segment belongs to which connection, what is delivered in which order, what is lost, what is kept."""
+
+import gc
+import random
+import sys
+import tracemalloc
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
+
+CLIENT = bytes([10, 0, 0, 1]), 40_000
+SERVER = bytes([10, 0, 0, 2]), 5555
+SECOND = 1_000_000_000
+
+
+@dataclass
+class Side:
+    """Takes the octets of one direction; a gap is shown as so many question marks."""
+
+    data: bytes = b""
+    gaps: list[tuple[int, bool]] = field(default_factory=list)
+    conflicts: int = 0
+    is_absent: bool = False
+    packets: list[int] = field(default_factory=list)
+
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
+        assert data
+        self.data += data
+        self.packets.append(packet)
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
+        self.data += b"?" * length
+        self.gaps.append((length, cut))
+        self.packets.append(packet)
+
+    def absent(self, time_ns: int, packet: int) -> None:
+        self.is_absent = True
+
+    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
+        self.conflicts += 1
+        self.packets.append(packet)
+
+
+@dataclass
+class Dissection:
+    """Takes both directions."""
+
+    number: int
+    client_address: Address
+    from_start: tuple[bool, bool]
+    client: Side = field(default_factory=Side)
+    server: Side = field(default_factory=Side)
+    rejected: bool = False
+    end: str = ""
+    released: bool = False
+
+    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
+        self.end = end
+
+    def release(self) -> None:
+        self.released = True
+
+
+class Wire:
+    """Sends segments to a flow table, numbered from 1, a millisecond apart."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.dissections: list[Dissection] = []
+        self.table = FlowTable(self._connect, limits)
+        self.packet = 0
+        self.now = SECOND
+
+    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> Dissection:
+        self.dissections.append(Dissection(number, client, from_start))
+        return self.dissections[-1]
+
+    def send(
+        self,
+        back: bool,
+        seq: int,
+        payload: bytes = b"",
+        flags: int = ACK,
+        ack: int = 0,
+        missing: int = 0,
+        port: int = 0,
+    ) -> None:
+        ends = (SERVER, CLIENT) if back else (CLIENT, SERVER)
+        if port:
+            ends = tuple((host, port if number == 40_000 else number) for host, number in ends)  # type: ignore[assignment]
+        (source, source_port), (target, target_port) = ends
+        key = source + target + source_port.to_bytes(2, "big") + target_port.to_bytes(2, "big")
+        self.packet += 1
+        self.now += 1_000_000
+        segment: Segment = (self.now, self.packet, key, seq % 2**32, ack % 2**32, flags, payload, missing)
+        self.table.take([segment])
+
+    def pause(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND)
+
+    def connect(self, client: int = 1000, server: int = 5000, port: int = 0) -> None:
+        """The three packets that begin a connection; both sides' first octets are then numbered one higher."""
+        self.send(False, client, flags=SYN, port=port)
+        self.send(True, server, flags=SYN | ACK, ack=client + 1, port=port)
+        self.send(False, client + 1, ack=server + 1, port=port)
+
+    @property
+    def only(self) -> Dissection:
+        (dissection,) = self.dissections
+        return dissection
+
+
+def test_both_directions_in_order() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"hello", ack=5001)
+    wire.send(True, 5001, b"world", ack=1006)
+    wire.send(False, 1006, flags=FIN | ACK, ack=5006)
+    wire.send(True, 5006, b"!", flags=FIN | ACK, ack=1007)
+    assert (wire.only.client.data, wire.only.server.data, wire.only.end) == (b"hello", b"world!", "fin")
+    wire.send(False, 1007, ack=5008)
+    assert wire.table.count == 1
+
+
+def test_addresses() -> None:
+    key = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (40_000).to_bytes(2, "big") + (5555).to_bytes(2, "big")
+    assert addresses(key) == (Address("10.0.0.1:40000", 40_000), Address("10.0.0.2:5555", 5555))
+    key = bytes(15) + b"\1" + bytes(15) + b"\2" + b"\0\1\0\2"
+    assert addresses(key) == (Address("[::1]:1", 1), Address("[::2]:2", 2))
+
+
+@given(st.data())
+def test_any_order_any_overlap_any_duplicate(data: st.DataObject) -> None:
+    octets = bytes(random.Random(1).randbytes(300))
+    start = data.draw(st.sampled_from([1001, 2**32 - 150]))
+    cuts = sorted({0, 300, *data.draw(st.lists(st.integers(0, 300), max_size=12))})
+    pieces = list(pairwise(cuts))
+    extra = data.draw(st.lists(st.tuples(st.integers(0, 299), st.integers(1, 80)), max_size=8))
+    pieces += [(a, min(a + length, 300)) for a, length in extra]
+    wire = Wire()
+    wire.connect(client=start - 1)
+    for a, b in data.draw(st.permutations(pieces)):
+        wire.send(False, start + a, octets[a:b])
+    wire.table.finish()
+    assert wire.only.client.data == octets
+    assert wire.only.client.gaps == []
+    assert wire.only.client.conflicts == 0
+    assert wire.only.client.packets == sorted(wire.only.client.packets)
+
+
+def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.send(False, 1014, b"three")
+    for _ in range(33):
+        wire.send(True, 5001, ack=1019)
+    assert wire.only.client.data == b"one"
+    for _ in range(250):  # milliseconds
+        wire.send(True, 5001, ack=1019)
+    assert wire.only.client.data == b"one" + b"?" * 10 + b"three"
+    assert wire.only.client.gaps == [(10, False)]
+    wire.send(False, 1004, b"too late..")
+    assert wire.only.client.data == b"one" + b"?" * 10 + b"three"
+
+
+def test_an_acknowledgment_that_overtakes_is_no_loss() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(True, 5001, b"reply", ack=1008)
+    wire.send(False, 1001, b"request", ack=5001)
+    wire.table.finish()
+    assert (wire.only.client.data, wire.only.client.gaps) == (b"request", [])
+
+
+def test_a_hole_at_the_end_is_lost_when_the_capture_ends() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.send(True, 5001, ack=1010)
+    wire.table.finish()
+    assert wire.only.client.data == b"one" + b"?" * 6
+    assert wire.only.end == "open"
+
+
+def test_what_the_snaplen_cut_is_a_gap_at_once() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"abc", missing=7)
+    wire.send(False, 1011, b"next")
+    assert wire.only.client.data == b"abc" + b"?" * 7 + b"next"
+    assert wire.only.client.gaps == [(7, True)]
+
+
+def test_the_first_copy_wins_and_a_different_one_is_told() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"genuine")
+    wire.send(False, 1001, b"genuine")
+    assert wire.only.client.conflicts == 0
+    wire.send(False, 1001, b"forged!")
+    wire.send(False, 1004, b"XXXXmore")
+    wire.send(False, 1020, b"early")
+    wire.send(False, 1018, b"??EARLY..")
+    wire.table.finish()
+    assert wire.only.client.conflicts == 3
+    assert wire.only.client.data == b"genuinemore" + b"?" * 6 + b"??early.."
+
+
+def test_keep_alive_probes_carry_garbage() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"data")
+    wire.send(False, 1004, b"\0")
+    assert (wire.only.client.data, wire.only.client.conflicts) == (b"data", 0)
+
+
+def test_data_on_syn_and_fin() -> None:
+    wire = Wire()
+    wire.send(False, 1000, b"early", flags=SYN)
+    wire.send(True, 5000, flags=SYN | ACK, ack=1006)
+    wire.send(False, 1006, b"last", flags=FIN | ACK | PSH, ack=5001)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1011)
+    assert (wire.only.client.data, wire.only.end, wire.only.from_start) == (b"earlylast", "fin", (True, True))
+
+
+def test_a_refused_connection_is_a_flow_without_octets() -> None:
+    wire = Wire()
+    for port in (40_001, 40_002):
+        wire.send(False, 1000, flags=SYN, port=port)
+        wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
+    wire.table.finish()
+    assert (wire.table.count, wire.dissections) == (2, [])
+
+
+def test_the_same_addresses_used_again() -> None:
+    wire = Wire()
+    for client in (1000, 90_000):
+        wire.connect(client=client)
+        wire.send(False, client + 1, b"x" * 10)
+    wire.send(False, 90_000, flags=SYN)  # a retransmission is not another connection
+    wire.send(False, 90_011, b"y")
+    wire.table.finish()
+    assert [d.client.data for d in wire.dissections] == [b"x" * 10, b"x" * 10 + b"y"]
+    assert [d.number for d in wire.dissections] == [1, 2]
+
+
+def test_a_new_connection_without_syn_after_the_end_of_the_old() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", flags=FIN | ACK)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
+    wire.send(False, 1001, b"old", flags=FIN | ACK)
+    wire.send(False, 1 << 30, b"new")
+    wire.table.finish()
+    found = [(d.client.data, d.from_start) for d in wire.dissections]
+    assert found == [(b"old", (True, True)), (b"new", (False, False))]
+
+
+def test_without_syn_the_higher_port_is_the_client() -> None:
+    wire = Wire()
+    wire.send(True, 5001, b"from the server", ack=1001)
+    wire.send(False, 1001, b"from the client", ack=5016)
+    wire.table.finish()
+    assert wire.only.server.data == b"from the server"
+    assert wire.only.client.data == b"from the client"
+    assert wire.only.from_start == (False, False)
+    assert wire.only.client_address.text == "10.0.0.1:40000"
+
+
+def test_a_side_that_is_not_captured_is_told() -> None:
+    wire = Wire()
+    wire.send(True, 5000, flags=SYN | ACK, ack=1001)
+    for number in range(300):
+        wire.send(True, 5001 + number, b"x", ack=1001 + 10 * number)
+    assert wire.only.client.is_absent
+    assert wire.only.client.gaps == []
+
+
+def test_rejected_connections_keep_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"a")
+    wire.only.rejected = True
+    wire.send(False, 1002, b"b")
+    wire.send(False, 1010, b"c")
+    assert wire.only.client.data == b"ab"
+    assert wire.table.waiting_octets == 0
+
+
+@pytest.mark.parametrize("tiny", [False, True])
+def test_memory_behind_a_hole_is_bounded(tiny: bool) -> None:
+    limits = Limits(waiting_octets_per_direction=100_000, waiting_octets=300_000)
+    wire = Wire(limits)
+    highest = 0
+    for port in range(41_000, 41_010):
+        wire.connect(port=port)
+        for number in range(300):
+            wire.send(False, 2001 + number * 1000, b"z" * (1 if tiny else 1000), port=port)
+            highest = max(highest, wire.table.waiting_octets)
+    assert highest <= 302_000
+    wire.table.finish()
+    assert wire.table.waiting_octets == 0
+
+
+def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
+    wire = Wire(Limits(flows=100, idle_seconds=50, idle_seconds_unknown=10))
+    for port in range(10_000, 10_200):
+        wire.connect(port=port)
+        wire.send(False, 1001, b"x", port=port)
+    assert len(wire.table._flows) <= 100
+    assert wire.dissections[0].end == "timeout"
+    assert wire.dissections[-1].end == ""
+    for _ in range(3):
+        wire.now += 60 * SECOND
+        wire.send(False, 1002, b"x", port=10_199)
+    assert {d.end for d in wire.dissections[:-1]} == {"timeout"}
+    assert len(wire.table._flows) == 1
+    assert len(wire.table._directions) == 2
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [at for at in range(20_000) if at % 10 != 5],
+        range(10, 16_000),
+        range(10, 32_000, 2),
+        range(9000, 0, -1),
+        sorted(range(1, 9000), key=lambda at: at * 7919 % 9001),
+    ],
+    ids=["a tenth lost", "behind one hole", "behind holes", "backwards", "in any order"],
+)
+def test_a_segment_behind_many_costs_no_more_than_another(places: list[int]) -> None:
+    """Counted in lines of the reassembly that are executed; nothing is acknowledged."""
+    lines = 0
+
+    def count(frame, event, arg):  # type: ignore[no-untyped-def]
+        nonlocal lines
+        lines += event == "line"
+        return count if frame.f_code.co_filename.endswith("reassembly.py") else None
+
+    wire = Wire(Limits(waiting_octets_per_direction=2 << 20))
+    wire.connect()
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        for at in places:
+            wire.send(False, 1001 + at, b"x")
+    finally:
+        sys.settrace(before)
+    wire.table.finish()
+    assert lines < 100 * len(places)
+    assert len(wire.only.client.data) == max(places) + 1
+
+
+def test_what_waits_is_told_in_order_of_packets() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1011, b"early")
+    wire.send(False, 1011, b"EARLY")
+    wire.send(False, 1030, b"later")
+    wire.table.finish()
+    client = wire.only.client
+    assert (client.data, client.conflicts) == (b"?" * 10 + b"early" + b"?" * 14 + b"later", 1)
+    assert client.packets == sorted(client.packets)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1000, 16), (30_000, 6)])
+def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -> None:
+    wire = Wire()
+    wire.connect()
+    for number in range(40):
+        wire.send(False, 1001 + number * size, bytes(size))
+        recent = wire.table._flows[1].client.recent
+        assert sum(len(octets) for _, octets in recent) <= 256 << 10
+    for number in range(40):
+        wire.send(False, 1001 + number * size, b"!" * size)
+    assert wire.only.client.conflicts >= kept
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
+    wire = Wire(Limits(idle_seconds=60))
+    take, given = wire.table.take, []
+    wire.table.take = given.extend  # type: ignore[method-assign]
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.pause(50)
+    wire.send(False, 1004, b"two")
+    wire.pause(70)
+    wire.send(False, 1007, b"three")
+    wire.pause(70)
+    wire.send(False, 900, flags=SYN, port=41_000)
+    del wire.table.take  # type: ignore[method-assign]
+    for at in range(0, len(given), batch):
+        take(given[at : at + batch])
+    wire.table.finish()
+    found = [(d.client.data, d.end, d.from_start) for d in wire.dissections]
+    assert found == [(b"onetwo", "timeout", (True, True)), (b"three", "timeout", (False, False))]
+    assert wire.table.count == 3
+
+
+def test_a_stray_syn_ends_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one")
+    wire.send(False, 1 << 30, flags=SYN)
+    wire.send(True, 5001, ack=1004)  # what a live peer answers: a challenge (RFC 5961, section 4)
+    wire.send(True, 1 << 31, flags=SYN | ACK, ack=77)
+    wire.send(False, 1004, b"two", ack=5001)
+    wire.send(True, 5001, b"reply", ack=1007)
+    wire.table.finish()
+    assert (wire.table.count, wire.only.client.data, wire.only.server.data) == (1, b"onetwo", b"reply")
+
+
+@pytest.mark.parametrize("captured", ["all", "no SYN", "no SYN-ACK", "client", "server", "early data"])
+def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old")
+    wire.send(True, 5001, b"old", ack=1004)
+    client, server = 1 << 30, 1 << 31
+    early = b"early" if captured == "early data" else b""
+    begin = client + 1 + len(early)
+    if captured not in ("no SYN", "server"):
+        wire.send(False, client, early, flags=SYN)
+    wire.send(False, 1004, b"er")
+    if captured not in ("no SYN-ACK", "client"):
+        wire.send(True, server, flags=SYN | ACK, ack=begin)
+    if captured != "server":
+        wire.send(False, begin, b"new", ack=server + 1)
+    if captured != "client":
+        wire.send(True, server + 1, b"NEW", ack=begin + 3)
+    wire.table.finish()
+    old, new = wire.dissections
+    assert (old.client.data, old.server.data, old.end) == (b"older", b"old", "open")
+    assert new.client.data.strip(b"?") == (b"" if captured == "server" else early + b"new")
+    assert new.server.data == (b"" if captured == "client" else b"NEW")
+    known = {"no SYN-ACK": (True, False), "client": (True, False)}.get(captured, (True, True))
+    assert (new.number, new.from_start, wire.table.count) == (2, known, 2)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_who_sent_the_syn_is_the_client(answered: bool) -> None:
+    """Whatever the ports, and also if an empty segment was captured before."""
+    wire = Wire()
+    wire.send(True, 5001, ack=1001, port=1024)
+    if answered:
+        wire.send(True, 5000, flags=SYN | ACK, ack=1001, port=1024)
+    else:
+        wire.send(False, 1000, flags=SYN, port=1024)
+    wire.send(False, 1001, b"hello", ack=5001, port=1024)
+    wire.table.finish()
+    assert (wire.only.client.data, wire.only.client_address.text) == (b"hello", "10.0.0.1:1024")
+
+
+def test_flows_that_are_over_leave_nothing() -> None:
+    wire = Wire(Limits(linger_seconds=0.1))
+
+    def converse(count: int) -> None:
+        for number in range(count):
+            wire.connect(port=10_000 + number % 50_000)
+            wire.send(False, 1001, b"x", flags=FIN | ACK, ack=5001, port=10_000 + number % 50_000)
+            wire.send(True, 5001, flags=FIN | ACK, ack=1003, port=10_000 + number % 50_000)
+            wire.dissections.clear()
+            wire.pause(0.01)
+
+    gc.disable()
+    try:
+        converse(1000)
+        tracemalloc.start()
+        converse(3000)
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert grown < 1_000_000
+    assert wire.table.count == 4000

@@ -1,0 +1,1 @@
+"""What events mean to each other: patterns, payloads, bodies, statistics."""

@@ -1,0 +1,231 @@
+"""What is in frames: JSON, MessagePack, CBOR, Protocol Buffers and text, with what compressed them taken off.
+
+Nothing in a frame says in which of these it is, so only what is certain counts: an object or array that takes all
+octets of the frame, and that no other encoding would take for one, too.
+"""
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dissectors.events import Body, Message
+from zmtpsniff.analysis import protobuf
+
+UNPACKED_OCTETS = 1 << 20
+_LAYERS = 3  # of compression
+_ITEMS = 10_000  # of one value: a few octets of CBOR can stand for very many
+_DEPTH = 32
+_SELF_DESCRIBED_CBOR = b"\xd9\xd9\xf7"  # RFC 8949, 3.4.6
+_MESSAGEPACK_STARTS = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CBOR_STARTS = frozenset(range(0x80, 0xC0))
+
+
+class TooLargeError(Exception):
+    """More octets come of what was compressed than may."""
+
+
+def bodies_of(message: Message, limit: int = UNPACKED_OCTETS) -> list[Body]:
+    """What is in the frames of a message that are wholly at hand; ``limit`` octets of a compressed one."""
+    found = []
+    for place, frame in enumerate(message.frames):
+        if isinstance(frame, bytes) and len(frame) > 1:
+            body = decode(frame, limit)
+            if body is not None:
+                found.append(Body(place, *body))
+    return found
+
+
+def decode(data: bytes, limit: int = UNPACKED_OCTETS) -> tuple[str, Any] | None:
+    """The names of what it is in, outermost first, and the value; None where that is not certain."""
+    names: list[str] = []
+    while len(names) < _LAYERS and (unpacked := _unpack(data, limit)) is not None:
+        name, content = unpacked
+        names.append(name)
+        if content is None:
+            return " ".join(names), f"more than {limit:,} octets"
+        data = content
+    found = _structure(data)
+    if found is not None:
+        return " ".join([*names, found[0]]), found[1]
+    if not names:
+        return None  # it is shown as text or octets already
+    try:
+        return " ".join([*names, "text"]), data.decode()
+    except UnicodeDecodeError:
+        return " ".join(names), data
+
+
+def _unpack(data: bytes, limit: int) -> tuple[str, bytes | None] | None:
+    """By what octets are compressed, and what they were, None if that is too much; None if they are not."""
+    if data.startswith(b"\x1f\x8b\x08"):
+        return _unpacked("gzip", _inflate, data, limit)
+    if data[0:1] == b"\x78" and len(data) > 7 and int.from_bytes(data[:2], "big") % 31 == 0:
+        return _unpacked("zlib", _inflate, data, limit)
+    if data.startswith(b"\x28\xb5\x2f\xfd"):
+        return _unpacked("zstd", _decompress_zstd, data, limit)
+    return None
+
+
+def _unpacked(
+    name: str, unpack: Callable[[bytes, int], bytes], data: bytes, limit: int
+) -> tuple[str, bytes | None] | None:
+    try:
+        return name, unpack(data, limit)
+    except TooLargeError:
+        return name, None
+    except (ValueError, zlib.error):
+        return None
+
+
+def _inflate(data: bytes, limit: int) -> bytes:
+    """Undo gzip or zlib, whose header says which; raises ValueError if something is behind it."""
+    inflater = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
+    content = inflater.decompress(data, limit + 1)
+    if len(content) > limit:
+        raise TooLargeError
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError("not compressed in one piece")
+    return content
+
+
+def _decompress_zstd(data: bytes, limit: int) -> bytes:
+    import zstandard
+
+    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 23).decompressobj()
+    parts: list[bytes] = []
+    left = limit
+    try:
+        # In pieces: one piece gives as many octets as there are in it, and that may be very many.
+        for start in range(0, len(data), 64):
+            content = inflater.decompress(data[start : start + 64])
+            left -= len(content)
+            if left < 0:
+                raise TooLargeError
+            parts.append(content)
+            if inflater.eof:
+                break
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if not inflater.eof or inflater.unused_data or start + 64 < len(data):
+        raise ValueError("not compressed in one piece")
+    return b"".join(parts)
+
+
+def _structure(data: bytes) -> tuple[str, Any] | None:
+    if not data:
+        return None
+    if data[:1] in b"{[ \r\n\t":
+        try:
+            value = msgspec.json.decode(data)
+            return ("json", _plain(value)) if isinstance(value, dict | list) else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # what looks like white space may be something else
+    if data.startswith(_SELF_DESCRIBED_CBOR):
+        found = _read(_cbor, data, certain=True)
+        return None if found is None else ("cbor", found)
+    candidates = []
+    for name, starts, read in (
+        ("msgpack", _MESSAGEPACK_STARTS, msgspec.msgpack.decode),
+        ("cbor", _CBOR_STARTS, _cbor),
+    ):
+        if data[0] in starts and (value := _read(read, data)) is not None:
+            candidates.append((name, value))
+    if candidates:
+        return candidates[0] if len(candidates) == 1 else None
+    found = protobuf.decode(data)
+    if found is None or _is_text(data) or _is_counted_text(data):
+        return None
+    if _is_valid(msgspec.msgpack.decode, data) or _is_valid(_cbor, data):
+        return None
+    return "protobuf", _plain(found)
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether octets are UTF-8 without control characters but tab, LF and CR."""
+    try:
+        return not _CONTROLS.search(data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_counted_text(data: bytes) -> bool:
+    """Whether octets are such text behind a number of 1 to 8 octets that says how long it is."""
+    for size in (1, 2, 4, 8):
+        rest = data[size:]
+        if _is_text(rest):
+            lengths = {length & (1 << 8 * size) - 1 for length in (len(rest), len(rest.decode()))}
+            return not lengths.isdisjoint((int.from_bytes(data[:size], "little"), int.from_bytes(data[:size], "big")))
+    return False
+
+
+def _is_valid(read: Callable[[bytes], Any], data: bytes) -> bool:
+    try:
+        read(data)
+    except Exception:  # whatever is wrong with it
+        return False
+    return True
+
+
+def _cbor(data: bytes) -> Any:
+    import io
+
+    import cbor2
+
+    stream = io.BytesIO(data)
+    value = cbor2.CBORDecoder(stream, read_size=1).decode()
+    if stream.tell() != len(data):
+        raise ValueError("octets left")
+    return value
+
+
+def _read(read: Callable[[bytes], Any], data: bytes, certain: bool = False) -> Any:
+    """The value as lists, dicts and scalars; None if octets are none for certain, or do not end where it ends."""
+    try:
+        value = read(data)
+        return _plain(value) if certain or _is_certain(value, 0) else None
+    except Exception:  # whatever hostile octets bring about
+        return None
+
+
+def _is_certain(value: Any, depth: int) -> bool:
+    """Whether octets that were not meant so would hardly give this value."""
+    if isinstance(value, dict):
+        return bool(value) and all(isinstance(key, str) and key.isprintable() and key for key in value)
+    if not isinstance(value, list) or len(value) < 2 or depth > 2:
+        return False
+    return any(
+        _is_certain(item, depth + 1) or (isinstance(item, str) and len(item) > 3 and item.isprintable())
+        for item in value
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON knows it, but with octets; not deeper and not more than people can look at."""
+    left = _ITEMS
+
+    def convert(item: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > _DEPTH:
+            return "..."
+        if item is None or isinstance(item, str | bool | int | float | bytes):
+            return item
+        if isinstance(item, dict):
+            return {_key(key): convert(each, depth + 1) for key, each in item.items()}
+        if isinstance(item, list | tuple | set | frozenset):
+            return [convert(each, depth + 1) for each in item]
+        if isinstance(item, msgspec.msgpack.Ext):
+            return {"ext": item.code, "data": bytes(item.data)}
+        if hasattr(item, "tag") and hasattr(item, "value"):
+            return {"tag": item.tag, "value": convert(item.value, depth + 1)}
+        return item.isoformat() if hasattr(item, "isoformat") else str(item)
+
+    return convert(value, 0)
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else str(key)

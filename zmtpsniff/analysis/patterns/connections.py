@@ -1,0 +1,191 @@
+"""What connections say together: peers that come and go, identities used twice, peers that are older than others."""
+
+from collections import OrderedDict, defaultdict
+from typing import NamedTuple
+
+from dissectors.events import Command, Connection, Greeting, WireEvent
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Sent
+
+_STORM_CONNECTIONS = 5
+_STORM_NS = 10_000_000_000
+_STORM_GROWTH = 10  # times as many before it is reported again
+_SHORT_NS = 1_000_000_000
+_RETURN_NS = 1_000_000_000  # within which the old connection of a peer that comes back is closed
+_REMEMBERED = 10_000  # pairs of peers, addresses
+
+
+class Refusal(WireEvent, tag="refusal"):
+    """A TCP connection from ``src`` to ``dst`` that was refused; no record, as it may be of any protocol."""
+
+
+class _Storm:
+    """Connections of the same two peers in a row that ended soon, without a message."""
+
+    __slots__ = ("count", "first_ns", "last_ns", "next_report")
+
+    def __init__(self, start_ns: int) -> None:
+        self.first_ns = self.last_ns = start_ns
+        self.count = 0
+        self.next_report = _STORM_CONNECTIONS
+
+
+class _Claim(NamedTuple):
+    """Two connections of which the second claims an identity, or a PAIR socket, that the first one has."""
+
+    event: Sent
+    first: int  # flow
+    code: str
+    detail: str
+
+
+class Connections:
+    """All connections of a capture."""
+
+    def __init__(self, findings: Findings) -> None:
+        """Start without any."""
+        self._findings = findings
+        self._storms: OrderedDict[tuple[str, str], _Storm] = OrderedDict()
+        self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
+        self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
+        self._claims: dict[int, _Claim] = {}  # not decided yet, by the second flow
+        self._newest: dict[str, str] = {}  # address of a server to the newest version that a client of it speaks
+        self._told_older: set[tuple[str, str]] = set()
+        self._refused: OrderedDict[str, tuple[Refusal, int, bool]] = OrderedDict()  # the first, how many, whether told
+        self._servers: OrderedDict[str, None] = OrderedDict()
+
+    # ------------------------------------------------------------------ identities and pairs
+
+    def begin(self, conversation: Conversation, event: Command | Greeting) -> None:
+        """Both sides of a connection have said which socket types they are."""
+        for address, kind in conversation.types.items():
+            flows = self._open[address]
+            peer = event.dst if address == event.src else event.src
+            others = [flow for flow, other in flows.items() if other != peer]  # of this peer the last one is over
+            if kind == "PAIR" and others:
+                detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
+                self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
+            if kind == "ROUTER" and (identity := _of_other(conversation, address)):
+                first = self._identities.setdefault((address, identity), conversation.flow)
+                if first in others:
+                    detail = f"a second peer of the ROUTER at {address} with the identity of the one in flow {first}"
+                    self._claims[conversation.flow] = _Claim(event, first, "identity-in-use", detail)
+            flows[conversation.flow] = peer
+
+    def pass_time(self, now_ns: int) -> None:
+        """Report what two peers have had at the same time for longer than one that comes back."""
+        for flow, claim in list(self._claims.items()):
+            if now_ns - claim.event.time_ns > _RETURN_NS:
+                del self._claims[flow]
+                self._report_claim(claim, is_return=False)
+
+    def _report_claim(self, claim: _Claim, is_return: bool) -> None:
+        detail = f"{claim.detail}, which is {'closed a moment later' if is_return else 'still connected'}"
+        self._findings.report(claim.code, claim.event, detail, "note" if is_return else None)
+
+    def _end_claims(self, event: Connection) -> None:
+        self.pass_time(event.end_ns)
+        for flow, claim in list(self._claims.items()):
+            if event.flow in (claim.first, flow):
+                del self._claims[flow]
+                self._report_claim(claim, is_return=event.flow == claim.first and event.end in ("fin", "rst"))
+
+    def end(self, event: Connection, conversation: Conversation | None) -> None:
+        """A connection is over."""
+        if self._claims:
+            self._end_claims(event)
+        if conversation is not None:
+            for address in conversation.types:
+                flows = self._open[address]
+                flows.pop(event.flow, None)
+                if not flows:
+                    del self._open[address]
+                key = (address, _of_other(conversation, address))
+                if self._identities.get(key) == event.flow:
+                    del self._identities[key]
+        self._servers[event.server.address] = None
+        if len(self._servers) > _REMEMBERED:
+            self._servers.popitem(last=False)
+        self._look_for_storm(event)
+        self._compare_versions(event)
+
+    # ------------------------------------------------------------------ storms and refusals
+
+    def _look_for_storm(self, event: Connection) -> None:
+        pair = (event.client.address.rpartition(":")[0], event.server.address)
+        if (
+            event.end not in ("fin", "rst")
+            or event.end_ns - event.start_ns > _SHORT_NS
+            or event.messages.client
+            or event.messages.server
+            or event.handshake == "not-seen"
+        ):
+            self._storms.pop(pair, None)
+            return
+        storm = self._storms.get(pair)
+        if storm is None or event.start_ns - storm.last_ns > _STORM_NS // _STORM_CONNECTIONS:
+            storm = self._storms[pair] = _Storm(event.start_ns)
+            self._storms.move_to_end(pair)
+            if len(self._storms) > _REMEMBERED:
+                self._storms.popitem(last=False)
+        storm.count += 1
+        storm.last_ns = event.start_ns
+        if storm.count == storm.next_report:
+            storm.next_report *= _STORM_GROWTH
+            seconds = (event.end_ns - storm.first_ns) / 1e9
+            self._findings.report_of_none(
+                "reconnect-storm",
+                f"{pair[0]} connected to {pair[1]} {storm.count:,} times within {seconds:.1f} s, and each time the "
+                f"connection ended without a message (the last is flow {event.flow}, handshake {event.handshake})",
+                "note" if event.handshake == "complete" else None,  # programs that only look whether somebody is there
+            )
+
+    def refuse(self, event: Refusal) -> None:
+        """A TCP connection was refused."""
+        server = event.dst
+        first, count, told = self._refused.pop(server, (event, 0, False))
+        if not told and (server in self._servers or server in self._open):
+            told = True
+            detail = f"a connection from {event.src} to {server} was refused, where ZeroMQ had answered before"
+            self._report_refusal(event, detail)
+        self._refused[server] = (first, count + 1, told)
+        if len(self._refused) > _REMEMBERED:
+            self._refused.popitem(last=False)
+
+    def greet(self, event: Greeting) -> None:
+        """Somebody speaks ZMTP."""
+        for address in (event.src, event.dst) if self._refused else ():
+            if address in self._refused:
+                first, count, told = self._refused.pop(address)
+                if not told:
+                    times = "once" if count == 1 else f"{count:,} times"
+                    detail = f"connections to {address} were refused {times} before ZeroMQ answered there"
+                    self._report_refusal(first, detail)
+
+    def _report_refusal(self, event: Refusal, detail: str) -> None:
+        """Report it with its place, but of no flow: nothing else is told of one in which nothing was said."""
+        self._findings.report_of_none("connection-refused", detail, event=event)
+
+    # ------------------------------------------------------------------ versions
+
+    def _compare_versions(self, event: Connection) -> None:
+        version, server = event.client.version, event.server.address
+        if version is None or "." not in version or event.handshake != "complete":
+            return
+        newest = self._newest.get(server)
+        if newest is None and len(self._newest) >= _REMEMBERED:
+            return
+        if newest is None or version > newest:
+            self._newest[server] = version
+        if newest is None or version == newest or (server, min(version, newest)) in self._told_older:
+            return
+        older, newer = sorted((version, newest))
+        self._told_older.add((server, older))
+        self._findings.report_of_none(
+            "older-peer",
+            f"{server} has peers of ZMTP {older} ({event.client.address} or one before it) and of ZMTP {newer}",
+        )
+
+
+def _of_other(conversation: Conversation, address: str) -> bytes:
+    """The identity of the peer of the one at ``address``."""
+    return next((identity for other, identity in conversation.identities.items() if other != address), b"")

@@ -1,0 +1,151 @@
+"""Heartbeats (37/ZMTP, "Connection Heartbeats"): PING and PONG, how long that took, and peers that fell silent."""
+
+from collections import deque
+from typing import NamedTuple
+
+from dissectors.events import Command, Connection, Message, at_hand
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Rules, latency_ns
+
+_PENDING = 16  # PINGs of one side without a PONG; more are only counted
+# A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
+_LEAST_PATIENCE_NS = 1_000_000_000
+_LATENESS_NS = 250_000_000  # by which a capture point may deliver one side's packets later than the other's
+
+
+class _Ping(NamedTuple):
+    """What is kept of a PING."""
+
+    time_ns: int
+    packet: int
+    context: int
+    ttl_ms: int
+    flow: int
+    src: str
+    dst: str
+
+
+class _Side:
+    """What one side of a connection has said."""
+
+    __slots__ = ("heard_ns", "more", "pending", "promise", "told_late", "told_unanswered")
+
+    def __init__(self) -> None:
+        """Start with a side that has said nothing."""
+        self.heard_ns = 0
+        self.pending: deque[_Ping] = deque()  # PINGs without a PONG
+        self.more = 0  # after those
+        self.promise: _Ping | None = None  # the last PING that has a time to live
+        self.told_late = False
+        self.told_unanswered = False
+
+
+class Heartbeats(Rules):
+    """The heartbeats of one connection."""
+
+    waits = True
+
+    def __init__(self, conversation: Conversation, findings: Findings) -> None:
+        """Look at the connection from its first PING on."""
+        self._conversation = conversation
+        self._findings = findings
+        self._sides: dict[str, _Side] = {}
+        self._slowest_ns = 0  # of all answers
+        self.message = self._hear
+
+    def command(self, event: Command) -> None:
+        """Take note of any command."""
+        self._hear(event)
+        side = self._sides[event.src]
+        if event.name == "PING":
+            ping = _Ping(
+                event.time_ns,
+                event.packet,
+                hash(at_hand(event.context or b"")),
+                event.ttl_ms or 0,
+                event.flow,
+                event.src,
+                event.dst,
+            )
+            if len(side.pending) < _PENDING:
+                side.pending.append(ping)
+            else:
+                side.more += 1
+            if ping.ttl_ms:
+                side.promise = ping
+        elif event.name == "PONG":
+            self._answer(event)
+
+    def _answer(self, event: Command) -> None:
+        side = self._sides.setdefault(event.dst, _Side())
+        context = hash(at_hand(event.context or b""))
+        ping = next((ping for ping in side.pending if ping.context == context), None)
+        websocket = self._conversation.websocket
+        if ping is None and websocket and side.pending and not event.context:
+            ping = side.pending[0]  # libzmq's PONG over ws:// is empty, whatever the PING has
+        if ping is not None:
+            event.latency_ns = latency_ns(event, ping.time_ns)
+            event.request = ping.packet
+            self._slowest_ns = max(self._slowest_ns, event.latency_ns or 0)
+            while side.pending.popleft() is not ping:
+                pass  # an older one that was not answered is not going to be
+        elif side.more:
+            side.more -= 1
+        elif not self._conversation.blind and not websocket:  # there anybody may send one (RFC 6455, section 5.5.3)
+            self._findings.report("pong-without-ping", event, "a PONG that answers no PING")
+        if not side.pending:
+            side.told_unanswered = False
+
+    def _hear(self, event: Command | Message) -> None:
+        """A side is alive; has one been silent for longer than it may?"""
+        self.pass_time(event.time_ns)
+        side = self._sides.get(event.src)
+        if side is None:
+            side = self._sides[event.src] = _Side()
+        side.heard_ns = event.time_ns
+        side.told_late = False
+
+    def lose(self) -> None:
+        """A PONG, or anything else that a side said, may be what is missing."""
+        self._sides.clear()
+
+    def pass_time(self, now_ns: int) -> None:
+        """Report a side that has been silent for longer than its PING announced, and one that answers no PING."""
+        if self._conversation.blind:
+            return
+        for side in self._sides.values():
+            promise = side.promise
+            if promise is None or side.told_late:
+                pass
+            elif now_ns - side.heard_ns > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
+                side.told_late = True
+                detail = f"silent for longer than the {promise.ttl_ms:,} ms that its last PING announced"
+                self._findings.report("heartbeat-late", promise, detail)
+            if side.pending and not side.told_unanswered:
+                first = side.pending[0]
+                if now_ns - first.time_ns > self._patience_ns and not self._was_heard(first):
+                    side.told_unanswered = True
+                    detail = f"{first.dst} neither answers this PING nor says anything else"
+                    self._findings.report("ping-unanswered", first, detail)
+
+    @property
+    def _patience_ns(self) -> int:
+        return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS)
+
+    def _was_heard(self, ping: _Ping) -> bool:
+        """Whether the one who should answer has said anything since."""
+        other = self._sides.get(ping.dst)
+        return other is not None and other.heard_ns > ping.time_ns
+
+    def finish(self, event: Connection, now_ns: int) -> None:
+        """Report the PINGs that stayed without an answer."""
+        # What ended by itself did so with its last packet, however late that is known.
+        end_ns = event.end_ns if event.end in ("fin", "rst") else now_ns
+        self.pass_time(end_ns)
+        if self._conversation.blind:
+            return
+        for side in self._sides.values():
+            if side.pending and not side.told_unanswered and end_ns - side.pending[0].time_ns > self._patience_ns:
+                first, more = side.pending[0], len(side.pending) + side.more - 1
+                others = f", nor {more:,} after it" if more else ""
+                detail = f"no PONG for this PING{others}, though its receiver says other things"
+                self._findings.report("ping-unanswered", first, detail, "note")

@@ -1,0 +1,174 @@
+"""Publishers and subscribers (29/PUBSUB): which subscription each message matches, and what matches none."""
+
+from collections import Counter
+
+from dissectors.events import Connection, Message, Subscription, at_hand
+from dissectors.zmtp.sockets import PUBLISHERS
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
+
+_CANCELLED = 100  # topics of one connection that were cancelled, whose messages may be on their way
+_LENGTHS = 256  # of topics: one look-up each for every message
+_TOLD = 10  # kinds of messages that match nothing, of one connection
+_TOPIC_COST = 150  # octets that a topic takes beside its own
+
+
+class Publisher:
+    """What one publisher, at one address, has sent, as far as its busiest connection shows it."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.messages = 0
+
+
+class PublishSubscribe(Rules):
+    """The messages and subscriptions of one connection."""
+
+    def __init__(self, conversation: Conversation, findings: Findings, room: Room, publisher: Publisher) -> None:
+        """Look at the connection from its first message on."""
+        self._conversation = conversation
+        self._findings = findings
+        self._room = room
+        self._publisher = publisher
+        self._before = publisher.messages
+        self._sent = 0
+        self._address = next(address for address, kind in conversation.types.items() if kind in PUBLISHERS)
+        # An XSUB hands all that comes to its program, as in a proxy; a SUB drops what it has not subscribed to.
+        self._drops = "SUB" in conversation.types.values()
+        self._topics: dict[bytes, int] = {}  # how often each is subscribed to
+        self._octets = 0  # of room
+        self._of_length: Counter[int] = Counter()
+        self._lengths: list[int] = []  # of the topics, ascending
+        self._last: bytes | None = None  # the topic that matched last
+        self._cancelled: dict[bytes, None] = {}
+        self._subscribed = False
+        self._gave_up = False  # there were too many topics
+        self._told: set[int] = set()
+        self.message = self._take
+
+    # ------------------------------------------------------------------ subscriptions
+
+    def subscription(self, event: Subscription) -> None:
+        """Take note of a subscription or its end."""
+        topic = event.topic
+        if self._gave_up or event.src == self._address:  # a publisher that subscribes gets nothing by it
+            return
+        if not isinstance(topic, bytes) or event.incomplete:  # of a length that cannot be compared
+            self._give_up()
+            return
+        if event.action == "subscribe":
+            if not self._subscribed:
+                self._subscribed = True
+                self._tell_what_was_missed(event)
+            if topic in self._topics:
+                self._findings.report("subscribed-twice", event, "this topic is subscribed to already")
+            self._add(topic)
+        elif topic in self._topics:
+            self._remove(topic)
+        elif not self._conversation.blind:
+            self._findings.report("cancel-without-subscribe", event, "this topic is not subscribed to")
+        self._last = None
+
+    def _add(self, topic: bytes) -> None:
+        if topic in self._cancelled:
+            del self._cancelled[topic]
+            self._give_back(topic)
+        times = self._topics.get(topic, 0)
+        self._topics[topic] = times + 1
+        if times:
+            return
+        self._octets += _TOPIC_COST + len(topic)
+        if not self._room.take(_TOPIC_COST + len(topic)):
+            self._octets -= _TOPIC_COST + len(topic)
+            self._give_up()
+            return
+        self._of_length[len(topic)] += 1
+        if self._of_length[len(topic)] == 1:
+            self._lengths = sorted(self._of_length)
+            if len(self._lengths) > _LENGTHS:
+                self._give_up()
+
+    def _remove(self, topic: bytes) -> None:
+        self._topics[topic] -= 1
+        if self._topics[topic]:
+            return
+        del self._topics[topic]
+        self._of_length[len(topic)] -= 1
+        if not self._of_length[len(topic)]:
+            del self._of_length[len(topic)]
+            self._lengths = sorted(self._of_length)
+        self._cancelled[topic] = None
+        if len(self._cancelled) > _CANCELLED:
+            oldest = next(iter(self._cancelled))
+            del self._cancelled[oldest]
+            self._give_back(oldest)
+
+    def _give_back(self, topic: bytes) -> None:
+        self._octets -= _TOPIC_COST + len(topic)
+        self._room.give(_TOPIC_COST + len(topic))
+
+    def _give_up(self) -> None:
+        """Say nothing of messages any more: too much would have to be remembered."""
+        self._gave_up = True
+        self._room.give(self._octets)
+        self._octets = 0
+        self._topics, self._lengths, self._last = {}, [], None
+        self._of_length.clear()
+        self._cancelled.clear()
+
+    def _tell_what_was_missed(self, event: Subscription) -> None:
+        missed = self._publisher.messages
+        if not missed or self._sent:
+            return
+        since = missed - self._before
+        meanwhile = f", {since:,} of them since this connection began" if since else ""
+        self._findings.report(
+            "slow-joiner",
+            event,
+            f"the first subscription on this connection, after the publisher had sent {missed:,} "
+            f"message{'' if missed == 1 else 's'} to another subscriber{meanwhile}",
+        )
+
+    # ------------------------------------------------------------------ messages
+
+    def _take(self, event: Message) -> None:
+        if event.src != self._address:
+            return  # what an XSUB says to an XPUB
+        self._sent = sent = self._sent + 1
+        if sent > self._publisher.messages:
+            self._publisher.messages = sent
+        first = at_hand(event.frames[0])
+        last = self._last
+        if last is not None and first.startswith(last):
+            event.matched = last
+            return
+        topics = self._topics
+        for length in self._lengths:
+            if first[:length] in topics:
+                event.matched = self._last = first[:length]
+                return
+        if not (event.incomplete or self._conversation.blind or self._gave_up) and len(self._told) < _TOLD:
+            self._tell_unmatched(event, first)
+
+    def _tell_unmatched(self, event: Message, first: bytes) -> None:
+        kind = hash(first)
+        if kind in self._told or any(first.startswith(topic) for topic in self._cancelled):
+            return
+        self._told.add(kind)
+        if not self._subscribed:
+            detail = "a message to a receiver that has not subscribed to anything"
+            self._findings.report("unmatched-message", event, detail, "note")
+        elif self._drops:
+            detail = (
+                "a message that matches no subscription of its receiver, which drops it unless both sides match "
+                "inverted (ZMQ_INVERT_MATCHING)"
+            )
+            self._findings.report("unmatched-message", event, detail)
+        else:
+            detail = "a message that matches no subscription of its receiver"
+            self._findings.report("unmatched-message", event, detail, "note")
+
+    def finish(self, event: Connection, now_ns: int) -> None:
+        """Give back all room."""
+        self._give_up()

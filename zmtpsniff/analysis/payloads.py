@@ -1,0 +1,240 @@
+"""Payloads: each message is given to the dissectors of application protocols, and what they know added to it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Problem
+from dissectors.payloads import PayloadConnection, PayloadDissector
+from dissectors.problems import PROBLEMS
+from zmtpsniff.analysis.patterns.conversation import latency_ns
+from zmtpsniff.decode_as import DecodeAs
+
+_ENOUGH = 0.5  # certainty from which on a dissector gets a message
+_UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked
+_REMEMBERED = 1000  # messages of a connection that others may answer
+_RARELY = 1009  # and then of so many messages one is tried again
+_DEPTH = 64  # of what a field holds: deeper than people look, and far from what Python can follow
+
+
+class _Track:
+    """What is known of one connection."""
+
+    __slots__ = ("connection", "forced", "known", "states", "times", "unknown")
+
+    def __init__(self, connection: PayloadConnection, forced: PayloadDissector | None) -> None:
+        self.connection = connection
+        self.forced = forced
+        self.known: list[PayloadDissector] = []  # who knew messages of it
+        self.unknown = 0  # messages in a row that nobody knew
+        self.times: dict[int, int] = {}  # of its last messages that were known, by their packets
+        self.states: dict[int, dict[Any, Any]] = {}  # of dissectors, by their id()
+
+
+class Payloads:
+    """Takes all events of a capture, in order, and sets the payload of messages."""
+
+    def __init__(
+        self,
+        dissectors: Sequence[PayloadDissector],
+        decode_as: Sequence[DecodeAs] = (),
+        show_secrets: bool = False,
+        bodies: Callable[[Message], list[Body]] | None = None,
+    ) -> None:
+        """``dissectors`` in the order in which they are asked; ``decode_as`` may name one for a port.
+
+        ``bodies`` says what is in the frames of a message, None to leave that out.
+
+        Raises ValueError if it names one that there is not.
+        """
+        self._dissectors = list(dissectors)
+        self._show_secrets = show_secrets
+        self._bodies = bodies
+        by_name = {dissector.name: dissector for dissector in reversed(self._dissectors)}
+        self._forced: list[tuple[DecodeAs, PayloadDissector]] = []
+        for rule in decode_as:
+            if rule.payload:
+                if rule.payload not in by_name:
+                    raise ValueError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
+                self._forced.append((rule, by_name[rule.payload]))
+        self._tracks: dict[int, _Track | None] = {}  # None: nobody knows it
+        self._types: dict[int, dict[str, str]] = {}  # flow to address to socket type
+        self._failed: set[int] = set()
+        self._seen = 0
+
+    def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        """Add payloads to a batch of events; returns them, with a note behind where a dissector failed first."""
+        tracks = self._tracks
+        found: list[tuple[int, AnyEvent]] = []
+        place = 0
+        for event in events:
+            place += 1
+            if type(event) is Message:
+                try:
+                    track = tracks[event.flow]
+                except KeyError:
+                    track = self._begin(event)
+                if track is None or event.incomplete:
+                    continue
+                self._message(track, event, place, found)
+            elif type(event) is Command or type(event) is Greeting:
+                self._announcement(event)
+            elif type(event) is Connection:
+                tracks.pop(event.flow, None)
+                self._types.pop(event.flow, None)
+        self._try_again(events, found)
+        for place, problem in sorted(found, key=lambda each: each[0], reverse=True):
+            events.insert(place, problem)
+        if self._bodies is not None:
+            for event in events:
+                if type(event) is Message and not (event.payload is not None and event.payload.secrets):
+                    event.bodies = self._bodies(event)
+        return events
+
+    def _begin(self, event: Message) -> _Track:
+        client, server = (event.src, event.dst) if _port(event.src) > _port(event.dst) else (event.dst, event.src)
+        connection = PayloadConnection(event.flow, client, server, self._show_secrets)
+        connection.socket_types = self._types.setdefault(event.flow, {})
+        ports = (_port(server), _port(client))
+        forced = next((dissector for rule, dissector in self._forced if rule.matches("tcp", *ports)), None)
+        track = self._tracks[event.flow] = _Track(connection, forced)
+        return track
+
+    def _announcement(self, event: Command | Greeting) -> None:
+        if event.socket_type is not None:
+            self._types.setdefault(event.flow, {})[event.src] = event.socket_type
+
+    def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
+        """Find who knows the message, first among those who knew others of the connection."""
+        if track.forced is not None:
+            self._dissect(track, track.forced, event, place, found)
+            return
+        if track.known:
+            dissector = self._ask(track, track.known, event, place, found)
+            if dissector is not None:
+                self._dissect(track, dissector, event, place, found)
+                return
+        if track.unknown < _UNKNOWN:
+            dissector = self._ask(track, self._dissectors, event, place, found)
+            if dissector is not None and self._dissect(track, dissector, event, place, found):
+                track.unknown = 0
+                if dissector not in track.known:
+                    track.known.append(dissector)
+                return
+            track.unknown += 1
+        if track.unknown >= _UNKNOWN and not track.known:
+            self._tracks[event.flow] = None
+
+    def _try_again(self, events: list[AnyEvent], found: list[tuple[int, AnyEvent]]) -> None:
+        """Of the messages of connections that nobody knows, ask for one now and then: it may have begun anew."""
+        first = -self._seen % _RARELY
+        self._seen += len(events)
+        for place in range(first, len(events), _RARELY):
+            event = events[place]
+            if type(event) is Message and self._tracks.get(event.flow, self) is None:
+                track = self._begin(event)
+                track.unknown = _UNKNOWN - 1
+                self._message(track, event, place + 1, found)
+
+    def _ask(
+        self,
+        track: _Track,
+        dissectors: list[PayloadDissector],
+        event: Message,
+        place: int,
+        found: list[tuple[int, AnyEvent]],
+    ) -> PayloadDissector | None:
+        """Who is most certain to know the message."""
+        best, most = None, 0.0
+        connection = track.connection
+        for dissector in dissectors:
+            connection.state = track.states.get(id(dissector), {})
+            try:
+                certainty = dissector.match(event, connection)
+            except Exception as error:  # a plug-in may raise anything
+                self._fail(dissector, event, error, place, found)
+                continue
+            if certainty and certainty >= _ENOUGH and certainty > most:
+                best, most = dissector, float(certainty)
+                if most >= 1:
+                    break
+        return best
+
+    def _dissect(
+        self,
+        track: _Track,
+        dissector: PayloadDissector,
+        event: Message,
+        place: int,
+        found: list[tuple[int, AnyEvent]],
+    ) -> bool:
+        track.connection.state = track.states.setdefault(id(dissector), {})
+        try:
+            payload = dissector.dissect(event, track.connection)
+        except Exception as error:
+            self._fail(dissector, event, error, place, found)
+            return False
+        if payload is not None and not isinstance(payload, Payload):
+            self._fail(dissector, event, TypeError(f"{type(payload).__name__} is no Payload"), place, found)
+            return False
+        event.payload = payload
+        if payload is None:
+            return False
+        if _is_deep(payload.fields, _DEPTH):
+            payload.fields = _cut(payload.fields, _DEPTH)
+        _join(track, event, payload.fields.get("request"))
+        return True
+
+    def _fail(
+        self,
+        dissector: PayloadDissector,
+        event: Message,
+        error: Exception,
+        place: int,
+        found: list[tuple[int, AnyEvent]],
+    ) -> None:
+        """Tell once that a dissector failed."""
+        if id(dissector) in self._failed:
+            return
+        self._failed.add(id(dissector))
+        code = "payload-dissector-failed"
+        detail = f"the dissector {dissector.name!r} failed on a message: {type(error).__name__}: {error}"
+        problem = Problem(
+            PROBLEMS[code].severity, code, detail, event.time_ns, event.packet, event.flow, event.src, event.dst
+        )
+        found.append((place, problem))
+
+
+def _join(track: _Track, event: Message, request: object) -> None:
+    """What the application says that a message answers is better known than what only their order suggests."""
+    times = track.times
+    if isinstance(request, int) and request in times:
+        event.request, event.paired = request, None
+        event.latency_ns = latency_ns(event, times[request])
+    times[event.packet] = event.time_ns
+    if len(times) > _REMEMBERED:
+        del times[next(iter(times))]
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    """Whether lists and dicts are inside each other more than ``most`` times."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return not most or any(_is_deep(item, most - 1) for item in value)
+
+
+def _cut(value: Any, most: int) -> Any:
+    """A value without what is deeper than ``most``."""
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not most:
+        return "..."
+    if isinstance(value, dict):
+        return {name: _cut(item, most - 1) for name, item in value.items()}
+    return [_cut(item, most - 1) for item in value]
+
+
+def _port(address: str) -> int:
+    digits = address.rpartition(":")[2]
+    return int(digits) if digits.isdecimal() else 0

@@ -1,0 +1,149 @@
+"""From what was counted to records."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from dissectors.events import Octets
+from zmtpsniff.analysis.statistics.records import (
+    AnyRecord,
+    Bar,
+    CutRow,
+    LatencyRow,
+    Pattern,
+    ProblemRow,
+    Record,
+    SocketRow,
+    TimelineRow,
+    TopicRow,
+    TotalRow,
+)
+from zmtpsniff.analysis.statistics.rows import Socket, Topic
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sorting import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.statistics import Statistics
+
+DEFAULT_TOP = 20
+_NS = 1_000_000_000
+_SEVERITIES = ("error", "warning", "note")
+_Some = TypeVar("_Some", bound=Record)
+
+
+def report(statistics: Statistics, top: int = DEFAULT_TOP, sort: str = DEFAULT_SORT) -> list[AnyRecord]:
+    """All records, section by section: ``top`` at most of each kind that has an order, and how many more there are."""
+    records: list[AnyRecord] = []
+
+    connections = statistics.connection_rows(top)
+    records += connections
+    _tell_cut(records, "stats-connection", statistics.connections - len(connections))
+
+    sockets = _first((_socket(name, row) for name, row in statistics.sockets.rows.items()), SocketRow, top, sort)
+    records += sockets
+    _tell_cut(records, "stats-socket", statistics.sockets.at_least() - len(sockets))
+
+    topics = _first((_topic(topic, row) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort)
+    records += topics
+    _tell_cut(records, "stats-topic", statistics.topics.at_least() - len(topics))
+
+    everything = statistics.all_answers()
+    services = statistics.services.rows
+    requests = {name: row.requests for name, row in services.items() if row.requests.count}
+    heartbeats = {name: row.heartbeats for name, row in services.items() if row.heartbeats.count}
+    _tell_latencies(records, "request-reply", everything.requests, requests, top, sort)
+    _tell_latencies(records, "heartbeat", everything.heartbeats, heartbeats, top, sort)
+
+    width_ns, intervals = statistics.timeline.rows()
+    for start_ns, count in intervals:
+        records.append(TimelineRow(start_ns, width_ns, count, round(count * _NS / width_ns, 3)))
+
+    problems = sorted(statistics.problems.values(), key=_how_bad)
+    records += problems
+    records.append(_total(statistics))
+    return records
+
+
+def _first(rows: Iterable[_Some], kind: type[_Some], top: int, sort: str) -> list[_Some]:
+    largest_first, key = order(kind, sort)
+    return sorted(rows, key=key, reverse=largest_first)[:top]
+
+
+def _tell_cut(records: list[AnyRecord], kind: str, more: int) -> None:
+    if more > 0:
+        records.append(CutRow(kind, more))
+
+
+def _socket(address: str, row: Socket) -> SocketRow:
+    start_ns = row.start_ns or 0
+    return SocketRow(
+        address=address,
+        connections=row.connections,
+        open=row.open,
+        messages_in=row.messages_in,
+        messages_out=row.messages_out,
+        octets_in=row.octets_in,
+        octets_out=row.octets_out,
+        start_ns=start_ns,
+        duration_ns=row.end_ns - start_ns,
+        socket_types=_most_first(row.socket_types),
+        peer_socket_types=_most_first(row.peer_socket_types),
+        versions=_most_first(row.versions),
+        mechanisms=_most_first(row.mechanisms),
+        missing=row.missing,
+    )
+
+
+def _most_first(counts: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _topic(topic: Octets, row: Topic) -> TopicRow:
+    return TopicRow(topic, row.messages, row.octets, row.subscribers, row.subscribers_most, row.missing)
+
+
+def _tell_latencies(
+    records: list[AnyRecord], pattern: Pattern, everything: Sketch, services: dict[str, Sketch], top: int, sort: str
+) -> None:
+    if not everything.count:
+        return
+    records.append(_latency(pattern, None, everything))
+    rows = _first((_latency(pattern, *item) for item in services.items()), LatencyRow, top, sort)
+    records += rows
+    counted = sum(sketch.count for sketch in services.values())
+    more = len(services) - len(rows) + (counted < everything.count)  # all whose rows were cut are one here, at least
+    if more:
+        records.append(CutRow("stats-latency", more, pattern))
+
+
+def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRow:
+    return LatencyRow(
+        pattern=pattern,
+        count=sketch.count,
+        min_ns=sketch.minimum,
+        p50_ns=sketch.percentile(0.5),
+        p95_ns=sketch.percentile(0.95),
+        p99_ns=sketch.percentile(0.99),
+        max_ns=sketch.maximum,
+        histogram=[Bar(*each) for each in sketch.histogram()],
+        service=service,
+    )
+
+
+def _how_bad(row: ProblemRow) -> tuple[int, int, str]:
+    return _SEVERITIES.index(row.severity), -row.count, row.code
+
+
+def _total(statistics: Statistics) -> TotalRow:
+    capture = statistics.capture
+    return TotalRow(
+        packets=capture.packets,
+        dropped=capture.dropped,
+        flows=capture.flows,
+        zmtp_flows=capture.zmtp_flows,
+        messages=statistics.messages,
+        octets=statistics.octets,
+        problems=sum(row.count for row in statistics.problems.values()),
+        duration_ns=capture.duration_ns,
+        encrypted=statistics.encrypted,
+        beacons=statistics.beacons,
+        beacon_peers=len(statistics.peers),
+        subscriptions_not_followed=statistics.not_followed,
+    )

@@ -1,0 +1,61 @@
+"""What rows can be sorted by."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dissectors.events import Octets, at_hand
+from zmtpsniff.analysis.statistics.records import ConnectionRow, LatencyRow, Record, SocketRow, TopicRow
+
+_Keys = dict[type[Record], Callable[[Any], Any]]
+
+
+def _octets(octets: Octets) -> bytes:
+    return at_hand(octets)
+
+
+# name: (whether the largest comes first, what is compared of each kind of row); kinds without it keep the default.
+SORTS: dict[str, tuple[bool, _Keys]] = {
+    "messages": (
+        True,
+        {
+            ConnectionRow: lambda row: row.messages.client + row.messages.server,
+            SocketRow: lambda row: row.messages_in + row.messages_out,
+            TopicRow: lambda row: row.messages,
+            LatencyRow: lambda row: row.count,
+        },
+    ),
+    "octets": (
+        True,
+        {
+            ConnectionRow: lambda row: row.octets.client + row.octets.server,
+            SocketRow: lambda row: row.octets_in + row.octets_out,
+            TopicRow: lambda row: row.octets,
+        },
+    ),
+    "rate": (True, {ConnectionRow: lambda row: row.messages_per_s or 0.0}),
+    "duration": (True, {ConnectionRow: lambda row: row.duration_ns, SocketRow: lambda row: row.duration_ns}),
+    "start": (False, {ConnectionRow: lambda row: row.start_ns, SocketRow: lambda row: row.start_ns}),
+    "peers": (True, {SocketRow: lambda row: row.connections, TopicRow: lambda row: row.subscribers_most}),
+    "address": (
+        False,
+        {
+            ConnectionRow: lambda row: (row.server.address, row.client.address),
+            SocketRow: lambda row: row.address,
+            TopicRow: lambda row: _octets(row.topic),
+            LatencyRow: lambda row: row.service or "",
+        },
+    ),
+    "p50": (True, {LatencyRow: lambda row: row.p50_ns}),
+    "p95": (True, {LatencyRow: lambda row: row.p95_ns}),
+    "p99": (True, {LatencyRow: lambda row: row.p99_ns}),
+    "max": (True, {LatencyRow: lambda row: row.max_ns}),
+}
+DEFAULT_SORT = "messages"
+
+
+def order(kind: type[Record], name: str) -> tuple[bool, Callable[[Any], Any]]:
+    """Whether the largest comes first, and what is compared of rows of that kind."""
+    largest_first, keys = SORTS[name]
+    if kind not in keys:
+        largest_first, keys = SORTS[DEFAULT_SORT]
+    return largest_first, keys[kind]

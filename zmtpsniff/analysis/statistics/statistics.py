@@ -1,0 +1,341 @@
+"""Counts events: connections, bound addresses, topics, latencies, messages by time, problems."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dissectors.events import (
+    AnyEvent,
+    Beacon,
+    Capture,
+    Command,
+    Connection,
+    Cut,
+    Message,
+    Octets,
+    Peer,
+    Problem,
+    Sides,
+    Subscription,
+    at_hand,
+)
+from zmtpsniff.analysis.statistics.bounded import Table
+from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow
+from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Service, Socket, Topic
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sorting import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.timeline import Timeline
+
+ROWS = 5000  # that are kept of each kind, at least; twice as many at most
+_SERVICES = 250  # each with its sketches
+_SKETCHES = 1000  # of open connections
+_FOLLOWED = 50_000  # subscriptions of open connections
+_LONGEST = 255  # octets of an identity or topic that are kept
+_HAVE_TOPICS = frozenset({"PUB", "XPUB", "RADIO"})
+_NS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class _Flow:
+    """What is not known to belong where before the connection is over."""
+
+    answers: Service | None = None
+    topics: set[Octets] = field(default_factory=set)
+    encrypted: dict[str, int] = field(default_factory=dict)  # messages by sender
+    # With a filter only: messages that passed by their sender, None for whatever has none.
+    passed: dict[str | None, int] = field(default_factory=dict)
+
+    def see(self, sender: str | None, is_message: bool) -> None:
+        """Count an event that passed the filter."""
+        self.passed[sender] = self.passed.get(sender, 0) + is_message
+
+
+class Statistics:
+    """Takes all events of captures in batches; memory is bounded, and does not grow with messages."""
+
+    def __init__(self, interval_ns: int | None = None, sort: str = DEFAULT_SORT, rows: int = ROWS) -> None:
+        """``interval_ns`` is the length of the intervals of the time line, None for one that suits the capture.
+
+        When there are more than twice ``rows`` connections, those stay that come first by ``sort``; of all else what
+        has the most messages.
+        """
+        self.messages = 0
+        self.encrypted = 0  # messages
+        self.octets = 0
+        self.connections = 0
+        self.capture = Capture(0, 0, 0, 0, 0, 0, 0)
+        self.timeline = Timeline(interval_ns)
+        self.sockets: Table[str, Socket] = Table(rows, Socket)
+        self.topics: Table[Octets, Topic] = Table(rows, Topic)
+        self.services: Table[str, Service] = Table(_SERVICES, Service)
+        self.problems: dict[tuple[str, str], ProblemRow] = {}
+        self.not_followed = 0  # subscriptions
+        self.beacons = 0
+        self.peers: set[str] = set()  # UUIDs of those that sent them
+        self._rows: list[ConnectionRow] = []
+        self._limit = rows
+        self._sort = sort
+        self._flows: dict[int, _Flow] = {}
+        self._requests: dict[int, Sketch] = {}  # of the flows that have one, the quickest way to it
+        self._followed = 0
+
+    # ------------------------------------------------------------------ counting
+
+    def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
+        """Count a batch of events, of all those that a Sniffer gives; with ``keep`` only those for which it is true.
+
+        With it a connection is counted if one of its events passed or its own record does. In the first case its
+        messages are those that passed.
+        """
+        if keep is None:
+            self._take(events)
+            return
+        passed: list[AnyEvent] = []
+        unseen: list[Connection] = []  # connections that are over, of which nothing passed yet
+        for event in events:
+            if isinstance(event, Connection):
+                whole = keep(event)
+                if whole or event.flow in self._flows:
+                    self._take(passed)
+                    passed.clear()
+                    self._end(event, whole)
+                else:  # what its end shows to be wrong comes behind it
+                    unseen.append(event)
+            elif isinstance(event, Capture):
+                passed.append(event)
+            elif keep(event):
+                passed.append(event)
+                flow = getattr(event, "flow", None)
+                if flow is not None and type(event) is not Beacon:
+                    self._flow(flow).see(getattr(event, "src", None), type(event) is Message)
+        self._take(passed)
+        for connection in unseen:
+            self._end(connection, False)
+        if passed and type(passed[-1]) is Capture:
+            # What was found only after a connection was over has made one anew.
+            self._flows.clear()
+            self._requests.clear()
+            self._followed = 0
+
+    def _take(self, events: Sequence[AnyEvent]) -> None:
+        timeline = self.timeline
+        requests = self._requests
+        begin_ns = end_ns = in_interval = messages = 0
+        for event in events:
+            if type(event) is Message:
+                messages += 1
+                time_ns = event.time_ns
+                if begin_ns <= time_ns < end_ns:
+                    in_interval += 1
+                else:
+                    if in_interval:
+                        timeline.add(begin_ns, in_interval)
+                    in_interval = 1
+                    begin_ns = time_ns - time_ns % timeline.width_ns
+                    end_ns = begin_ns + timeline.width_ns
+                if event.latency_ns is not None:
+                    sketch = requests.get(event.flow)
+                    if sketch is None:
+                        sketch = self._answers(event.flow).requests
+                    sketch.add(event.latency_ns)
+                if event.matched is not None or event.socket_type in _HAVE_TOPICS:
+                    self._topic(event)
+            else:
+                self._take_other(event)
+        if in_interval:
+            timeline.add(begin_ns, in_interval)
+        self.messages += messages
+
+    def _topic(self, event: Message) -> None:
+        topic = event.matched if event.matched is not None else event.frames[0]
+        row = self.topics.rows.get(topic)
+        if row is None:
+            row = self.topics.row(_short(topic))
+        row.messages += 1
+        for frame in event.frames:
+            row.octets += len(frame) if type(frame) is bytes else _length(frame)
+
+    def _take_other(self, event: AnyEvent) -> None:
+        kind = type(event)
+        if kind is Connection:
+            self._end(event, True)  # type: ignore[arg-type]
+        elif isinstance(event, Subscription):
+            self._subscription(event.flow, event.topic, event.action == "subscribe")
+        elif isinstance(event, Command):
+            if event.latency_ns is not None:
+                self._answers(event.flow).heartbeats.add(event.latency_ns)
+            elif event.name in ("JOIN", "LEAVE") and event.group is not None:
+                self._subscription(event.flow, event.group, event.name == "JOIN")
+            elif event.name == "MESSAGE" and event.box is not None:  # of CURVE or GSSAPI
+                self.encrypted += 1
+                senders = self._flow(event.flow).encrypted
+                senders[event.src] = senders.get(event.src, 0) + 1
+        elif isinstance(event, Problem):
+            self._problem(event)
+        elif isinstance(event, Beacon):
+            self.beacons += 1
+            if len(self.peers) < 2 * self._limit:
+                self.peers.add(event.uuid)
+        elif isinstance(event, Capture):
+            self._add_capture(event)
+
+    def _flow(self, number: int) -> _Flow:
+        flow = self._flows.get(number)
+        if flow is None:
+            flow = self._flows[number] = _Flow()
+        return flow
+
+    def _answers(self, number: int) -> Service:
+        """Where to count the answers on a connection: with itself, until it is over and its bound address is known."""
+        flow = self._flow(number)
+        if flow.answers is None:
+            if len(self._requests) >= _SKETCHES:
+                return self.services.rest
+            flow.answers = Service()
+            self._requests[number] = flow.answers.requests
+        return flow.answers
+
+    def _subscription(self, number: int, topic: Octets, begins: bool) -> None:
+        topic = _short(topic)
+        topics = self._flow(number).topics
+        if not begins:
+            if topic in topics:
+                topics.discard(topic)
+                self._followed -= 1
+                self.topics.row(topic).cancel()
+        elif topic not in topics:
+            if self._followed >= _FOLLOWED:
+                self.not_followed += 1
+                return
+            topics.add(topic)
+            self._followed += 1
+            self.topics.row(topic).subscribe()
+
+    def _problem(self, event: Problem) -> None:
+        key = (event.severity, event.code)
+        row = self.problems.get(key)
+        if row is None:
+            self.problems[key] = ProblemRow(
+                event.severity, event.code, 1, event.detail, event.packet, event.flow, event.time_ns
+            )
+        else:
+            row.count += 1
+
+    def _add_capture(self, event: Capture) -> None:
+        mine = self.capture
+        self.capture = Capture(*(getattr(mine, name) + getattr(event, name) for name in Capture.__struct_fields__))
+
+    # ------------------------------------------------------------------ the end of a connection
+
+    def _end(self, event: Connection, whole: bool) -> None:
+        flow = self._flows.pop(event.flow, None)
+        messages = event.messages
+        if not whole:
+            if flow is None or not flow.passed:
+                return
+            passed = flow.passed
+            messages = Sides(passed.get(event.client.address, 0), passed.get(event.server.address, 0))
+        self.connections += 1
+        self.octets += event.octets.client + event.octets.server
+        self.sockets.row(event.server.address).connection(event, messages.client, messages.server)
+        row = _connection_row(event, messages)
+        if flow is not None and flow.encrypted:
+            senders = flow.encrypted
+            row.encrypted = Sides(senders.get(event.client.address, 0), senders.get(event.server.address, 0))
+        self._rows.append(row)
+        if len(self._rows) >= 2 * self._limit:
+            self._rows = self.connection_rows(self._limit)
+        if flow is not None:
+            self._release(flow, event)
+
+    def _release(self, flow: _Flow, event: Connection) -> None:
+        if flow.answers is not None:
+            del self._requests[event.flow]
+            self.services.row(event.server.address).join(flow.answers)
+        if event.end != "open":
+            for topic in flow.topics:
+                self.topics.row(topic).cancel()
+        self._followed -= len(flow.topics)
+
+    # ------------------------------------------------------------------ results
+
+    def connection_rows(self, number: int) -> list[ConnectionRow]:
+        """The first connections that are over, in the order asked for."""
+        largest_first, key = order(ConnectionRow, self._sort)
+        return sorted(self._rows, key=key, reverse=largest_first)[:number]
+
+    def all_answers(self) -> Service:
+        """The answers of all services together."""
+        everything = replace(self.services.rest, requests=Sketch(), heartbeats=Sketch())
+        for row in (self.services.rest, *self.services.rows.values()):
+            everything.join(row)
+        return everything
+
+    def merge(self, other: "Statistics") -> None:
+        """Count what another has counted of other connections, as if it came later; the other is used up.
+
+        Both must have been made with the same arguments, and be done: raises ValueError if one has seen no end of a
+        connection.
+        """
+        if self._flows or other._flows:
+            raise ValueError("statistics of connections that are not over cannot be merged")
+        self.messages += other.messages
+        self.encrypted += other.encrypted
+        self.octets += other.octets
+        self.connections += other.connections
+        self.not_followed += other.not_followed
+        self.beacons += other.beacons
+        self.peers |= other.peers
+        self._add_capture(other.capture)
+        self.timeline.merge(other.timeline)
+        self.sockets.merge(other.sockets)
+        self.topics.merge(other.topics)
+        self.services.merge(other.services)
+        for key, row in other.problems.items():
+            mine = self.problems.setdefault(key, row)
+            if mine is not row:
+                mine.count += row.count
+        self._rows += other._rows
+        if len(self._rows) >= 2 * self._limit:
+            self._rows = self.connection_rows(self._limit)
+
+
+def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
+    duration_ns = event.end_ns - event.start_ns
+    seconds = duration_ns / _NS
+    return ConnectionRow(
+        flow=event.flow,
+        transport=event.transport,
+        client=_short_peer(event.client),
+        server=_short_peer(event.server),
+        messages=messages,
+        octets=event.octets,
+        start_ns=event.start_ns,
+        duration_ns=duration_ns,
+        end=event.end,
+        version=event.version,
+        mechanism=event.mechanism,
+        handshake=event.handshake,
+        subscriptions=len(event.subscriptions),
+        messages_per_s=round((messages.client + messages.server) / seconds, 3) if duration_ns > 0 else None,
+        octets_per_s=round((event.octets.client + event.octets.server) / seconds, 3) if duration_ns > 0 else None,
+    )
+
+
+def _short_peer(peer: Peer) -> Peer:
+    return Peer(
+        peer.address,
+        peer.version,
+        None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
+        None if peer.identity is None else _short(peer.identity),
+        peer.beacon,
+    )
+
+
+def _short(octets: Octets) -> Octets:
+    """Octets with what is kept of them."""
+    data = at_hand(octets)
+    return octets if len(data) <= _LONGEST else Cut(data[:_LONGEST], _length(octets))
+
+
+def _length(octets: Octets) -> int:
+    return len(octets) if isinstance(octets, bytes) else octets.length

@@ -1,0 +1,160 @@
+"""Datagrams, UDP's and PGM's: which sender's each is, and when a sender is taken to be gone.
+
+What one sender sends to one destination is a flow. Only datagrams of ports that the user names, PGM, and beacons are
+looked at.
+"""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flows import End, Limits
+from zmtpsniff.net.pgm import Order, parse_pgm
+from zmtpsniff.net.segment import UDP, Datagram
+
+_SWEEP_NS = 1_000_000_000
+
+Transport = Literal["udp", "pgm", "epgm"]
+Kind = Transport | Literal["beacon"]
+
+
+class Dissection(Protocol):
+    """What takes the datagrams of a flow."""
+
+    rejected: bool
+
+    def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int, /) -> None:
+        """Take a datagram of UDP, of which ``missing`` octets were not captured."""
+
+    def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int, /) -> None:
+        """Take the data of the next packet of PGM."""
+
+    def lost(self, packets: int, time_ns: int, packet: int, /) -> None:
+        """Learn that packets of PGM are lost."""
+
+    def cut(self, time_ns: int, packet: int, /) -> None:
+        """Learn that a packet of PGM was captured only in part, and so is lost."""
+
+    def finish(self, end: End, start_ns: int, end_ns: int, repaired: int, parity: int, /) -> None:
+        """The flow is over; so many packets came as repairs only, so many were parity."""
+
+
+Connect = Callable[[int, Kind, Address, Address], Dissection]
+"""Called with a flow's number, what carries it or that it is of beacons, sender and destination."""
+
+
+class _Sender:
+    """A flow."""
+
+    __slots__ = ("dissection", "last_ns", "last_packet", "order", "start_ns")
+
+    def __init__(self, dissection: Dissection, time_ns: int) -> None:
+        self.dissection = dissection
+        self.start_ns = self.last_ns = time_ns
+        self.last_packet = 0
+        self.order = Order(dissection)
+
+    def finish(self, end: End) -> None:
+        if self.dissection.rejected:
+            return
+        self.order.finish(self.last_ns, self.last_packet)
+        self.dissection.finish(end, self.start_ns, self.last_ns, self.order.repaired, self.order.parity)
+
+
+class DatagramTable:
+    """All senders of datagrams that matter."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        number: Callable[[], int],
+        is_named: Callable[[int, int], bool],
+        is_beacon: Callable[[bytes], bool],
+        limits: Limits | None = None,
+    ) -> None:
+        """Ask ``connect`` who takes the datagrams of each flow, ``number`` for the number of a new one.
+
+        ``is_named`` says whether one of two UDP ports is one that carries RADIO's messages, ``is_beacon`` whether a
+        datagram of UDP is a beacon.
+        """
+        self._connect = connect
+        self._number = number
+        self._is_named = is_named
+        self._is_beacon = is_beacon
+        self._limits = limits or Limits()
+        self._idle_ns = int(min(self._limits.idle_seconds, 1e9) * 1e9)
+        self._senders: dict[bytes, _Sender] = {}
+        self._next_sweep = 0
+
+    def take(self, datagram: Datagram) -> None:
+        """Take one datagram, in the order of the capture."""
+        time_ns, packet, protocol, key, payload, missing = datagram
+        if time_ns >= self._next_sweep:
+            self.sweep(time_ns)
+        if protocol == UDP:
+            ports = key[-4:]
+            if not missing and self._is_beacon(payload):
+                self._sender(b"beacon" + key, "beacon", key, time_ns, packet).dissection.datagram(
+                    payload, 0, time_ns, packet
+                )
+            elif len(payload) >= 16 and not missing and parse_pgm(payload, True) is not None:
+                self._pgm("epgm", time_ns, packet, key[:-4] + payload[:4], payload)
+            elif missing and (sender := self._find_pgm("epgm", key[:-4] + payload[:4], payload)) is not None:
+                sender.dissection.cut(time_ns, packet)
+            elif self._is_named(int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big")):
+                sender = self._sender(b"udp" + key, "udp", key, time_ns, packet)
+                sender.dissection.datagram(payload, missing, time_ns, packet)
+        elif not missing:
+            self._pgm("pgm", time_ns, packet, key, payload)
+        elif (sender := self._find_pgm("pgm", key, payload)) is not None:
+            sender.dissection.cut(time_ns, packet)
+
+    def _find_pgm(self, transport: Transport, key: bytes, payload: bytes) -> _Sender | None:
+        return self._senders.get(transport.encode() + key + payload[8:14]) if len(payload) >= 14 else None
+
+    def _pgm(self, transport: Transport, time_ns: int, packet: int, key: bytes, payload: bytes) -> None:
+        pgm = parse_pgm(payload, transport == "epgm")
+        if pgm is None or not (pgm.data or pgm.is_spm or pgm.parity):
+            return
+        sender = self._sender(transport.encode() + key + pgm.source, transport, key, time_ns, packet)
+        if sender.dissection.rejected:
+            return
+        order = sender.order
+        order.take(pgm, time_ns, packet)
+        while order.waiting_octets > self._limits.waiting_octets_per_direction:
+            order.lose(time_ns, packet)
+
+    def _sender(self, name: bytes, kind: Kind, key: bytes, time_ns: int, packet: int) -> _Sender:
+        sender = self._senders.get(name)
+        if sender is not None and time_ns - sender.last_ns > self._idle_ns:
+            self._senders.pop(name).finish("timeout")
+            sender = None
+        if sender is None:
+            if len(self._senders) >= self._limits.flows:
+                self._evict()
+            ends = addresses(key)
+            sender = self._senders[name] = _Sender(self._connect(self._number(), kind, *ends), time_ns)
+        sender.last_ns = max(sender.last_ns, time_ns)
+        sender.last_packet = packet
+        return sender
+
+    def _evict(self) -> None:
+        """Make room: forget the senders that have been idle for longest."""
+        idle = sorted(self._senders, key=lambda name: self._senders[name].last_ns)
+        for name in idle[: max(len(idle) // 16, 1)]:
+            self._senders.pop(name).finish("timeout")
+
+    def sweep(self, now_ns: int) -> None:
+        """End what is idle, give up what does not come."""
+        self._next_sweep = now_ns + _SWEEP_NS
+        for name, sender in list(self._senders.items()):
+            if now_ns - sender.last_ns > self._idle_ns:
+                self._senders.pop(name).finish("timeout")
+            elif not sender.dissection.rejected:
+                sender.order.settle(now_ns, sender.last_packet)
+
+    def finish(self) -> None:
+        """The capture is over, and with it every flow."""
+        for sender in self._senders.values():
+            sender.finish("open")
+        self._senders.clear()

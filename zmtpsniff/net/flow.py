@@ -1,0 +1,287 @@
+"""One TCP connection: the octets of both sides, in an order in which they can have been sent.
+
+Theory
+------
+
+A capture is written down by somebody who stands beside the connection, not by one of its ends. The queues of a network
+card deliver one direction later than the other, a mirror port swaps packets, two hosts' clocks differ where their files
+are merged. So the order of the packets in the capture is not that of the events. The packets themselves tell more: each
+says by its acknowledgment what its sender had received when it sent it. A segment that acknowledges an octet was sent
+after that octet.
+
+Therefore a segment goes on to whoever dissects the flow only when
+
+1. all octets before it in its own direction have gone on, and
+2. all octets of the other direction that it acknowledges have gone on.
+
+This order is the same whatever the capture point did. Segments of which neither acknowledges the other were sent
+independently; their order means nothing, and nobody may read anything into it. So each segment goes on together with
+the stream offset up to which its sender had seen the other direction.
+
+A flow has two states.
+
+*It has not begun.* As long as the SYNs are not known, nobody knows where the streams begin: the first segment in the
+capture may not be the first that was sent. Segments are gathered. The flow begins when both initial sequence numbers
+are known (the SYN-ACK alone tells both), or when patience is over. Then a direction without a SYN begins at the lowest
+number that was seen.
+
+*It has begun.* A segment that has to wait does so in its direction (see :mod:`~zmtpsniff.net.reassembly`). It waits
+for octets that come late, or never, because the capture lost them. A direction *owes* octets if the other side has
+acknowledged them: they were sent and received, so the network did not lose them. If they do not come, the capture has
+lost them. Whoever waits for them has *patience*: for some packets and some time, both at least. How much time is learnt
+from the capture: where one direction always comes late, patience is longer.
+
+When patience with a direction is over, there are two cases. Octets behind the hole are there: then the hole is told as
+a gap, and they go on. Or nothing is there but the acknowledgment: then the octets are *presumed* lost, so that the
+other direction can go on. They may still come; they are told as a gap when octets behind them come, or at the end. A
+direction of which no packet was captured at all is told as absent.
+
+A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
+stays until something says more, until too much waits, or until nothing has happened for very long.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from zmtpsniff.net.reassembly import ATTENTION, MODULO, WINDOW, Direction, Waiting, distance
+from zmtpsniff.net.segment import ACK, Segment
+
+if TYPE_CHECKING:
+    from zmtpsniff.net.flows import Dissection, FlowTable
+
+_PACKETS = 32  # of the flow that pass before octets are taken to be lost
+_LEAST_NS = 250_000_000  # that pass, too
+_MOST_NS = 5_000_000_000
+_SEGMENT_COST = 256  # octets that a gathered segment takes beside its own
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long octets that must exist are waited for, learnt from how late others came."""
+
+    time_ns: int = _LEAST_NS
+    late: int = 0  # segments that were captured before what they acknowledge
+    latest_ns: int = 0  # how long before it at most
+    latest: bytes = b""  # the key of the direction that came so late
+
+    def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
+        """Octets of a direction came ``late_ns`` after ``segments`` that acknowledge them."""
+        self.late += segments
+        if late_ns > self.latest_ns:
+            self.latest_ns, self.latest = late_ns, direction
+        self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
+
+    def is_over(self, since_ns: int, since_count: int, time_ns: int, count: int) -> bool:
+        """Whether what has been waited for since then should have come by now."""
+        return count - since_count >= _PACKETS and time_ns - since_ns >= self.time_ns
+
+
+class Flow:
+    """A TCP connection."""
+
+    __slots__ = (
+        "begun",
+        "client",
+        "closing",
+        "count",
+        "dissection",
+        "early",
+        "early_octets",
+        "ended",
+        "last_ns",
+        "last_packet",
+        "number",
+        "retired_ns",
+        "server",
+        "start_ns",
+        "sure_ns",
+        "table",
+        "unwanted",
+    )
+
+    def __init__(self, table: "FlowTable", number: int, client: bytes, server: bytes, time_ns: int) -> None:
+        """Make the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
+        self.table = table
+        self.number = number
+        self.start_ns = self.last_ns = self.sure_ns = time_ns  # sure: up to when no octets are missing
+        self.last_packet = 0
+        self.client = Direction(self, client)
+        self.server = Direction(self, server)
+        self.client.other, self.server.other = self.server, self.client
+        self.begun = False
+        self.count = 0  # packets that were looked at closely, as all are while something is waited for
+        self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
+        self.early_octets = 0
+        self.dissection: Dissection | None = None
+        self.unwanted = False
+        self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
+        self.ended = False
+        self.retired_ns = 0  # when another one followed on the same addresses
+
+    @property
+    def directions(self) -> tuple[Direction, Direction]:
+        """Both, the client's first."""
+        return self.client, self.server
+
+    @property
+    def closed(self) -> Literal["", "fin", "rst"]:
+        """How the wire says that it is over; of a side that is not captured no FIN is expected."""
+        ends = self.directions
+        if not self.closing and any(end.finished for end in ends) and not all(end.seen for end in ends):
+            return "fin"
+        return self.closing
+
+    @property
+    def waiting_octets(self) -> int:
+        """What waits, in octets."""
+        return self.early_octets + self.client.waiting_octets + self.server.waiting_octets
+
+    @property
+    def since_ns(self) -> int:
+        """The time of a segment that waits, if one does; no other that waits is much older."""
+        if self.early:
+            return self.early[0][1][0]
+        return min((direction.waiting[0].time_ns for direction in self.directions if direction.waiting), default=0)
+
+    def attend(self) -> None:
+        """Have every segment looked at closely as long as something is not as usual, and else only a few."""
+        client, server = self.client, self.server
+        unusual = (
+            not self.begun
+            or self.ended
+            or client.key in self.table.retired
+            or client.waiting
+            or server.waiting
+            or client.acked > client.available
+            or server.acked > server.available
+            or client.reset is not None
+            or server.reset is not None
+            or client.pending is not None
+            or server.pending is not None
+            or client.doubtful
+            or server.doubtful
+        )
+        client.usual = ATTENTION if unusual or client.absent or not client.seen else ACK
+        server.usual = ATTENTION if unusual or server.absent or not server.seen else ACK
+
+    # ------------------------------------------------------------------ the beginning
+
+    @property
+    def knows_beginning(self) -> bool:
+        """Whether both initial sequence numbers are known."""
+        return self.client.isn is not None and self.server.isn is not None
+
+    def gather(self, direction: Direction, segment: Segment) -> None:
+        """Keep a segment until the flow has begun."""
+        if self.early is None:
+            self.early = []
+        if direction.gathered is None:
+            direction.gathered = segment[3]
+        self.early.append((direction, segment))
+        self.early_octets += len(segment[6]) + _SEGMENT_COST
+        self.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+
+    def begin(self) -> list[tuple[Direction, Segment]]:
+        """Settle where both streams begin; returns the segments that were gathered."""
+        self.begun = True
+        early, self.early = self.early or [], None
+        self.table.waiting_octets -= self.early_octets
+        self.early_octets = 0
+        for direction in (self.client, self.server):
+            direction.next = _origin(direction, early)
+            direction.gathered = None
+        if early:
+            self.start_ns = min(self.start_ns, min(segment[0] for _, segment in early))
+        return early
+
+    # ------------------------------------------------------------------ going on
+
+    def advance(self, arrived: Direction, time_ns: int, packet: int) -> None:
+        """Let go on what can, after a packet of the direction ``arrived``."""
+        direction, idle = arrived, 0
+        while idle < 2:
+            if direction.waiting and (delivered := direction.drain(time_ns, packet)):
+                idle = 0
+                if direction is not arrived:
+                    self._learn(arrived, delivered, time_ns, packet)
+            else:
+                idle += 1
+            direction = direction.other
+
+    def _learn(self, late: Direction, delivered: list[Waiting], time_ns: int, packet: int) -> None:
+        """Learn how late the octets of a direction came, for which segments of the other one have waited."""
+        times = [one.time_ns for one in delivered if one.packet < packet]
+        if times:
+            self.table.patience.observe(time_ns - min(times), late.key, len(times))
+
+    # ------------------------------------------------------------------ giving up
+
+    def give_up_late(self, time_ns: int, packet: int) -> None:
+        """Wait no longer for octets that should have come by now."""
+        if self.dissection is None:
+            return
+        patience = self.table.patience
+        for direction in self.directions:
+            while direction.owes and patience.is_over(direction.owed_ns, direction.owed_count, time_ns, self.count):
+                self._give_up(direction, time_ns, packet)
+
+    def _give_up(self, direction: Direction, time_ns: int, packet: int) -> None:
+        """Wait no longer for the next octets that a direction owes."""
+        if direction.hole:
+            direction.lose(min(direction.waiting[0].offset, direction.acked), time_ns, packet)
+        elif direction.waiting:  # they are there, and acknowledge what is not: neither side can have been first
+            other = direction.other
+            self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
+        else:
+            self._presume(direction, direction.acked, time_ns, packet)
+        self.advance(direction, time_ns, packet)
+
+    def _presume(self, direction: Direction, end: int, time_ns: int, packet: int) -> None:
+        """Take the octets before ``end`` to be lost, so that what acknowledges them can go on; they may still come."""
+        assert direction.receiver is not None
+        if not direction.seen:
+            if not direction.absent:
+                direction.absent = True
+                direction.receiver.absent(time_ns, packet)
+        elif end > direction.offset + 1:  # one may be a FIN: no frame is of a single octet
+            self.table.doubt(self, time_ns, packet)
+        direction.presumed = max(direction.presumed, end)
+
+    def give_up(self, time_ns: int, packet: int) -> None:
+        """Wait for nothing any more, though segments may follow."""
+        while self.client.waiting or self.server.waiting:
+            self.give_up_first(time_ns, packet)
+
+    def give_up_first(self, time_ns: int, packet: int) -> None:
+        """Let the segment that has waited for longest go on, or one that it waits for."""
+        fronts = [direction for direction in self.directions if direction.waiting]
+        holes = [direction for direction in fronts if direction.hole]
+        direction = min(holes or fronts, key=lambda one: one.waiting[0].packet)
+        if direction.hole:
+            direction.lose(direction.waiting[0].offset, time_ns, packet)
+        else:
+            other = direction.other
+            self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
+        self.advance(direction, time_ns, packet)
+
+    def end(self, time_ns: int, packet: int) -> None:
+        """No more segments will come: all that is missing is lost."""
+        self.give_up(time_ns, packet)
+        for direction in self.directions:
+            if not direction.seen and direction.receiver is not None and not direction.absent:
+                direction.receiver.absent(time_ns, packet)
+            direction.lose_end(time_ns, packet)
+
+
+def _origin(direction: Direction, early: list[tuple[Direction, Segment]]) -> int:
+    """The sequence number of the first octet of a direction, by its SYN or by the lowest number in the capture."""
+    if direction.isn is not None:
+        return (direction.isn + 1) % MODULO
+    numbers = [segment[3] for sender, segment in early if sender is direction]
+    if direction.other.isn is not None or not numbers:  # of a stream from its start nothing is acknowledged before that
+        numbers += [segment[4] for sender, segment in early if sender is not direction and segment[5] & ACK]
+    if not numbers:
+        return 0
+    # The first one decides which connection it is, if there are segments of two.
+    near = [ahead for ahead in (distance(number, numbers[0]) for number in numbers) if abs(ahead) <= WINDOW]
+    return (numbers[0] + min(near)) % MODULO

@@ -1,0 +1,723 @@
+"""TCP connections: which segment belongs to which, when one begins and ends, and what is kept of them.
+
+Octets go to whoever is given by ``connect``; a flow that nobody wants costs a look-up a packet.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Literal, NamedTuple, Protocol
+
+from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flow import Flow, Patience
+from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, TELLING_FLAGS, WINDOW, Direction, Receiver, distance
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+
+_SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
+_SWEEP_PART = 4096  # flows looked at in one go
+_LONGEST_SECONDS = 1e9
+_FASTEST = 2  # octets a nanosecond, of a network
+_PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
+_LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
+_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told
+_STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
+_MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
+_RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
+_LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, where no packet of its flow comes
+_LIVE_WAIT_NS = 1_000_000_000  # the same where packets come as they pass
+
+End = Literal["fin", "rst", "timeout", "open"]
+
+
+class Dissection(Protocol):
+    """What takes the octets of a flow."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether nothing more is wanted of the flow."""
+        ...
+
+    @property
+    def client(self) -> Receiver:
+        """Who takes the client's octets."""
+        ...
+
+    @property
+    def server(self) -> Receiver:
+        """Who takes the server's octets."""
+        ...
+
+    def finish(self, end: End, start_ns: int, end_ns: int, /) -> None:
+        """The flow is over."""
+
+    def release(self) -> None:
+        """Nothing more is asked of it: let go of what refers back to it."""
+
+
+class Limits(NamedTuple):
+    """Bounds of memory and time."""
+
+    waiting_octets_per_direction: int = 4 << 20
+    waiting_octets: int = 64 << 20
+    flows: int = 100_000
+    idle_seconds: float = 86_400.0
+    idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
+    linger_seconds: float = 5.0  # how long late segments of a closed flow are expected
+
+
+Connect = Callable[[int, Address, Address, tuple[bool, bool]], Dissection | None]
+"""Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
+
+Refuse = Callable[[int, str, str, int, int], None]
+"""Called with the number of a flow that was refused, its client, its server, time and packet."""
+
+Doubt = Callable[[int, int, int, int], None]
+"""Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
+
+
+class FlowTable:
+    """All TCP connections of a capture."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        limits: Limits | None = None,
+        refuse: Refuse | None = None,
+        doubt: Doubt | None = None,
+    ) -> None:
+        """Ask ``connect`` who takes the octets of each flow, within ``limits``.
+
+        ``refuse`` is told of each SYN that a RST answers, whatever protocol would have been spoken, and ``doubt`` of
+        each flow in which octets are presumed lost, before anything goes on that acknowledges them.
+        """
+        self._connect = connect
+        self._refuse = refuse
+        self._doubt = doubt
+        self._limits = limits = limits or Limits()
+        self._linger_ns = _nanoseconds(limits.linger_seconds)
+        self._idle_ns = _nanoseconds(limits.idle_seconds)
+        self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
+        self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
+        self._now_ns = 0
+        self._directions: dict[bytes, Direction] = {}
+        self._flows: dict[int, Flow] = {}
+        self.retired: dict[bytes, Flow] = {}  # that others follow on the same addresses, while packets may still come
+        self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
+        self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
+        self._sweeping: list[int] = []
+        self._next_sweep = 0
+        self.patience = Patience()
+        self.count = 0  # flows so far
+        self.waiting_octets = 0
+
+    def number(self) -> int:
+        """The number of another flow, which is counted, too, though it is none of TCP."""
+        self.count += 1
+        return self.count
+
+    @property
+    def waiting_since_ns(self) -> int | None:
+        """A time up to which no octets are missing that may still come, None if that holds up to now."""
+        return min((flow.sure_ns for flow in self._waiting.values()), default=None)
+
+    def disorder(self) -> list[tuple[str, str]]:
+        """What the order of the capture was like, if not that of the events: a problem's code, and a sentence."""
+        patience = self.patience
+        if patience.late < _MUCH_DISORDER:
+            return []
+        detail = f"{patience.late:,} packets stand before octets that they acknowledge"
+        if patience.latest:  # else they have the times of the events
+            latest, _ = addresses(patience.latest)
+            by = f"{patience.latest_ns / 1e6:.1f} ms"
+            detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
+        return [("capture-disorder", detail)]
+
+    def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
+        """Octets of a flow are presumed lost."""
+        if self._doubt is not None:
+            self._doubt(flow.number, time_ns, packet, flow.sure_ns)
+
+    # ------------------------------------------------------------------ the hot loop
+
+    def take(self, segments: list[Segment]) -> None:
+        """Take segments in the order of the capture."""
+        if not segments:
+            return
+        directions = self._directions
+        now_ns = segments[-1][0]
+        least_ns = self._least_ns
+        telling = TELLING_FLAGS
+        stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
+        for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
+            direction = directions.get(key)
+            if (
+                direction is None
+                or flags & telling != direction.usual
+                or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > least_ns)
+            ):
+                self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                continue
+            flow = direction.flow
+            flow.last_ns = time_ns
+            flow.last_packet = packet
+            if flow.unwanted:
+                continue
+            other = direction.other
+            seen = other.offset
+            if ack != other.next:
+                unseen = (other.next - ack) % MODULO  # type: ignore[operator]
+                if unseen < LATEST_ACK:
+                    seen -= unseen
+                elif unseen == MODULO - 1 and other.fin == seen:
+                    pass  # it acknowledges a FIN, which is no octet
+                elif other.absent and MODULO - unseen <= WINDOW:
+                    seen = other.go_along(ack, MODULO - unseen)
+                else:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    continue
+            if payload:
+                if (
+                    seq == direction.next
+                    and not missing
+                    and (direction.receiver is not None or (flow.dissection is None and self._dissect(flow)))
+                ):
+                    length = len(payload)
+                    direction.next = (seq + length) % MODULO
+                    begin = direction.offset
+                    direction.offset = offset = begin + length
+                    direction.recent.append((begin, payload))
+                    if offset > direction.recent_until:
+                        direction.thin()
+                    direction.deliver(payload, time_ns, packet, begin, seen)
+                    if flow.dissection.rejected:  # type: ignore[union-attr]
+                        self._drop(flow)
+                elif not flow.unwanted:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+            elif missing:
+                self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+        self._now_ns = now_ns
+        if now_ns >= self._next_sweep:
+            self.sweep(now_ns)
+
+    # ------------------------------------------------------------------ whatever is not the common case
+
+    def _examine(self, segment: Segment) -> None:
+        """Take a segment that begins, ends or changes something, or whose flow has segments that wait."""
+        self._assign(segment)
+        if self._again:
+            self._take_again()
+
+    def _take_again(self) -> None:
+        """Take those segments that were taken for others than they are."""
+        while self._again:
+            self._assign(self._again.popleft())
+
+    def _assign(self, segment: Segment) -> None:
+        """Find a segment's flow, or begin it, and let it take the segment."""
+        time_ns, packet, key, _, _, flags, _, _ = segment
+        direction = self._directions.get(key)
+        if direction is not None:
+            if key in self.retired:
+                direction = self._of_predecessor(direction, segment) or direction
+            if time_ns - direction.flow.last_ns > self._least_ns and self._is_left(direction.flow, time_ns):
+                self._discard(direction.flow, "timeout")
+                direction = None
+            elif (direction.pending or direction.other.pending) and self._replace(direction, segment):
+                direction = self._directions[key]
+        if flags & SYN:
+            direction = self._synchronise(direction, segment)
+        elif direction is None:
+            direction = None if flags & RST else self._open(key, time_ns, by_port=True)
+        elif direction.flow.ended:
+            direction = self._follow(direction, segment)
+        if direction is None or direction.flow.ended:
+            return
+        flow = direction.flow
+        if not (flow.early or flow.client.waiting or flow.server.waiting):
+            flow.sure_ns = flow.last_ns
+        if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
+            flow.client.forget_past()
+            flow.server.forget_past()
+        flow.last_ns, flow.last_packet = time_ns, packet
+        flow.count += 1
+        direction.seen = True
+        if flow.begun:
+            self._take(direction, segment)
+        elif flags & RST and not flow.early and not direction.skips(segment):
+            self._take_reset(direction, segment)
+        else:
+            self._gather(direction, segment)
+        if direction.usual == ATTENTION or direction.waiting or direction.other.acked > direction.other.offset:
+            self._attend(flow)
+
+    def _attend(self, flow: Flow) -> None:
+        """Settle how closely the next segments of a flow are looked at."""
+        if flow.ended:
+            return
+        flow.attend()
+        if flow.early or flow.client.waiting or flow.server.waiting:
+            self._waiting.setdefault(flow.number, flow)
+        elif self._waiting:
+            self._waiting.pop(flow.number, None)
+
+    def _gather(self, direction: Direction, segment: Segment) -> None:
+        """Keep a segment of a flow whose beginning is not known yet, or settle that."""
+        time_ns, _packet, _, _, _, flags, payload, _ = segment
+        flow = direction.flow
+        if payload or not flags & SYN:
+            flow.gather(direction, segment)
+        if (
+            flow.knows_beginning
+            or flow.early_octets > self._limits.waiting_octets_per_direction
+            or self.waiting_octets > self._limits.waiting_octets
+            or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
+            or (flow.early and self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count))
+        ):
+            self._begin(flow)
+
+    def _begin(self, flow: Flow) -> None:
+        """Settle where a flow begins, and take what was gathered."""
+        again = self._again
+        known = len(again)
+        early = flow.begin()
+        for place, (direction, segment) in enumerate(early, 1):
+            self._take(direction, segment)
+            if flow.number not in self._flows:  # what was taken is of another connection than the rest
+                doubtful = [again.popleft() for _ in range(len(again) - known)]
+                others = doubtful + [one for _, one in early[place:]]
+                if len(others) >= len(early):
+                    del others[0]  # one less each time, so that this comes to an end
+                again.extendleft(reversed(others))
+                return
+
+    def _take(self, direction: Direction, segment: Segment) -> None:
+        """Take a segment of a flow that has begun."""
+        time_ns, packet, _, seq, ack, flags, payload, missing = segment
+        flow, other = direction.flow, direction.other
+        if direction.acked > direction.offset or other.acked > other.offset:
+            flow.give_up_late(time_ns, packet)
+        if direction.reset is not None and not flags & RST:
+            self._doubt_reset(direction, segment)
+        if flags & RST:
+            self._take_reset(direction, segment)
+            return
+        offset = direction.place(seq + (flags & SYN > 0))
+        if (payload or missing) and not flow.unwanted:
+            if offset is None:
+                offset = self._place_far(direction, segment)
+                if offset is None:
+                    return
+            if flow.dissection is None and not self._dissect(flow):
+                return
+            if direction.doubtful:
+                direction.trust()
+            if flags & ACK:
+                other.acknowledge(ack, time_ns, packet)
+            direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
+        elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else of another connection, perhaps
+            other.acknowledge(ack, time_ns, packet)
+        if flags & FIN and offset is not None:
+            self._close(direction, offset + len(payload) + missing)
+        if flow.unwanted or flow.dissection is None:
+            if flow.closing:
+                self._close_if_over(flow)
+            return
+        if direction.waiting or other.waiting:
+            flow.advance(direction, time_ns, packet)
+            if direction.waiting_octets > self._limits.waiting_octets_per_direction:
+                self._shed(direction, time_ns, packet)
+            elif self.waiting_octets > self._limits.waiting_octets:
+                self._shed_all()
+                if flow.unwanted:
+                    return
+        if flow.dissection.rejected:
+            self._drop(flow)
+        elif flow.closing:
+            self._close_if_over(flow)
+
+    def _place_far(self, direction: Direction, segment: Segment) -> int | None:
+        """The stream offset of a segment far from what is known: behind a large hole. None if it is not taken.
+
+        Two segments must agree where what they say is not the simplest explanation, since anybody can forge one.
+        """
+        time_ns, _, _, seq, ack, flags, _, _ = segment
+        flow, other = direction.flow, direction.other
+        assert direction.next is not None
+        assert other.next is not None
+        ahead = distance(seq, direction.next)
+        acknowledged = distance(ack, other.next) if flags & ACK else 0
+        # A hole in one direction leaves the other's numbers as they were. Those of both go on together, no faster than
+        # a network can be.
+        sent = min(max(time_ns - flow.sure_ns, 0) * _FASTEST, _LARGEST_HOLE)
+        of_this_connection = abs(acknowledged) <= WINDOW or (0 < ahead <= sent and 0 < acknowledged <= sent)
+        if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
+            return direction.offset + ahead
+        earlier = [*direction.doubtful, *other.doubtful]
+        direction.doubt(segment)
+        flow.attend()
+        if not any(_agree(segment, one) for one in earlier):
+            if self.waiting_octets > self._limits.waiting_octets:
+                self._shed_all()
+            return None
+        if of_this_connection:
+            for one in direction.doubtful[:-1]:
+                if _agree(segment, one):
+                    direction.insert(
+                        direction.offset + (one[3] - direction.next) % MODULO,
+                        one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
+                    )  # fmt: skip
+            return direction.offset + ahead % MODULO
+        # The numbers of both sides are others: the ports are used again, by a connection whose SYNs were not captured.
+        segments = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
+        self._discard(flow, "open")
+        self._again.extendleft(reversed(segments))
+        return None
+
+    # ------------------------------------------------------------------ beginning
+
+    def _synchronise(self, direction: Direction | None, segment: Segment) -> Direction | None:
+        """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
+        time_ns, _, key, seq, ack, flags, _, _ = segment
+        answers = bool(flags & ACK)
+        if direction is None or direction.begins_another(seq, ack, answers) or _is_of_others(direction, segment):
+            if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
+                direction.pending = segment  # it does not fit a connection in use: anybody can forge one
+                direction.flow.attend()
+                return None
+            direction = self._open(key, time_ns, by_port=False, server=answers)
+        flow = direction.flow
+        other = direction.other
+        if direction.isn is None:
+            if flow.dissection is None and (answers or other.isn is None):  # ports may have told otherwise
+                flow.client, flow.server = (other, direction) if answers else (direction, other)
+            direction.isn = seq
+        if answers and other.isn is None and not flow.begun:
+            other.isn = self._acknowledged_isn(other, ack)
+        return direction
+
+    def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
+        """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
+        if not direction.flow.early:
+            return (ack - 1) % MODULO
+        ahead = (distance(one[3], ack) for sender, one in direction.flow.early if sender is direction)
+        return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
+
+    def _replace(self, direction: Direction, segment: Segment) -> bool:
+        """Whether a segment shows that a SYN that did not fit was genuine, and so began another connection."""
+        _, _, _, seq, ack, flags, _, _ = segment
+        other = direction.other
+        pending = None
+        if flags & RST:
+            return False
+        if flags & ACK and other.pending and _continues(other.pending, ack):
+            if flags & SYN or other.is_beyond(ack):
+                pending = other.pending
+        elif not flags & SYN and direction.pending and _continues(direction.pending, seq):  # its answer is lost
+            beyond = direction.is_beyond(seq) or (flags & ACK and other.is_far(ack))
+            pending = direction.pending if beyond else None
+        if pending is None:
+            return False
+        in_doubt = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
+        direction.trust()
+        other.trust()
+        self._retire(direction.flow, segment[0])
+        self._assign(pending)
+        self._again.extend(in_doubt)
+        return True
+
+    def _retire(self, flow: Flow, time_ns: int) -> None:
+        """Another connection begins on the addresses of a flow, of which packets may still come."""
+        for direction in flow.directions:
+            direction.pending = None
+        if (retired := self.retired.get(flow.client.key)) is not None:
+            self._discard(retired, "open")
+        if not flow.begun or not (flow.ended or flow.dissection is not None):
+            self._discard(flow, "open")
+            return
+        flow.retired_ns = time_ns
+        for direction in flow.directions:
+            del self._directions[direction.key]
+            self.retired[direction.key] = flow
+
+    def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
+        """The direction of the flow before on the same addresses, if a segment is still of that."""
+        time_ns, _packet, key, seq, ack, flags, _, _ = segment
+        predecessor = self.retired[key]
+        is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
+        if is_over or self._is_left(predecessor, time_ns):
+            self._discard(predecessor, "open")
+            return None
+        before = predecessor.client if predecessor.client.key == key else predecessor.server
+        if flags & SYN or before.place(seq) is None or (flags & ACK and before.other.is_far(ack)):
+            return None
+        if direction.isn is not None:
+            return before if not 0 < distance(seq, direction.isn) <= WINDOW else None
+        return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
+
+    def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
+        """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
+        time_ns, _, key, seq, _, flags, payload, missing = segment
+        length = 0 if flags & RST else len(payload) + missing
+        if length and (direction.is_far(seq) or (flags & ACK and direction.other.is_far(segment[4]))):
+            return self._open(key, time_ns, by_port=True)
+        direction.swallow(seq, length)
+        return None
+
+    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
+        """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
+        if (old := self._directions.get(key)) is not None:
+            self._retire(old.flow, time_ns)
+        if len(self._flows) >= self._limits.flows:
+            self._evict()
+        number = self.number()
+        size = (len(key) - 4) // 2
+        back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
+        if by_port:
+            server = int.from_bytes(key[-4:-2], "big") < int.from_bytes(key[-2:], "big")
+        flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
+        mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
+        self._directions[key] = mine
+        self._directions[back] = theirs
+        self._flows[flow.number] = flow
+        return mine
+
+    def _dissect(self, flow: Flow) -> bool:
+        """The first octets of a flow: find somebody who takes them."""
+        client, server = addresses(flow.client.key)
+        from_start = (flow.client.isn is not None, flow.server.isn is not None)
+        dissection = self._connect(flow.number, client, server, from_start)
+        if dissection is None:
+            self._drop(flow)
+            return False
+        flow.dissection = dissection
+        flow.client.begin(dissection.client)
+        flow.server.begin(dissection.server)
+        return True
+
+    # ------------------------------------------------------------------ ending
+
+    def _close(self, direction: Direction, end: int) -> None:
+        """Take note of a FIN at the stream offset ``end``."""
+        direction.fin = end
+        direction.acked = min(direction.acked, end)
+        if direction.other.fin is not None:
+            direction.flow.closing = direction.flow.closing or "fin"
+
+    def _take_reset(self, direction: Direction, segment: Segment) -> None:
+        """A RST; octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
+        time_ns, packet, _, seq, ack, flags, _, _ = segment
+        flow = direction.flow
+        if self._refuse is not None and direction.isn is None:
+            self._tell_refusal(direction, segment)
+        flow.last_ns, flow.last_packet = time_ns, packet
+        ahead = 0 if direction.next is None else distance(seq, direction.next)
+        if not -(1 << 24) < ahead < 1 << 30:
+            return  # far outside of the window: forged, or of an old connection
+        flow.closing = "rst" if ahead else flow.closing or "rst"
+        if flow.unwanted:
+            return
+        direction.seen = True
+        if ahead and not (ahead == 1 and direction.finished):
+            # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
+            # are forged or late, unless octets before it are still to come here, or not in the capture.
+            direction.reset, direction.reset_ns = seq, time_ns
+            direction.reset_before = ack if flags & ACK else direction.other.highest
+            flow.attend()
+        else:
+            direction.reset = None
+        if flags & ACK:
+            direction.other.acknowledge(ack, time_ns, packet)
+        self._close_if_over(flow)
+
+    def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
+        """A segment of who has sent a RST: if it cannot be from before that, the RST did not count."""
+        time_ns, _, _, seq, ack, flags, payload, missing = segment
+        assert direction.reset is not None
+        left = distance(direction.reset, seq + len(payload) + missing + (flags & FIN > 0))
+        acknowledges = flags & ACK and direction.reset_before is not None and distance(ack, direction.reset_before) > 0
+        in_time = time_ns - direction.reset_ns <= _RESET_GRACE_NS
+        if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
+            return
+        direction.reset = None
+        flow, other = direction.flow, direction.other
+        if other.reset is None:
+            flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
+
+    def _tell_refusal(self, direction: Direction, segment: Segment) -> None:
+        """Tell of a RST if it answers a SYN, the only thing that was said so far."""
+        time_ns, packet, key, _, ack, flags, _, _ = segment
+        isn = direction.other.isn
+        if self._refuse is None or isn is None or not flags & ACK or direction.next is not None:
+            return
+        if direction.other.offset == 0 and ack == (isn + 1) % MODULO:
+            server, client = addresses(key)
+            self._refuse(direction.flow.number, client.text, server.text, time_ns, packet)
+
+    def _close_if_over(self, flow: Flow) -> None:
+        """End a flow once everything up to its FINs, or its RST, has been delivered."""
+        if flow.closing == "fin":
+            over = flow.client.finished and flow.server.finished
+        else:
+            over = not any(
+                direction.waiting
+                or direction.owes
+                or direction.awaits_reset
+                or (direction.fin is not None and not direction.finished)
+                for direction in flow.directions
+            )
+        if over:
+            self._end(flow, flow.closing or "open")
+
+    def _end(self, flow: Flow, end: End) -> None:
+        """Finish a flow; it stays known for a while, so that late segments do not begin another."""
+        if flow.ended:
+            return
+        flow.ended = True
+        if flow.dissection is not None and not flow.unwanted:
+            flow.end(flow.last_ns, flow.last_packet)
+            flow.dissection.finish(end, flow.start_ns, flow.last_ns)
+        self._drop(flow)
+
+    def _drop(self, flow: Flow) -> None:
+        """Keep no more of a flow than what tells its segments from those of another."""
+        flow.unwanted = True
+        if flow.dissection is not None:
+            flow.dissection.release()
+            flow.dissection = None
+        for direction in flow.directions:
+            direction.forget()
+        flow.attend()
+        self._waiting.pop(flow.number, None)
+
+    def _discard(self, flow: Flow, end: End) -> None:
+        """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
+        if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
+            self._discard(retired, end)
+        if not flow.begun:
+            self._begin(flow)
+        if self._flows.pop(flow.number, None) is None:
+            return  # its segments turned out to be of two connections
+        self._end(flow, flow.closed or end)
+        for direction in flow.directions:
+            if self._directions.get(direction.key) is direction:
+                del self._directions[direction.key]
+            elif self.retired.get(direction.key) is flow:
+                del self.retired[direction.key]
+            direction.part()
+
+    def _is_left(self, flow: Flow, now_ns: int) -> bool:
+        """Whether a flow has been idle for so long that what comes now is not part of it."""
+        return now_ns - flow.last_ns > self._longest_pause_ns(flow)
+
+    def _longest_pause_ns(self, flow: Flow) -> int:
+        """How long a flow may be silent before what comes is not part of it."""
+        if flow.ended or flow.closing:
+            return self._linger_ns
+        return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
+
+    def _shed(self, direction: Direction, time_ns: int, packet: int) -> None:
+        """Give up holes before which too much waits, until there is room for a while."""
+        while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
+            direction.flow.give_up_first(time_ns, packet)
+
+    def _shed_all(self) -> None:
+        """Give up holes, those before which most waits first, until there is room for a while."""
+        flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
+        while flows and self.waiting_octets > self._limits.waiting_octets * 3 // 4:
+            self._hurry(flows.pop())
+        if self.waiting_octets > self._limits.waiting_octets * 3 // 4:  # what is left is in doubt
+            for flow in self._flows.values():
+                flow.client.trust()
+                flow.server.trust()
+
+    def sweep(self, now_ns: int) -> None:
+        """End flows that are idle and forget those that are over, some at a time.
+
+        This only makes room: a segment that comes too late for its flow does not find it in any case.
+        """
+        self._next_sweep = now_ns + _SWEEP_NS
+        if not self._sweeping:
+            self._sweeping = list(self._flows)
+        for number in self._sweeping[-_SWEEP_PART:]:
+            flow = self._flows.get(number)
+            if flow is not None and self._is_left(flow, now_ns):
+                self._discard(flow, "timeout")
+        del self._sweeping[-_SWEEP_PART:]
+        self._take_again()
+        self._let_go(now_ns, _LONGEST_WAIT_NS)
+
+    def settle(self, now_ns: int) -> None:
+        """Take note that it is ``now_ns``, though no packet says so: end what is idle, give up what does not come."""
+        self._now_ns = max(self._now_ns, now_ns)
+        self._let_go(now_ns, max(_LIVE_WAIT_NS, self.patience.time_ns))
+        if now_ns >= self._next_sweep:
+            self.sweep(now_ns)
+
+    def _let_go(self, now_ns: int, longest_ns: int) -> None:
+        """Let nothing wait for longer than ``longest_ns``."""
+        for flow in [flow for flow in self._waiting.values() if now_ns - flow.since_ns > longest_ns]:
+            self._hurry(flow)
+        self._take_again()
+
+    def _hurry(self, flow: Flow) -> None:
+        """Let nothing of a flow wait any longer, though segments may follow."""
+        if not flow.begun:
+            self._begin(flow)
+        if flow.dissection is not None:
+            flow.give_up(flow.last_ns, flow.last_packet)
+            if flow.dissection.rejected:
+                self._drop(flow)
+            elif flow.closing:
+                self._close_if_over(flow)
+        self._attend(flow)
+
+    def _evict(self) -> None:
+        """Make room: forget those flows that have been idle for longest."""
+        flows = sorted(self._flows.values(), key=lambda flow: (not flow.ended, flow.last_ns))
+        for flow in flows[: max(len(flows) // 16, 1)]:
+            self._discard(flow, "timeout")
+
+    def started_ns(self, number: int) -> int:
+        """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
+        return self._flows[number].start_ns
+
+    def knows(self, number: int) -> bool:
+        """Whether segments may still come of the flow with this number."""
+        return number in self._flows
+
+    def open_flows(self, now_ns: int) -> list[int]:
+        """The numbers of the flows that may go on at ``now_ns``."""
+        return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
+
+    def finish(self, now_ns: int | None = None) -> None:
+        """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
+        if now_ns is not None:
+            self._now_ns = now_ns
+        while self._flows:  # one that was two connections leaves another
+            for flow in list(self._flows.values()):
+                self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+            self._take_again()
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(min(seconds, _LONGEST_SECONDS) * 1e9)
+
+
+def _continues(syn: Segment, number: int) -> bool:
+    """Whether a sequence number is one that follows a SYN, or the octets that came with it."""
+    return (number - syn[3] - 1) % MODULO <= len(syn[6])
+
+
+def _agree(segment: Segment, other: Segment) -> bool:
+    """Whether two segments are of one connection by their numbers, whichever directions they are of."""
+    if segment[2] == other[2]:
+        return segment[3] != other[3] and abs(distance(segment[3], other[3])) <= WINDOW
+    return abs(distance(segment[4], other[3])) <= WINDOW and abs(distance(segment[3], other[4])) <= WINDOW
+
+
+def _is_of_others(direction: Direction, syn: Segment) -> bool:
+    """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
+    mine, theirs = direction.gathered, direction.other.gathered
+    if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:
+        return True
+    return bool(syn[5] & ACK) and theirs is not None and abs(distance(theirs, syn[4])) > WINDOW

@@ -1,0 +1,347 @@
+"""Link, IP and TCP headers taken off packets: what is left are segments. Of UDP and PGM datagrams are left."""
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.encapsulation import (
+    CUT,
+    ETHERNET,
+    HEADERS,
+    IP_PROTOCOL,
+    IP_TUNNELS,
+    IPV4,
+    IPV6,
+    LINK_TYPE,
+    LINUX_SLL,
+    LINUX_SLL2,
+    LOOP,
+    MALFORMED,
+    NO_TCP,
+    NO_TUNNEL,
+    NULL,
+    RAW,
+    UDP_TUNNELS,
+)
+from zmtpsniff.net.fragments import Fragment, Fragments
+from zmtpsniff.net.segment import FIN, PGM, PSH, UDP, Datagram, Segment
+from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
+
+UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
+
+TCP = 6
+HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
+EXTENSIONS = frozenset((HOP_BY_HOP, ROUTING, DESTINATION, 135, 139, 140))  # with their length in units of 8 octets
+
+_UNIX_SIZE = 16
+_MOST_STREAMS = 1 << 16
+_MOST_TUNNELS = 8  # one inside the other
+
+Unpack = Callable[[bytes], tuple[Any, ...]]
+
+
+class _Shape(NamedTuple):
+    """How the common packets of a link type look: no VLAN tag, no IP option or extension, no fragment, TCP."""
+
+    unpack_ipv4: Unpack
+    ipv4: bytes  # what the link header's protocol field says of IPv4
+    unpack_ipv6: Unpack
+    ipv6: bytes
+    ip: int  # where the IP header begins
+    least: int  # octets up to the end of an IPv4 header and a TCP header, both without options
+
+
+def _shape(before: str, ipv4: bytes, ipv6: bytes) -> _Shape:
+    """The shape for a link header of the layout ``before``, in which the protocol is the one field."""
+    ip = struct.calcsize("!" + before)
+    # Protocol, version and header length, total length, fragment field, transport; the key; then of TCP: sequence
+    # number, acknowledgment number, data offset, flags.
+    layout4 = struct.Struct(f"!{before}BxH2xHxB2x12sIIBB")
+    # Payload length, next header; the key; the same of TCP.
+    layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBB")
+    return _Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40)
+
+
+_SHAPES = {
+    ETHERNET: _shape("12x2s", b"\x08\x00", b"\x86\xdd"),
+    LINUX_SLL: _shape("14x2s", b"\x08\x00", b"\x86\xdd"),
+    LINUX_SLL2: _shape("2s18x", b"\x08\x00", b"\x86\xdd"),
+    NULL: _shape("4s", b"\x02\0\0\0", b"\x1e\0\0\0"),
+    LOOP: _shape("4s", b"\0\0\0\x02", b"\0\0\0\x18"),
+} | dict.fromkeys(RAW, _shape("0s", b"", b""))
+
+_UNKNOWN = _shape("0s", b"-", b"-")  # nothing is equal to this, so everything goes the general way
+
+
+class HeaderDecoder:
+    """Makes segments of packets; holds the fragments of datagrams that are not whole yet.
+
+    What it leaves out is counted, and told by :meth:`skipped`: ``malformed`` is the number of packets with a header up
+    to that of TCP that is wrong, ``cut`` that of packets captured so short that their TCP header is not there. Packets
+    without TCP, or of which that is not known, are counted by what they are.
+    """
+
+    def __init__(self) -> None:
+        """Start without fragments."""
+        self.malformed = 0
+        self.cut = 0
+        self._segments = 0
+        self._tally = Tally()
+        self._fragments = Fragments()
+        self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
+        self._sent: dict[bytes, int] = {}  # sequence number that comes next in each direction of Unix domain sockets
+        self._depth = 0  # tunnels around what is taken apart
+        self._transports = {
+            TCP: self._tcp,
+            UDP: self._udp,
+            PGM: self._pgm,
+        } | {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
+
+    def segments(self, packets: list[Packet], numbers: int | Iterable[int]) -> list[Segment]:
+        """Return the TCP segments in ``packets``, whose numbers count up from ``numbers`` or are given, one for each.
+
+        Datagrams of UDP and PGM among them are in :attr:`datagrams` afterwards.
+        """
+        out: list[Segment] = []
+        if self.datagrams:
+            self.datagrams = []
+        append = out.append
+        current = -1
+        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _UNKNOWN
+        numbered = enumerate(packets, numbers) if isinstance(numbers, int) else zip(numbers, packets, strict=True)
+        for number, (time, link, data, wire, _) in numbered:
+            if link != current:
+                current = link
+                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _SHAPES.get(link, _UNKNOWN)
+            size = len(data)
+            if size >= least:
+                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags = (
+                    unpack_ipv4(data)
+                )
+                if version == 0x45:
+                    # 0xBFFF: all but "don't fragment"
+                    if transport == 6 and protocol == ipv4 and not fragment & 0xBFFF:
+                        start = ip + 20 + ((offset & 0xF0) >> 2)
+                        stop = ip + total
+                        if least <= start <= stop:
+                            missing = stop - max(start, size) if stop > size else 0
+                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
+                            continue
+                elif version & 0xF0 == 0x60 and protocol == ipv6 and size >= least + 20:
+                    total, transport, key, sequence, acknowledgment, offset, flags = unpack_ipv6(data)
+                    if transport == 6 and total:
+                        start = ip + 40 + ((offset & 0xF0) >> 2)
+                        stop = ip + 40 + total
+                        if least + 20 <= start <= stop:
+                            missing = stop - max(start, size) if stop > size else 0
+                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
+                            continue
+            segment = self._general(time, number, link, data, wire)
+            if segment is not None:
+                append(segment)
+        self._segments += len(out)
+        return out
+
+    def skipped(self) -> list[tuple[str, str]]:
+        """What was left out so far: problem codes, each with a sentence that says how much it was."""
+        told = self._tally.unread()
+        if self.cut:
+            told.append(("packets-cut", f"{were(self.cut, 'packet')} captured too short to hold the TCP header"))
+        if self.malformed:
+            packets = were(self.malformed, "packet")
+            told.append(("malformed-headers", f"{packets} skipped for wrong headers"))
+        if dropped := self._fragments.dropped:
+            told.append(("fragments-dropped", f"{were(dropped, 'fragmented datagram')} given up, fragments and all"))
+        return told
+
+    def other_packets(self) -> str:
+        """What there was so far, if it was no connection, as in ``12 ARP, 3 ICMP``; "" if there was nothing."""
+        resets = f"{self._segments:,} TCP resets" if self._segments else ""  # all others begin a connection
+        return ", ".join(filter(None, (resets, self._tally.others())))
+
+    def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
+        """Any packet, whatever is in front of its TCP header."""
+        if link == UNIX and len(data) >= _UNIX_SIZE:
+            return self._unix(time, number, data, wire)
+        if not data and (link in RAW or not wire):  # as an engine gives a packet that it has looked into
+            return None
+        size = len(data)
+        return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)
+
+    def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
+        """What was sent through a Unix domain socket, numbered as TCP would; nothing stands for the stream's end."""
+        key = data[8:16] + data[:8] + bytes(4)
+        payload = data[_UNIX_SIZE:]
+        missing = max(wire - len(data), 0)
+        sequence = self._sent.pop(key, 1)
+        if len(self._sent) >= _MOST_STREAMS:
+            self._sent.pop(next(iter(self._sent)))
+        self._sent[key] = (sequence + len(payload) + missing) & 0xFFFF_FFFF
+        return time, number, key, sequence, 0, PSH if payload or missing else FIN, payload, missing
+
+    def _network(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
+        """Take headers off ``data[start:]``, up to that of IP, if IP there is; ``following`` is the kind of the first.
+
+        On the wire the packet was ``data[:stop]``.
+        """
+        while (header := HEADERS.get(following)) is not None:
+            following, start = header(data, start, stop)
+        if following == IPV4:
+            return self._ipv4(time, number, data, start, stop)
+        if following == IPV6:
+            return self._ipv6(time, number, data, start, stop)
+        if following in (CUT, MALFORMED):
+            return self._short(following == MALFORMED)
+        self._tally.add(following if following >= 0 else ~following)
+        return None
+
+    def _ipv4(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
+        size = len(data)
+        if size < ip + 20:
+            return self._short(wire < ip + 20)
+        version, total, identification, fragment, protocol = struct.unpack_from("!BxHHHxB", data, ip)
+        header = (version & 0x0F) * 4
+        if not total:
+            total = wire - ip  # the sending machine leaves it to the network card, which cuts the packet (TSO)
+        if version >> 4 != 4 or header < 20 or total < header:
+            return self._short(True)
+        start, stop = ip + header, ip + total
+        addresses = data[ip + 12 : ip + 20]
+        if not fragment & 0x3FFF:
+            return self._transport(time, number, protocol, addresses, data, start, stop if stop < size else size, stop)
+        key, offset, more = (addresses, protocol, identification), (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
+        part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
+        return self._fragment(number, addresses, part)
+
+    def _ipv6(self, time: int, number: int, data: bytes, ip: int, wire: int) -> Segment | None:
+        size = len(data)
+        if size < ip + 40:
+            return self._short(wire < ip + 40)
+        length, protocol = struct.unpack_from("!HB", data, ip + 4)
+        if data[ip] >> 4 != 6:
+            return self._short(True)
+        start = ip + 40
+        stop = start + length if length else wire  # 0: a jumbogram (RFC 2675), or left to the network card
+        addresses = data[ip + 8 : ip + 40]
+        return self._extensions(time, number, protocol, addresses, data, start, min(stop, size), stop)
+
+    def _extensions(
+        self, time: int, number: int, protocol: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """Skip the extension headers of IPv6 up to the transport header."""
+        while protocol not in self._transports:
+            if protocol in EXTENSIONS or protocol == AUTHENTICATION:
+                if have < start + 8:
+                    return self._short(stop < start + 8)
+                length = (data[start + 1] + 2) * 4 if protocol == AUTHENTICATION else (data[start + 1] + 1) * 8
+                protocol = data[start]
+                start += length
+            elif protocol == FRAGMENT:
+                if have < start + 8:
+                    return self._short(stop < start + 8)
+                protocol, field, identification = struct.unpack_from("!BxHI", data, start)
+                start += 8
+                if field & 0xFFF9:  # else it is whole all the same (RFC 6946)
+                    key, offset, more = (addresses, identification), field & 0xFFF8, bool(field & 1)
+                    part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
+                    return self._fragment(number, addresses, part)
+            else:
+                self._tally.add(IP_PROTOCOL | protocol)
+                return None
+        return self._transport(time, number, protocol, addresses, data, start, have, stop)
+
+    def _fragment(self, number: int, addresses: bytes, part: Fragment) -> Segment | None:
+        """Keep a fragment; go on with the datagram if it is whole now."""
+        if part.length <= 0 or (part.more and part.length % 8):
+            return self._short(True)
+        whole = self._fragments.add(part)
+        if whole is None:
+            return None
+        protocol, payload, length = whole
+        time = part.time_ns
+        if len(addresses) == 32:
+            return self._extensions(time, number, protocol, addresses, payload, 0, len(payload), length)
+        return self._transport(time, number, protocol, addresses, payload, 0, len(payload), length)
+
+    def _transport(
+        self, time: int, number: int, protocol: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """Hand ``data[start:have]``, which was ``data[start:stop]`` on the wire, to the transport that it is of."""
+        transport = self._transports.get(protocol)
+        if transport is not None:
+            return transport(time, number, addresses, data, start, have, stop)
+        if protocol == AUTHENTICATION:
+            return self._extensions(time, number, protocol, addresses, data, start, have, stop)
+        self._tally.add(IP_PROTOCOL | protocol)
+        return None
+
+    def _tcp(
+        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        if have < start + 20:
+            return self._short(stop < start + 20)
+        ports, sequence, acknowledgment, offset, flags = struct.unpack_from("!4sIIBB", data, start)
+        begin = start + ((offset & 0xF0) >> 2)
+        if begin < start + 20 or begin > stop:
+            return self._short(True)
+        missing = stop - max(begin, have)
+        return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing
+
+    def _udp(
+        self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        if have < start + 8:
+            self._tally.add(PLAIN_UDP)
+            return None
+        source, destination, length = struct.unpack_from("!HHH", data, start)
+        if 8 <= length < stop - start:
+            stop = start + length
+        payload, length = data[start + 8 : min(have, stop)], stop - start - 8
+        kind = udp_kind(source, destination, payload)
+        if (tunnel := UDP_TUNNELS.get(destination)) is not None:
+            following, begin = tunnel(payload, 0, length)
+            if following == NO_TCP:
+                kind = PLAIN_UDP
+            elif following != NO_TUNNEL:
+                return self._inside(time, number, following, payload, begin, length)
+        key = addresses + data[start : start + 4]
+        self.datagrams.append((time, number, UDP, key, payload, length - len(payload)))
+        self._tally.add(kind)
+        return None
+
+    def _tunnel(
+        self, protocol: int, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    ) -> Segment | None:
+        """A packet inside IP, with a header of its own or without."""
+        return self._inside(time, number, IP_PROTOCOL | protocol, data[start:have], 0, stop - start)
+
+    def _inside(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
+        """A packet inside a tunnel, its headers from ``start`` on; ``stop`` octets were on the wire.
+
+        Which tunnel it is makes no part of the key: captured on all interfaces of a host at its end, the packet comes
+        again without the tunnel, and must be of the same flow.
+        """
+        if self._depth == _MOST_TUNNELS:
+            self._tally.add(TOO_DEEP)
+            return None
+        self._depth += 1
+        try:
+            return self._network(time, number, following, data, start, stop)
+        finally:
+            self._depth -= 1
+
+    def _pgm(self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int) -> None:
+        if have >= start + 4:
+            ports = data[start : start + 4]
+            self.datagrams.append((time, number, PGM, addresses + ports, data[start:have], stop - have))
+        self._tally.add(IP_PROTOCOL | PGM)
+
+    def _short(self, malformed: bool) -> Segment | None:
+        """Count a packet that makes no segment: it is wrong, or too little of it was captured."""
+        if malformed:
+            self.malformed += 1
+        else:
+            self.cut += 1
+        return None

@@ -1,0 +1,510 @@
+"""One direction of a TCP connection: segments in any order become octets in order.
+
+The common case, a segment that continues where the last one ended, is handled by the loop in
+:mod:`zmtpsniff.net.flows`; everything else is here. When a segment goes on is decided by both directions together, in
+:mod:`zmtpsniff.net.flow`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+
+if TYPE_CHECKING:
+    from zmtpsniff.net.flow import Flow
+
+MODULO = 1 << 32
+HALF = 1 << 31
+UNBOUNDED = 1 << 62  # the stream offset that stands for: nothing is known of what a sender had seen
+
+# What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
+_SEGMENT_COST = 256
+# Delivered segments, and octets of them, kept to compare retransmissions with.
+_RECENT_SEGMENTS = 16
+_RECENT_OCTETS = 256 << 10
+WINDOW = 1 << 24  # how far from the number expected next those of a connection usually are at most
+# How far behind the octets that were seen last an acknowledgment can be. One that seems to be further behind is ahead:
+# more than 2 GiB of what it acknowledges are not in the capture.
+LATEST_ACK = 1 << 26
+TELLING_FLAGS = SYN | FIN | RST | ACK
+ATTENTION = -1  # no segment has such flags, so that each is looked at more closely
+_OFFSET = itemgetter(0)
+_MOST_DOUBTFUL = 8  # segments of a direction
+
+
+class Receiver(Protocol):
+    """Who takes the octets of one direction."""
+
+    def feed(self, data: bytes, time_ns: int, packet: int, offset: int, seen: int, /) -> None:
+        """Take the next octets, which begin at ``offset`` of the stream.
+
+        Their sender had seen no octet of the other direction from stream offset ``seen`` on.
+        """
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int, /) -> None:
+        """Learn that octets are missing; ``cut`` if the snaplen cost them."""
+
+    def absent(self, time_ns: int, packet: int, /) -> None:
+        """Learn that no packet of this direction has been captured; octets may come all the same, later."""
+
+    def conflict(self, offset: int, length: int, time_ns: int, packet: int, /) -> None:
+        """Learn that octets already seen came again with another value."""
+
+
+class Waiting(NamedTuple):
+    """A segment, or a part of one, that waits for octets before it, or for those that it acknowledges."""
+
+    offset: int  # in the stream
+    payload: bytes
+    missing: int  # octets after the payload that the snaplen cost
+    time_ns: int
+    packet: int
+    ack: int | None  # the sequence number that it acknowledges, if it acknowledges any
+
+    @property
+    def end(self) -> int:
+        """The stream offset after it."""
+        return self.offset + len(self.payload) + self.missing
+
+
+_NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # of every direction that nobody takes
+
+
+def _nobody(data: bytes, time_ns: int, packet: int, offset: int, seen: int) -> None:
+    """Take octets that nobody wants."""
+
+
+def distance(number: int, origin: int) -> int:
+    """How far a sequence number is ahead of another, negative if it is behind (RFC 9293, section 3.4)."""
+    return (number - origin + HALF) % MODULO - HALF
+
+
+def _is_before(ack: int | None, other: int | None) -> bool:
+    """Whether an acknowledgment is known to be older than another."""
+    return ack is not None and other is not None and distance(ack, other) < 0
+
+
+class Direction:
+    """What is known of one direction of a flow."""
+
+    __slots__ = (
+        "absent",
+        "acked",
+        "acked_at",
+        "deliver",
+        "doubtful",
+        "fin",
+        "floor",
+        "flow",
+        "gathered",
+        "isn",
+        "key",
+        "latest",
+        "next",
+        "offset",
+        "other",
+        "owed_count",
+        "owed_ns",
+        "pending",
+        "presumed",
+        "receiver",
+        "recent",
+        "recent_until",
+        "reset",
+        "reset_before",
+        "reset_ns",
+        "seen",
+        "usual",
+        "waiting",
+        "waiting_octets",
+    )
+
+    def __init__(self, flow: "Flow", key: bytes) -> None:
+        """Begin a direction of ``flow`` before its first segment."""
+        self.flow = flow
+        self.key = key  # source and destination, as in a Segment
+        self.other: Direction = self
+        self.isn: int | None = None  # initial sequence number
+        self.gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
+        self.next: int | None = None  # the sequence number expected next; known once the flow has begun
+        self.offset = 0  # of `next` in the stream
+        self.floor = -UNBOUNDED  # octets before this do not come again
+        self.fin: int | None = None  # stream offset at which it ends
+        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can
+        # have seen: it counts unless what follows shows that it did not.
+        self.reset: int | None = None
+        self.reset_ns = 0
+        self.reset_before: int | None = None
+        self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
+        self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
+        # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
+        self.doubtful: tuple[Segment, ...] = ()
+        self.seen = False  # a packet of this direction has been captured
+        self.absent = False  # its receiver was told that none has been
+        self.receiver: Receiver | None = None
+        self.deliver: Callable[[bytes, int, int, int, int], None] = _nobody  # receiver.feed, looked up once
+        self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
+        self.waiting: list[Waiting] = []
+        self.waiting_octets = 0
+        self.acked = 0  # stream offset up to which the other side has acknowledged octets
+        self.acked_at = 0  # `offset` when that was told last
+        self.presumed = 0  # up to here octets are taken to be lost, though nothing says so but acknowledgments
+        self.owed_ns = 0  # since when octets before `acked` are missing, or when some of them came
+        self.owed_count = 0
+        self.recent = _NONE_RECENT
+        self.recent_until = 0  # stream offset from which `recent` may hold too much
+
+    @property
+    def highest(self) -> int | None:
+        """The sequence number behind the last octet that is known to have been sent."""
+        if self.next is None:
+            return None
+        end = max(self.offset, self.acked, self.waiting[-1].end if self.waiting else 0)
+        return (self.next + end - self.offset) % MODULO
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything up to the FIN has been delivered."""
+        return self.fin is not None and self.offset >= self.fin
+
+    @property
+    def awaits_reset(self) -> bool:
+        """Whether octets before a RST have not been seen, or it may be none that counts."""
+        return self.reset is not None and self.reset != self.next
+
+    @property
+    def available(self) -> int:
+        """The stream offset that whoever acknowledges no more does not wait for."""
+        return self.presumed if self.presumed > self.offset else self.offset
+
+    @property
+    def owes(self) -> bool:
+        """Whether the other side has acknowledged octets that have not been seen."""
+        return self.acked > self.available
+
+    @property
+    def hole(self) -> int:
+        """How many octets are missing before what waits."""
+        return max(self.waiting[0].offset - self.offset, 0) if self.waiting else 0
+
+    def is_far(self, seq: int) -> bool:
+        """Whether a sequence number is so far from those expected that it is another connection's, or after a hole."""
+        return self.next is not None and abs(distance(seq, self.next)) > WINDOW
+
+    def is_beyond(self, number: int) -> bool:
+        """Whether a sequence number is not one of those that are known to have been sent, or of the next octet."""
+        highest = self.highest
+        return highest is None or not -WINDOW <= distance(number, highest) <= 0
+
+    def begins_another(self, seq: int, ack: int, answers: bool) -> bool:
+        """Whether a SYN begins another connection, instead of repeating or answering the one that began this."""
+        if self.isn is not None:
+            return self.isn != seq
+        other = self.other
+        if self.next is not None and (self.seen or self.offset):  # octets came before this SYN: does it number them?
+            return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
+        if self.next is not None:  # all that is known of its numbers is what the other side acknowledged
+            return self.is_far(seq)
+        if answers:  # a SYN may carry octets, which are acknowledged with it
+            return other.isn is not None and not 0 <= distance(ack, other.isn) - 1 <= WINDOW
+        return self.flow.ended
+
+    def skips(self, segment: Segment) -> bool:
+        """Whether nothing but SYNs is known, and a segment shows that more was said before it."""
+        _, _, _, seq, ack, flags, _, _ = segment
+        if self.isn is not None and 1 < distance(seq, self.isn) <= WINDOW:
+            return True
+        return bool(flags & ACK) and self.other.isn is not None and 1 < distance(ack, self.other.isn) <= WINDOW
+
+    def begin(self, receiver: Receiver) -> None:
+        """Let ``receiver`` take the octets."""
+        self.receiver = receiver
+        self.deliver = receiver.feed
+        self.recent = deque(maxlen=_RECENT_SEGMENTS)
+
+    def forget(self) -> None:
+        """Keep nothing of the octets."""
+        self.receiver = None
+        self.deliver = _nobody
+        if self.waiting:
+            self._account(-self.waiting_octets)
+            self.waiting = []
+        if self.doubtful:
+            self.trust()
+        self.recent = _NONE_RECENT
+
+    def part(self) -> None:
+        """Know neither flow nor other direction any more, so that no cycle keeps them in memory."""
+        del self.flow, self.other
+
+    def thin(self) -> None:
+        """Keep no more octets of delivered segments than allowed, and so few less that this is not due each time."""
+        kept = 0
+        for _, octets in self.recent:
+            kept += len(octets)
+        while kept > _RECENT_OCTETS * 3 // 4:
+            kept -= len(self.recent.popleft()[1])
+        self.recent_until = self.offset + _RECENT_OCTETS - kept
+
+    def forget_past(self) -> None:
+        """Expect nothing again that has been acknowledged, but for a keep-alive probe."""
+        self.floor = min(self.offset, self.acked) - 1
+
+    def swallow(self, seq: int, length: int) -> None:
+        """Take octets of a flow that is over, of which nothing is wanted but that they are its own."""
+        end = (seq + length) % MODULO
+        if self.next is None or distance(end, self.next) > 0:
+            self.next = end
+
+    # ------------------------------------------------------------------ segments come
+
+    def place(self, seq: int) -> int | None:
+        """The stream offset of a sequence number, None if it is far from all that is known."""
+        assert self.next is not None
+        ahead = distance(seq, self.next)
+        if -WINDOW <= ahead <= WINDOW and self.offset + ahead >= self.floor:
+            return self.offset + ahead
+        if self.waiting:  # perhaps more than 2 GiB ahead, where numbers alone look like those of the past
+            end = self.waiting[-1].end
+            beyond = distance(seq, (self.next + end - self.offset) % MODULO)
+            if -WINDOW <= beyond <= WINDOW:
+                return end + beyond
+        return None
+
+    def insert(self, offset: int, payload: bytes, missing: int, time_ns: int, packet: int, ack: int | None) -> None:
+        """Deliver a segment that waits for nothing, and put any other among those that wait."""
+        if self.absent:
+            self._appear(offset)
+        if offset + len(payload) + missing <= self.offset:
+            # All of it has been seen. One octet just below the window is a keep-alive probe, its value garbage.
+            if not (len(payload) <= 1 and offset == self.offset - 1):
+                self._compare(offset, payload, time_ns, packet)
+            return
+        if (known := self.offset - offset) > 0:
+            self._compare(offset, payload, time_ns, packet)
+            missing -= max(known - len(payload), 0)
+            offset, payload = self.offset, payload[known:]
+        segment = Waiting(offset, payload, missing, time_ns, packet, ack)
+        if offset == self.offset and not self.waiting:
+            seen = self.other.seen_by(ack)
+            if seen == UNBOUNDED or seen <= self.other.available:
+                self._deliver(segment, seen)
+                self._pay(time_ns)
+                return
+        self._wait(segment)
+
+    def _appear(self, offset: int) -> None:
+        """Octets of a direction that seemed to be absent come after all, the first at ``offset``."""
+        self.absent = False
+        self.presumed = self.offset
+        self._pass((offset if self.isn is None else 0) - self.offset)
+
+    def _compare(self, offset: int, payload: bytes, time_ns: int, packet: int) -> None:
+        """Compare a retransmission with what is kept of the first copy, which wins."""
+        for first, octets in self.recent:
+            shift = offset - first
+            begin, end = max(shift, 0), min(shift + len(payload), len(octets))
+            if begin < end and octets[begin:end] != payload[begin - shift : end - shift]:
+                self._conflict(first + begin, end - begin, time_ns, packet)
+                return
+
+    def _conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
+        assert self.receiver is not None
+        packet, time_ns = self._not_before(packet, time_ns)
+        self.receiver.conflict(offset, length, time_ns, packet)
+
+    def _wait(self, segment: Waiting) -> None:
+        """Put a segment among those that wait, without what of it already waits."""
+        waiting = self.waiting
+        if not waiting or waiting[-1].end <= segment.offset:
+            waiting.append(segment)
+            self._account(len(segment.payload) + _SEGMENT_COST)
+            return
+        # What waits is sorted and free of overlaps: those that overlap the segment are neighbours.
+        first = bisect_right(waiting, segment.offset, key=_OFFSET)
+        if first and waiting[first - 1].end > segment.offset:
+            first -= 1
+        last = bisect_left(waiting, segment.end, lo=first, key=_OFFSET)
+        together = []
+        end = segment.offset  # of what of the segment has been looked at
+        for other in waiting[first:last]:
+            self._compare_waiting(segment, other)
+            if end < other.offset:
+                together.append(self._part(segment, end, other.offset))
+            if _is_before(segment.ack, other.ack):  # the retransmission was captured first
+                together += self._sent_earlier(other, segment)
+            else:
+                together.append(other)
+            end = other.end
+        if end < segment.end:
+            together.append(self._part(segment, end, segment.end))
+        waiting[first:last] = together
+
+    def _sent_earlier(self, waiting: Waiting, segment: Waiting) -> list[Waiting]:
+        """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
+        begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
+        self._account(-len(waiting.payload) - _SEGMENT_COST)
+        parts = []
+        for first, last in ((waiting.offset, begin), (begin, end), (end, waiting.end)):
+            if first < last:
+                part = self._part(waiting, first, last)
+                parts.append(part._replace(ack=segment.ack) if first == begin else part)
+        return parts
+
+    def _compare_waiting(self, segment: Waiting, other: Waiting) -> None:
+        """Compare a segment with one that already waits, which wins."""
+        begin = max(other.offset, segment.offset)
+        end = min(other.offset + len(other.payload), segment.offset + len(segment.payload))
+        if begin < end:
+            theirs = other.payload[begin - other.offset : end - other.offset]
+            if theirs != segment.payload[begin - segment.offset : end - segment.offset]:
+                self._conflict(begin, end - begin, segment.time_ns, segment.packet)
+
+    def _part(self, segment: Waiting, begin: int, end: int) -> Waiting:
+        """What of a segment lies between two stream offsets; it is going to wait."""
+        begin = max(begin, segment.offset)
+        payload = segment.payload[begin - segment.offset : end - segment.offset]
+        self._account(len(payload) + _SEGMENT_COST)
+        return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
+
+    def doubt(self, segment: Segment) -> None:
+        """Keep a segment whose numbers do not fit, with those before it, until another shows whose it is."""
+        self.flow.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+        if len(self.doubtful) == _MOST_DOUBTFUL:
+            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + _SEGMENT_COST
+        self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
+
+    def trust(self) -> None:
+        """Forget those segments whose numbers did not fit, since others do."""
+        self.flow.table.waiting_octets -= sum(len(segment[6]) + _SEGMENT_COST for segment in self.doubtful)
+        self.doubtful = ()
+
+    def _account(self, octets: int) -> None:
+        self.waiting_octets += octets
+        self.flow.table.waiting_octets += octets
+
+    # ------------------------------------------------------------------ what acknowledgments say
+
+    def seen_by(self, ack: int | None) -> int:
+        """The stream offset that an acknowledgment of the other side's stands for; UNBOUNDED if it tells nothing."""
+        if ack is None or self.next is None:
+            return UNBOUNDED
+        ahead = distance(ack, self.next)
+        if ahead <= -LATEST_ACK or self.offset + ahead < self.floor:
+            ahead += MODULO
+        offset = self.offset + ahead
+        return offset if self.fin is None else min(offset, self.fin)
+
+    def acknowledge(self, ack: int, time_ns: int, packet: int) -> None:
+        """The other side acknowledges octets, perhaps some that have not been seen."""
+        offset = self.seen_by(ack)
+        if offset == UNBOUNDED or offset <= self.acked:
+            return
+        if not self.owes:
+            self.owed_ns, self.owed_count = time_ns, self.flow.count
+        self.acked = offset
+        self.acked_at = self.offset
+        if self.absent:
+            self.go_along(ack, offset - self.offset)
+
+    def go_along(self, ack: int, octets: int) -> int:
+        """Be where the other side acknowledges so many more octets: of what is not captured no more is known."""
+        self.next = ack
+        self.offset = self.acked = self.acked_at = offset = self.offset + octets
+        return offset
+
+    # ------------------------------------------------------------------ segments go on
+
+    def drain(self, time_ns: int, packet: int) -> list[Waiting]:
+        """Deliver what waits for nothing any more, and return it.
+
+        ``time_ns`` and ``packet`` are those of the packet that may have brought what was missing.
+        """
+        assert self.receiver is not None
+        waiting, other = self.waiting, self.other
+        drained = 0
+        while drained < len(waiting):
+            segment = waiting[drained]
+            if segment.offset > self.offset:
+                break
+            seen = other.seen_by(segment.ack)
+            if seen != UNBOUNDED and seen > other.available:
+                break
+            drained += 1
+            self._account(-len(segment.payload) - _SEGMENT_COST)
+            self._deliver(segment, seen)
+        if not drained:
+            return []
+        self._pay(time_ns)
+        delivered = waiting[:drained]
+        del waiting[:drained]
+        return delivered
+
+    def _pay(self, time_ns: int) -> None:
+        """Some octets have come: patience with those that are still owed begins anew."""
+        if self.acked > self.available:
+            self.owed_ns, self.owed_count = time_ns, self.flow.count
+
+    def _deliver(self, segment: Waiting, seen: int) -> None:
+        """Hand on what of a segment has not been seen."""
+        assert self.receiver is not None
+        packet, time_ns = self._not_before(segment.packet, segment.time_ns)
+        skip = self.offset - segment.offset
+        if skip < len(segment.payload):
+            payload = segment.payload[skip:] if skip else segment.payload
+            begin = self.offset
+            self.recent.append((begin, payload))
+            self._pass(len(payload))
+            if self.offset > self.recent_until:
+                self.thin()
+            self.receiver.feed(payload, time_ns, packet, begin, seen)
+        if segment.end > self.offset:
+            length = segment.end - self.offset
+            self._pass(length)
+            self.receiver.gap(length, True, time_ns, packet)
+
+    def _pass(self, length: int) -> None:
+        assert self.next is not None
+        self.next = (self.next + length) % MODULO
+        self.offset += length
+
+    def _not_before(self, packet: int, time_ns: int) -> tuple[int, int]:
+        """The packet that an event is told with, and its time: those of one sender stay in order of packets.
+
+        A segment that came early is completed by a later packet, or waits while another is found to differ.
+        """
+        self.latest = max(self.latest, (packet, time_ns))
+        return self.latest
+
+    # ------------------------------------------------------------------ octets are lost
+
+    def lose(self, end: int, time_ns: int, packet: int) -> None:
+        """Declare the octets before stream offset ``end`` lost."""
+        assert self.receiver is not None
+        length = end - self.offset
+        if length <= 0:
+            return
+        self._pass(length)
+        if self.waiting:
+            # The hole counts where it was, before what waits, so that events stay in order of packets.
+            packet, time_ns = self.waiting[0].packet, self.waiting[0].time_ns
+        packet, time_ns = self._not_before(packet, time_ns)
+        self.receiver.gap(length, False, time_ns, packet)
+
+    def lose_end(self, time_ns: int, packet: int) -> None:
+        """No more segments will come: the octets that are known to have been sent, and have not been seen, are lost."""
+        if self.receiver is None or self.next is None or not self.seen:
+            return
+        end = self.acked
+        if end - self.offset > WINDOW and self.offset > self.acked_at:
+            end = self.offset  # octets went on to come where they always had: nobody can have acknowledged so many
+        if end == self.offset + 1 and self.fin is None:
+            end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
+        if self.fin is not None and not self.other.seen:
+            end = self.fin  # nothing can tell whether its octets arrived
+        if self.reset is not None and 1 < distance(self.reset, self.next) <= WINDOW:
+            end = max(end, self.offset + distance(self.reset, self.next))
+        self.lose(end, time_ns, packet)

@@ -1,0 +1,292 @@
+"""Tables and charts of statistics, for people."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import IO, TYPE_CHECKING, Any
+
+from zmtpsniff.analysis.statistics.records import (
+    AnyRecord,
+    ConnectionRow,
+    CutRow,
+    LatencyRow,
+    Pattern,
+    ProblemRow,
+    Record,
+    SocketRow,
+    TimelineRow,
+    TopicRow,
+    TotalRow,
+)
+from zmtpsniff.render import Color, chart
+from zmtpsniff.render.chart import Blocks, make_blocks
+from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.console import columns, drawn
+from zmtpsniff.render.figures import brief as _brief
+from zmtpsniff.render.figures import lines as _lines
+from zmtpsniff.render.figures import rate as _rate
+from zmtpsniff.render.figures import short as _short
+from zmtpsniff.render.palette import Signs, make_signs
+from zmtpsniff.render.text import escape, quote
+from zmtpsniff.render.wording import ENDS, number, protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dissectors.events import Peer, Side
+
+_NS = 1_000_000_000
+_NO_TERMINAL = 100  # columns where no terminal says how many there are
+_BAR = 40
+_HEIGHT = 6
+_MARGIN = 9
+_TOPIC_OCTETS = 48
+_IDENTITY_OCTETS = 24
+_WIDE = 100  # columns from which on there is room between columns
+_ADDRESS = 21  # the longest of IPv4, with its port
+
+
+def draw(
+    records: Sequence[AnyRecord],
+    stream: IO[Any],
+    utc: bool = False,
+    color: Color = "auto",
+    width: int | None = None,
+) -> None:
+    """Write all records as tables and charts to a stream, as wide as its terminal or ``width`` columns."""
+    encoding = getattr(stream, "encoding", None)
+
+    def all_of_them(console: "Console") -> None:
+        _Drawing(console, utc, make_signs(encoding), make_blocks(encoding)).all(records)
+
+    stream.write(drawn(stream, color, width or columns(stream, _NO_TERMINAL), all_of_them))
+
+
+class _Drawing:
+    """Draws section by section."""
+
+    def __init__(self, console: "Console", utc: bool, signs: Signs, blocks: Blocks) -> None:
+        self._console = console
+        self._clock = Clock(utc)
+        self._signs = signs
+        self._blocks = blocks
+        self._cuts: dict[tuple[str, Pattern | None], int] = {}
+
+    def all(self, records: Sequence[AnyRecord]) -> None:
+        """Draw the total, then what there is in the order of the records."""
+        self._cuts = {(cut.of, cut.pattern): cut.at_least for cut in records if isinstance(cut, CutRow)}
+        for record in records:
+            if isinstance(record, TotalRow):
+                self._total(record)
+        draws: dict[type, Any] = {
+            ConnectionRow: self._connections,
+            SocketRow: self._sockets,
+            TopicRow: self._topics,
+            LatencyRow: self._latencies,
+            TimelineRow: self._timeline,
+            ProblemRow: self._problems,
+        }
+        for kind, rows in groupby((record for record in records if type(record) in draws), type):
+            self._console.print()
+            draws[kind](list(rows))
+            self._tell_cut(kind)
+
+    def _tell_cut(self, kind: type[Record], pattern: Pattern | None = None) -> None:
+        more = self._cuts.get((str(kind.__struct_config__.tag), pattern))
+        if more is not None:
+            self._print(f"{self._signs.more} and at least {more:,} more (--top)", "dim")
+
+    def _print(self, text: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, style), soft_wrap=False)
+
+    def _table(self, *titles: str, address: int = 0) -> "Table":
+        """A table; titles of columns with numbers begin with ``>``, one with addresses as long as that with ``@``."""
+        from rich.table import Table
+
+        between = 2 if self._console.width >= _WIDE else 1
+        table = Table(box=None, pad_edge=False, padding=(0, between, 0, 0), header_style="bold")
+        for title in titles:
+            right = title.startswith(">")
+            # A number or an address that is broken in two cannot be read; other text gives way.
+            table.add_column(
+                title.lstrip(">@"),
+                justify="right" if right else "left",
+                overflow="fold",
+                no_wrap=right,
+                min_width=min(address, _ADDRESS) if title.startswith("@") else None,
+            )
+        return table
+
+    def _total(self, row: TotalRow) -> None:
+        self._print(
+            f"{number(row.packets, 'packet')} in {duration(row.duration_ns)}, "
+            f"{number(row.flows, 'flow')}, {row.zmtp_flows:,} of them ZMTP"
+            if row.packets
+            else "No packets"
+        )
+        if row.dropped:
+            self._print(f"{number(row.dropped, 'packet')} dropped", "bold yellow")
+        if row.zmtp_flows:
+            self._print(
+                f"{number(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}"
+                f"{f' and {row.encrypted:,} encrypted' if row.encrypted else ''}, "
+                f"{number(row.octets, 'octet')}, {number(row.problems, 'problem')}"
+            )
+        if row.beacons:
+            self._print(f"{number(row.beacons, 'beacon')} of {number(row.beacon_peers, 'peer')}")
+        if row.subscriptions_not_followed:
+            self._print(
+                f"{number(row.subscriptions_not_followed, 'subscription')} not followed: too many at a time",
+                "bold yellow",
+            )
+
+    # ------------------------------------------------------------------ tables
+
+    def _connections(self, rows: list[ConnectionRow]) -> None:
+        """Two lines a connection: its client, its server."""
+        longest = max(max(len(escape(row.client.address)), len(escape(row.server.address))) for row in rows)
+        titles = (">Flow", "@Connection", "Socket", "Protocol", ">Messages", ">Octets", ">Rate", ">Lasted")
+        table = self._table(*titles, address=longest)
+        for row in rows:
+            agreed = "" if row.version is None else protocol(row.version)
+            handshake = "" if row.handshake in (None, "complete") else str(row.handshake).replace("-", " ")
+            bad = "bold yellow" if row.handshake in ("failed", "incomplete") else "dim"
+            style = "" if row.encrypted is None else "dim"
+            table.add_row(
+                str(row.flow),
+                _lines(escape(row.client.address), escape(row.server.address), styles=("cyan", "magenta")),
+                _lines(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
+                _lines(agreed, escape(row.mechanism or ""), handshake, styles=("", "", bad)),
+                _lines(_messages(row, "client"), _messages(row, "server"), styles=(style, style)),
+                _lines(_short(row.octets.client), _short(row.octets.server)),
+                _lines(_rate(row.messages_per_s), _rate(row.octets_per_s, "B")),
+                _lines(_brief(row.duration_ns), ENDS[row.end], styles=("", "" if row.end == "fin" else "yellow")),
+            )
+        self._console.print(table)
+
+    def _sockets(self, rows: list[SocketRow]) -> None:
+        titles = ("@Socket bound at", "Type", ">Peers", ">Open", "Their types", "Protocol", ">In", ">Out")
+        table = self._table(*titles, address=max(len(escape(row.address)) for row in rows))
+        for row in rows:
+            table.add_row(
+                _lines(escape(row.address), styles=("magenta",)),
+                _kinds(row.socket_types),
+                _short(row.connections),
+                _short(row.open),
+                _kinds(row.peer_socket_types),
+                _lines(*(protocol(name) for name in row.versions), ", ".join(map(escape, row.mechanisms))),
+                _lines(_short(row.messages_in), _rate(row.octets_in, "B", "")),
+                _lines(_short(row.messages_out), _rate(row.octets_out, "B", "")),
+            )
+        self._console.print(table)
+
+    def _topics(self, rows: list[TopicRow]) -> None:
+        table = self._table("Topic", ">Messages", ">Octets", ">Subscribers", ">At most")
+        for row in rows:
+            everything = " (everything)" if row.topic == b"" else ""
+            table.add_row(
+                _lines(quote(row.topic, _TOPIC_OCTETS, self._signs.more) + everything, styles=("green",)),
+                _short(row.messages) + (f" (+{_short(row.missing)})" if row.missing else ""),
+                _short(row.octets),
+                _short(row.subscribers),
+                _short(row.subscribers_most),
+            )
+        self._console.print(table)
+
+    def _problems(self, rows: list[ProblemRow]) -> None:
+        table = self._table("Problem", ">Count", ">First #", "What")
+        for row in rows:
+            style = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}[row.severity]
+            table.add_row(
+                _lines(f"{row.severity} {row.code}", styles=(style,)),
+                _short(row.count),
+                "" if row.packet is None else str(row.packet),
+                _lines(escape(row.detail)),
+            )
+        self._console.print(table)
+
+    # ------------------------------------------------------------------ latency
+
+    def _latencies(self, rows: list[LatencyRow]) -> None:
+        titles = {"request-reply": "Replies, by server", "heartbeat": "PONGs, by server"}
+        for pattern, group in groupby(rows, lambda row: row.pattern):
+            these = list(group)
+            if these[0] is not rows[0]:
+                self._console.print()
+            columns = (f"@{titles[pattern]}", ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
+            table = self._table(*columns, address=max(len(escape(row.service or "")) for row in these))
+            for row in these:
+                times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
+                name = (
+                    _lines("all", styles=("bold",))
+                    if row.service is None
+                    else _lines(escape(row.service), styles=("magenta",))
+                )
+                table.add_row(name, _short(row.count), *map(_brief, times))
+            self._console.print(table)
+            self._tell_cut(LatencyRow, pattern)
+            self._histogram(these[0])
+
+    def _histogram(self, row: LatencyRow) -> None:
+        largest = max(each.count for each in row.histogram)
+        labels = [_brief(each.up_to_ns) for each in row.histogram]
+        margin = max(map(len, labels))
+        width = max(1, min(_BAR, self._console.width - margin - 14))
+        self._console.print()
+        for label, each in zip(labels, row.histogram, strict=True):
+            drawn = chart.bar(each.count, largest, width, self._blocks)
+            self._print(f"{'up to':>5} {label:>{margin}} {drawn:{width}} {_short(each.count):>7}")
+
+    # ------------------------------------------------------------------ time line
+
+    def _timeline(self, rows: list[TimelineRow]) -> None:
+        interval_ns, start_ns = rows[0].interval_ns, rows[0].start_ns
+        intervals = (rows[-1].start_ns - start_ns) // interval_ns + 1
+        margin = _MARGIN
+        joined = -(-intervals // max(1, self._console.width - margin - 1))  # neighbours that share a column
+        counts = [0] * -(-intervals // joined)
+        for row in rows:
+            counts[(row.start_ns - start_ns) // interval_ns // joined] += row.messages
+        seconds = interval_ns * joined / _NS
+        most = _rate(max(counts) / seconds)
+        if len(most) >= margin:  # less than one in an hour
+            most = "<0.01/s"
+        self._print(f"Messages a second, {_brief(interval_ns * joined)} a column", "bold")
+        for line, text in enumerate(chart.columns(counts, _HEIGHT, self._blocks)):
+            self._print(f"{most if not line else '':>{margin - 1}}{self._blocks.axis}{text}")
+        self._print(f"{'0':>{margin - 1}}{self._blocks.corner}{self._blocks.line * len(counts)}")
+        first = self._clock.time(start_ns)
+        date = self._clock.date
+        last = self._clock.time(rows[-1].start_ns + interval_ns)
+        day = "" if date == self._clock.date else f" on {date}"
+        self._print(f"{'':{margin}}{first}{day} to {last} on {self._clock.date}", "dim")
+
+
+def _socket(peer: "Peer", more: str) -> str:
+    words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    if peer.identity:
+        words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
+    return " ".join(words) or "?"
+
+
+def _messages(row: ConnectionRow, side: "Side") -> str:
+    """How many messages one side sent; those that are encrypted in parentheses."""
+    count: int = getattr(row.messages, side)
+    if row.encrypted is None:
+        return _short(count)
+    encrypted = f"({_short(getattr(row.encrypted, side))})"
+    return f"{_short(count)} {encrypted}" if count else encrypted
+
+
+def _kinds(counts: dict[str, int]) -> "Text":
+    """Names with how often they occurred, if there are several."""
+    if len(counts) < 2:
+        return _lines(*map(escape, counts))
+    return _lines(*(f"{escape(name)} {count:,}" for name, count in counts.items()))
+
+
+def _per_second(count: int, length_ns: int) -> str:
+    return f" ({_rate(count * _NS / length_ns)})" if length_ns > 0 and count else ""
