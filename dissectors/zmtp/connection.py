@@ -57,6 +57,7 @@ class ZmtpConnection:
         "client",
         "flow",
         "forced",
+        "halves",
         "protocol",
         "rejected",
         "security",
@@ -110,6 +111,7 @@ class ZmtpConnection:
         self.server = other = Half(
             self, Journal(held, flow, server, client), "server", security, limits, from_start[1], forced
         )
+        self.halves = (one, other)
         one.opening.other, other.opening.other = other.opening, one.opening
         one.session.other, other.session.other = other.session, one.session
         if forced is not None:
@@ -117,11 +119,6 @@ class ZmtpConnection:
         if forced:
             for half in self.halves:
                 half.expect(1 if forced == 1 else 2)
-
-    @property
-    def halves(self) -> tuple[Half, Half]:
-        """Client and server."""
-        return self.client, self.server
 
     def _other(self, half: Half) -> Half:
         return self.server if half is self.client else self.client
@@ -131,7 +128,12 @@ class ZmtpConnection:
     def take(self, half: Half, finding: Finding) -> None:
         """Draw the conclusions from what ``half`` has found out."""
         match finding:
-            case "signature" | "silence" | "unknown":
+            case "signature":
+                signature = half.opening.signature
+                if not self.accepted and signature is not None and signature.is_certain:
+                    self.accept()
+                self._other(half).resume()
+            case "silence" | "unknown":
                 self._other(half).resume()
             case "revision":
                 if not self.accepted:
@@ -269,8 +271,7 @@ class ZmtpConnection:
 
     def _look_again(self) -> None:
         """Something about the connection changed that tells how messages are to be taken."""
-        for half in self.halves:
-            half.session.look_again()
+        self.client.session.plain = self.server.session.plain = None
 
     def _identified(self) -> None:
         """A half of version 1.0 or 2.0 has read its identity frame."""
@@ -298,9 +299,8 @@ class ZmtpConnection:
     def _greeted(self, half: Half) -> None:
         """``half`` has read its 3.x greeting."""
         one, other = self.client.opening, self.server.opening
-        for side in self.halves:
-            if not side.opening.greeted:
-                side.expect(2)  # else the other one would not have said so much
+        if not (one.greeted and other.greeted):
+            self._other(half).expect(2)  # else the other one would not have said so much
         if not self._agreed and one.greeted and other.greeted:
             self._agreed = True
             if not self._not_seen:
@@ -312,9 +312,12 @@ class ZmtpConnection:
                 self._not_seen = True
                 self.security.unknown_start = True
             self._take_agreement(agreement, self._last())
+            if self.accepted:
+                for side in self.halves:
+                    if side.opening.state == "after greeting":
+                        side.begin_frames(2)
         self._look_again()
-        for half in self.halves:
-            half.resume()
+        self._other(half).resume()
 
     def _take_agreement(self, agreement: Agreement, last: Half) -> None:
         """Begin the handshake that the greetings lead to, of which ``last`` was the last."""

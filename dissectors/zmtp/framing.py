@@ -23,6 +23,10 @@ from dissectors.zmtp.session import Session
 Failure = Literal["lost", "unreadable"]
 
 
+# Octets in which messages that are all alike are worth finding out, and looked up here rather than at each segment.
+_ENOUGH_ALIKE = wire.ENOUGH_ALIKE
+
+
 class FrameReader:
     """What the readers of both framings have in common."""
 
@@ -122,14 +126,14 @@ class ReaderV2(FrameReader):
         parts = session.parts
         plain = session.plain
         if plain is None:
+            if data[position] > wire.LONG | wire.MORE and end - position >= 2:
+                return self._odd_frame(data, position)  # nobody has to look for commands of the handshake
             plain = session.look()
-        many = session.many
-        keep = self._keep
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
         body: Octets
-        if plain and not parts and end - position >= wire.ENOUGH_ALIKE and not data[position]:
+        if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
             alike = wire.messages_alike(data, position)
             for body in alike:
                 append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
@@ -154,18 +158,18 @@ class ReaderV2(FrameReader):
                     break
                 stop = start + length
                 if stop > end:
-                    if stop - end > WAIT_LIMIT or length > keep:
+                    if stop - end > WAIT_LIMIT or length > self._keep:
                         self._begin_body(flags, length)
                         return start
                     self._buffer.need = stop - position
                     break
-                body = data[start:stop] if length <= keep else Cut(data[start : start + keep], length)
+                body = data[start:stop] if length <= self._keep else Cut(data[start : start + self._keep], length)
             else:
                 # It may change what this loop holds in local variables.
                 return self._odd_frame(data, position)
             position = stop
             if flags & 1:
-                if len(parts) < many:
+                if len(parts) < session.many:
                     parts.append(body)
                 else:
                     session.part(body)
@@ -239,8 +243,6 @@ class ReaderV1(FrameReader):
         plain = session.plain
         if plain is None:
             plain = session.look()
-        many = session.many
-        keep = self._keep
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type = session.socket_type  # one that announces revision 0 says it
@@ -262,15 +264,15 @@ class ReaderV1(FrameReader):
             length -= 1
             stop = start + length
             if stop > end:
-                if stop - end > WAIT_LIMIT or length > keep:
+                if stop - end > WAIT_LIMIT or length > self._keep:
                     self._begin_body(flags & wire.MORE, length)
                     return start
                 self._buffer.need = stop - position
                 break
-            body = data[start:stop] if length <= keep else Cut(data[start : start + keep], length)
+            body = data[start:stop] if length <= self._keep else Cut(data[start : start + self._keep], length)
             position = stop
             if flags & 1:
-                if len(parts) < many:
+                if len(parts) < session.many:
                     parts.append(body)
                 else:
                     session.part(body)

@@ -39,7 +39,7 @@ STAGES: dict[Stage, tuple[Stage, ...]] = {
     "unproven": ("frames", "search"),
     "frames": ("search", "message search"),
     "messages": ("message search",),
-    "search": ("unproven", "frames", "messages", "message search", "opening"),
+    "search": ("unproven", "frames", "message search", "opening"),
     "message search": ("messages",),
     "over": (),
 }
@@ -122,11 +122,11 @@ class Half:
 
         They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
         """
-        journal, buffer = self.journal, self.buffer
+        journal, buffer, size = self.journal, self.buffer, len(data)
         journal.time_ns = time_ns
         journal.packet = packet
         journal.begin = begin
-        buffer.octets += len(data)
+        buffer.octets += size
         if buffer.held:
             if isinstance(self.search, Search):
                 self.search.segment(buffer.held, seen == journal.seen != UNBOUNDED)
@@ -138,7 +138,7 @@ class Half:
         journal.seen = seen
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
         reached = self._read(data, 0)
-        if reached != len(data):
+        if reached != size:
             buffer.run(self._step, data, reached)
 
     def _step(self, data: bytes, position: int) -> int:
@@ -294,15 +294,12 @@ class Half:
         pair.take(self, fact)
 
     def _report_greeting(self) -> None:
-        opening, journal = self.opening, self.journal
-        self.session.mechanism = opening.mechanism
+        opening, journal, session = self.opening, self.journal, self.session
+        session.mechanism = mechanism = opening.mechanism
         as_server = None if opening.greeting is None else opening.greeting.as_server
         journal.out.append(
-            Greeting(
-                *journal.place, opening.version, opening.mechanism, as_server,
-                self.session.socket_type, self.session.identity,
-            )
-        )  # fmt: skip
+            Greeting(*journal.place, opening.version, mechanism, as_server, session.socket_type, session.identity)
+        )
 
     def _report_part_of_greeting(self) -> None:
         """Report a greeting that will not be whole."""

@@ -107,7 +107,7 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
     "identity 2.0": ("frames",),
     "identity 1.0": ("frames",),
     "identity after signature": ("frames",),
-    "head": ("after head", "signature", "identity 1.0"),
+    "head": ("after head", "identity 1.0"),
     "after head": ("frames",),
     "frames": ("absent",),
     "over": (),
@@ -307,12 +307,12 @@ class Opening:
 
     def read(self, data: bytes, position: int) -> int:
         """Take octets from ``position`` on, at least one, up to the next fact; returns how far it got."""
+        end = len(data)
         while True:
             state = self.state
-            reached = _STEPS[state](self, data, position)
-            if self.fact is not None or (reached == position and self.state == state) or reached == len(data):
-                return reached
-            position = reached
+            position, before = _STEPS[state](self, data, position), position
+            if self.fact is not None or position == end or (position == before and self.state is state):
+                return position
 
     def _wait(self, octets: int) -> None:
         self._buffer.need = octets
@@ -369,8 +369,11 @@ class Opening:
 
     def _first_octet(self, data: bytes, position: int) -> int:
         """The first octet of ZMTP: what is not FF is the length of a short frame of ZMTP 1.0."""
+        if data[position] == wire.SIGNATURE_START:
+            self.state = "signature"
+            return self._signature(data, position)
         self.beginning = data[position : position + _BEGINNING]
-        self.state = "signature" if data[position] == wire.SIGNATURE_START else "identity 1.0"
+        self.state = "identity 1.0"
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
@@ -379,23 +382,20 @@ class Opening:
             self._wait(wire.SIGNATURE_SIZE)
             return position
         signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
-        if not signature.is_versioned and signature.length >= wire.LENGTH_ESCAPE_V1:
-            self.state = "identity 1.0"
-            return position
-        detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
-        if not signature.is_versioned:
-            self._refuse("bad-signature", detail)
-            return position
-        is_certain = signature.is_certain
-        if not (is_certain or signature.is_possible or self.forced is not None):
-            self._refuse()
-            return position
+        if not signature.is_certain:
+            detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
+            if not signature.is_versioned:
+                if signature.length >= wire.LENGTH_ESCAPE_V1:
+                    self.state = "identity 1.0"
+                else:
+                    self._refuse("bad-signature", detail)
+                return position
+            if not (signature.is_possible or self.forced is not None):
+                self._refuse()
+                return position
+            if signature.last != wire.SIGNATURE_END:
+                self.faults = (("bad-signature", detail),)
         self.signature = signature
-        if is_certain and not self.proven:
-            self.fact = "proof"
-            return position
-        if signature.last != wire.SIGNATURE_END:
-            self.faults = (("bad-signature", detail),)
         self.versioned = True
         self._identity_left = max(signature.length - 1, 0)
         self.state = "after signature"
@@ -415,7 +415,8 @@ class Opening:
             versioned = guessed != 1
         if versioned:
             self.state = "revision"
-        elif self.proven:
+            return self._revision(data, position)
+        if self.proven:
             self.state = "identity after signature"
         else:
             self._refuse()
@@ -689,13 +690,14 @@ class Agreement(NamedTuple):
 def agree(one: Opening, other: Opening) -> Agreement:
     """Hold two greetings of 3.x against each other (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
     version = None
-    if None not in (one.revision, one.minor, other.revision, other.minor):
-        version = greeting.negotiated_v3((one.revision, one.minor), (other.revision, other.minor))  # type: ignore[arg-type]
-    mechanism = one.mechanism
-    if mechanism is None or other.mechanism is None:
+    versions = one.revision, one.minor, other.revision, other.minor
+    if None not in versions:
+        version = greeting.negotiated_v3(versions[:2], versions[2:])  # type: ignore[arg-type]
+    mechanism, theirs = one.mechanism, other.mechanism
+    if mechanism is None or theirs is None:
         return Agreement(version, is_known=False)
-    if mechanism != other.mechanism:
-        detail = f"the client announces {mechanism or 'none'}, the server {other.mechanism or 'none'}"
+    if mechanism != theirs:
+        detail = f"the client announces {mechanism or 'none'}, the server {theirs or 'none'}"
         return Agreement(version, failed=True, faults=(("mechanism-mismatch", detail),))
     if one.greeting is not None and not one.greeting.mechanism_is_legal:
         return Agreement(version, failed=True)

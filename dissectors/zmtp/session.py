@@ -272,7 +272,7 @@ class Session:
             return
         if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
             box = fields["box"]
-            fields["box"] = Cut(box, len(box) + body.length - len(octets))
+            fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
         journal.out.append(
             Command(
                 *journal.place, name,
@@ -287,7 +287,8 @@ class Session:
                 security.malformed(self.side, name)
             if "malformed-command" in codes:
                 return
-        self._check_command(name, mechanism, whole)
+        if name not in commands.HANDSHAKE_COMMANDS:
+            self._check_command(name, mechanism, whole)
         for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
             journal.problem(code, detail)
         if name in ("READY", "INITIATE") and not wrong:
@@ -298,8 +299,7 @@ class Session:
             security.lost(self.side)
         if whole and not faults and "properties" in fields and self.socket_type is None:
             journal.problem("no-socket-type", f"{name} without a Socket-Type")
-        self.look_again()
-        self.other.look_again()
+        self.plain = self.other.plain = None
 
     def _metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
@@ -308,7 +308,7 @@ class Session:
         if isinstance(name, str):
             self.socket_type = name
         identity = fields.get("identity")
-        if isinstance(identity, bytes | Cut):
+        if isinstance(identity, (bytes, Cut)):
             self.identity = identity
             if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
                 journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
@@ -323,10 +323,9 @@ class Session:
             security.failed = True
 
     def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
-        """Report a command that does not belong here; ``whole`` is false if octets of it are missing."""
+        """Report a command that does not belong here, one of no handshake; not ``whole``: octets of it are missing."""
         security, journal = self.security, self.journal
-        in_clear = name != "MESSAGE" and name not in commands.HANDSHAKE_COMMANDS
-        if in_clear and whole and security.rules.encrypts and security.is_done(self.side):
+        if name != "MESSAGE" and whole and security.rules.encrypts and security.is_done(self.side):
             journal.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
         elif not commands.is_known(name, mechanism):
             if whole and (mechanism is None or mechanism in MECHANISMS):  # else its name may be cut
