@@ -2,12 +2,32 @@
 
 from collections.abc import Callable
 
+from dissectors.snapshots import Part
+
 Read = Callable[[bytes, int], int]
 """Takes octets from a position on; returns how far it got. If that is no further, `Buffer.need` says what it lacks."""
 
 WAIT_LIMIT = 4096
 """A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
 next segment, which costs one copy of that segment."""
+
+
+class BufferState(Part):
+    """What a buffer says of itself in a snapshot."""
+
+    octets: int
+    need: int
+    content: bytes
+
+
+class LongBodyState(Part):
+    """What a long body says of itself in a snapshot."""
+
+    length: int
+    left: int
+    is_whole: bool
+    room: int
+    octets: bytes
 
 
 class Buffer:
@@ -65,6 +85,17 @@ class Buffer:
                 return
             position = reached
 
+    def snapshot(self) -> BufferState:
+        """What to go on from."""
+        return BufferState(self.octets, self.need, self.content)
+
+    def restore(self, state: BufferState) -> None:
+        """Go on from there."""
+        self.octets = state.octets
+        self.need = state.need
+        self.held = len(state.content)
+        self._pieces = [state.content] if self.held else ()
+
 
 class LongBody:
     """A body that comes in several pieces: its first octets are kept, the others only counted."""
@@ -102,3 +133,17 @@ class LongBody:
     def octets(self) -> bytes:
         """The first octets, up to what is kept or to the first that is missing."""
         return b"".join(self._pieces)
+
+    def snapshot(self) -> LongBodyState:
+        """What to go on from."""
+        return LongBodyState(self.length, self.left, self.is_whole, self._room, self.octets)
+
+    @classmethod
+    def restore(cls, state: LongBodyState) -> "LongBody":
+        """One that goes on from there."""
+        body = cls(state.length, state.room)
+        body.left = state.left
+        body.is_whole = state.is_whole
+        body._pieces = [state.octets]
+        body._kept = len(state.octets)
+        return body

@@ -10,16 +10,20 @@ A side that refuses is not the end of it, since the other one may speak ZMTP to 
 
 from typing import Literal
 
-from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
+from dissectors import snapshots
+from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
+from dissectors.snapshots import Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
-from dissectors.zmtp.half import Finding, Half
+from dissectors.zmtp.half import Finding, Half, HalfState
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Agreement, agree, agree_zws
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Search
-from dissectors.zmtp.security import Security
+from dissectors.zmtp.security import Security, SecurityState
+
+_KIND = "ZMTP connection"
 
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
@@ -34,6 +38,28 @@ _OTHERS = (
     (b"PRI * HTTP/2", "HTTP/2"),
     (b"AMQP", "AMQP"),
 )
+
+
+class ConnectionState(Part):
+    """What a connection says of itself in a snapshot."""
+
+    flow: int
+    transport: Literal["tcp", "ipc"]
+    addresses: tuple[str, str]
+    from_start: tuple[bool, bool]
+    forced: int | None
+    accepted: bool
+    rejected: bool
+    version: str | None
+    protocol: str | None
+    agreed: bool
+    not_seen: bool
+    refusal: tuple[Side, str, str] | None
+    ambiguous: dict[Side, int] | None  # of what is searched in mid-stream
+    held: bytes  # events that wait until it is certain
+    security: SecurityState
+    client: HalfState
+    server: HalfState
 
 
 class ZmtpConnection:
@@ -101,7 +127,7 @@ class ZmtpConnection:
         self._over = False  # no more octets will come
         self._final = out
         self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
-        self._from_start = from_start[0] and from_start[1]
+        self._from_start = from_start
         self._agreed = False  # the greetings have been held against each other
         held: list[AnyEvent] = []  # until it is certain
         security = self.security
@@ -425,7 +451,7 @@ class ZmtpConnection:
             return "complete"
         if self.security.hello_is_bad:
             return "failed"
-        late = not self._from_start and not all(half.opening.greeted for half in self.halves)
+        late = not all(self._from_start) and not all(half.opening.greeted for half in self.halves)
         absent = any(half.is_absent for half in self.halves)
         return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
@@ -435,3 +461,72 @@ class ZmtpConnection:
             "handshake-incomplete",
             f"the connection {how} before the handshake was complete, and nothing on the wire says why",
         )
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> bytes:
+        """All that is known of the connection, which is not over, to go on from with :meth:`restore`."""
+        one, other = self.halves
+        refusal = self._refusal
+        return snapshots.encode(
+            _KIND,
+            ConnectionState(
+                flow=self.flow,
+                transport=self.transport,
+                addresses=(one.journal.src, other.journal.src),
+                from_start=self._from_start,
+                forced=self.forced,
+                accepted=self.accepted,
+                rejected=self.rejected,
+                version=self.version,
+                protocol=self.protocol,
+                agreed=self._agreed,
+                not_seen=self._not_seen,
+                refusal=None if refusal is None else (refusal[0].side, *refusal[1:]),
+                ambiguous=None if self._midstream is None else self._midstream.ambiguous,
+                held=b"" if self.accepted else snapshots.store_events(one.journal.out),
+                security=self.security.snapshot(),
+                client=one.snapshot(),
+                server=other.snapshot(),
+            ),
+        )
+
+    @classmethod
+    def restore(
+        cls,
+        octets: bytes,
+        out: list[AnyEvent],
+        limits: Limits | None = None,
+        doubts: evidence.Doubts | None = None,
+    ) -> "ZmtpConnection":
+        """A connection that goes on from a :meth:`snapshot` as that one would have, its events appended to ``out``.
+
+        ``limits`` and ``doubts`` are as for a new one. Raises :class:`~dissectors.snapshots.SnapshotError` if these
+        octets are no snapshot of a connection, or one of another format.
+        """
+        state = snapshots.decode(octets, _KIND, ConnectionState)
+        connection = cls(
+            out, state.flow, *state.addresses, state.from_start, limits, None, state.transport, doubts
+        )  # fmt: skip
+        connection._go_on(state)
+        return connection
+
+    def _go_on(self, state: ConnectionState) -> None:
+        self.forced = state.forced
+        self.accepted = state.accepted
+        self.rejected = state.rejected
+        self.version = state.version
+        self.protocol = state.protocol
+        self._agreed = state.agreed
+        self._not_seen = state.not_seen
+        if state.ambiguous is not None:
+            self._midstream = MidStream()
+            self._midstream.ambiguous = state.ambiguous
+        self.security.restore(state.security)
+        held = self._final if state.accepted else snapshots.fetch_events(state.held)
+        for half, known in zip(self.halves, (state.client, state.server), strict=True):
+            half.opening.forced = state.forced
+            half.journal.out = held
+            half.restore(known)
+            if state.refusal is not None and state.refusal[0] == half.side:
+                self._refusal = (half, *state.refusal[1:])

@@ -5,19 +5,49 @@ Nothing is said before the messages: no greeting, no handshake, no socket type.
 
 from typing import Literal
 
+from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, Cut, End, Message, Octets, Peer, Sides
+from dissectors.snapshots import Part
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import Buffer
-from dissectors.zmtp.framing import ReaderV1
-from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.buffer import Buffer, BufferState
+from dissectors.zmtp.framing import FrameReaderState, ReaderV1
+from dissectors.zmtp.journal import Journal, JournalState
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
-from dissectors.zmtp.session import Session
+from dissectors.zmtp.session import Session, SessionState
 
 # The first 2 octets of each packet's data say where the first message that begins in it does, or that none does.
 _OFFSET_SIZE = 2
 _NO_MESSAGE = 0xFFFF
 _PLAUSIBLE_LENGTH = 1 << 32
+
+
+class RadioState(Part):
+    """What a sender of UDP says of itself in a snapshot."""
+
+    flow: int
+    addresses: tuple[str, str]
+    journal: JournalState
+    messages: int
+    octets: int
+
+
+class MulticastState(Part):
+    """What a sender of PGM says of itself in a snapshot."""
+
+    flow: int
+    transport: Literal["pgm", "epgm"]
+    addresses: tuple[str, str]
+    accepted: bool
+    rejected: bool
+    joined: bool
+    journal: JournalState
+    buffer: BufferState
+    session: SessionState
+    reader: FrameReaderState
+
+
+_RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
 
 
 class Radio:
@@ -70,6 +100,23 @@ class Radio:
         summary = _summary(self._journal, "udp", self._messages, self._octets, end, start_ns, end_ns)
         summary.client.socket_type, summary.server.socket_type = "RADIO", "DISH"
         self._journal.out.append(summary)
+
+    def snapshot(self) -> bytes:
+        """All that is known of the sender, to go on from with :meth:`restore`."""
+        journal = self._journal
+        addresses = journal.src, journal.dst
+        state = RadioState(journal.flow, addresses, journal.snapshot(), self._messages, self._octets)
+        return snapshots.encode(_RADIO, state)
+
+    @classmethod
+    def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Radio":
+        """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
+        state = snapshots.decode(octets, _RADIO, RadioState)
+        radio = cls(out, state.flow, *state.addresses, limits)
+        radio._journal.restore(state.journal)
+        radio._messages = state.messages
+        radio._octets = state.octets
+        return radio
 
 
 class Multicast:
@@ -183,6 +230,38 @@ class Multicast:
         summary = _summary(journal, self._transport, session.messages, self._buffer.octets, end, start_ns, end_ns)
         summary.version = "1.0"
         journal.out.append(summary)
+
+    def snapshot(self) -> bytes:
+        """All that is known of the sender, to go on from with :meth:`restore`."""
+        journal = self._journal
+        return snapshots.encode(
+            _MULTICAST,
+            MulticastState(
+                journal.flow,
+                self._transport,
+                (journal.src, journal.dst),
+                self._accepted,
+                self.rejected,
+                self._joined,
+                journal.snapshot(),
+                self._buffer.snapshot(),
+                self._session.snapshot(),
+                self._reader.snapshot(),
+            ),
+        )
+
+    @classmethod
+    def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Multicast":
+        """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
+        state = snapshots.decode(octets, _MULTICAST, MulticastState)
+        multicast = cls(out, state.flow, state.transport, *state.addresses, limits, state.accepted)
+        multicast.rejected = state.rejected
+        multicast._joined = state.joined
+        multicast._journal.restore(state.journal)
+        multicast._buffer.restore(state.buffer)
+        multicast._session.restore(state.session)
+        multicast._reader.restore(state.reader)
+        return multicast
 
 
 def _is_zmtp(data: bytes) -> bool:

@@ -16,11 +16,20 @@ false ones, the reader is lost, and others may be looked for; else what its peer
 from typing import Literal
 
 from dissectors.events import Cut, Message, Octets
+from dissectors.snapshots import Part
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState
 from dissectors.zmtp.session import Session
 
 Failure = Literal["lost", "unreadable"]
+
+
+class FrameReaderState(Part):
+    """What a reader of frames says of itself in a snapshot."""
+
+    framing: int
+    flags: int
+    body: LongBodyState | None
 
 
 # Octets in which messages that are all alike are worth finding out, and looked up here rather than at each segment.
@@ -100,6 +109,15 @@ class FrameReader:
         if self.body is None or self._flags & wire.COMMAND:
             return None
         return Cut(self.body.octets, self.body.length)
+
+    def snapshot(self) -> FrameReaderState:
+        """What to go on from."""
+        return FrameReaderState(self.framing, self._flags, None if self.body is None else self.body.snapshot())
+
+    def restore(self, state: FrameReaderState) -> None:
+        """Go on from there."""
+        self._flags = state.flags
+        self.body = None if state.body is None else LongBody.restore(state.body)
 
     def _fail(self, code: str, detail: str) -> None:
         """No frame can begin so."""

@@ -20,18 +20,21 @@ what follows from it.
 from typing import Literal, Protocol
 
 from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
+from dissectors.snapshots import Part, SnapshotError
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import Buffer, Read
-from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
-from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.buffer import Buffer, BufferState, Read
+from dissectors.zmtp.evidence import EvidenceState
+from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
+from dissectors.zmtp.journal import Journal, JournalState
 from dissectors.zmtp.limits import Limits
-from dissectors.zmtp.opening import Fact, Opening
+from dissectors.zmtp.long_frames import LongFramesState
+from dissectors.zmtp.opening import Fact, Opening, OpeningState
 from dissectors.zmtp.resync import Discovery
-from dissectors.zmtp.search import Search
+from dissectors.zmtp.search import Search, SearchState
 from dissectors.zmtp.security import Security
-from dissectors.zmtp.session import Session
-from dissectors.zmtp.websocket import MessageSearch, WebSocketReader
+from dissectors.zmtp.session import Session, SessionState
+from dissectors.zmtp.websocket import MessageSearch, WebSocketReader, WebSocketReaderState
 
 Stage = Literal["opening", "unproven", "frames", "messages", "search", "message search", "over"]
 STAGES: dict[Stage, tuple[Stage, ...]] = {
@@ -81,9 +84,32 @@ class Pair(Protocol):
         ...
 
 
-def _ignore(data: bytes, position: int) -> int:
-    """Read octets of which nothing can be known."""
+_READS: dict[Stage, str] = {
+    "opening": "_read_opening",
+    "unproven": "_read_unproven",
+    "search": "_read_search",
+    "message search": "_read_message_search",
+    "over": "_ignore",
+}
+
+
+def _released(data: bytes, position: int) -> int:
     return len(data)
+
+
+class HalfState(Part):
+    """What a half says of itself in a snapshot: its stage, and what its parts say."""
+
+    stage: Stage
+    journal: JournalState
+    buffer: BufferState
+    opening: OpeningState
+    evidence: EvidenceState | None
+    session: SessionState
+    frames: FrameReaderState | None
+    messages: WebSocketReaderState | None
+    search: tuple[SearchState, LongFramesState] | None
+    searched: int | None  # in a message search
 
 
 class Half:
@@ -110,10 +136,18 @@ class Half:
         self.stage: Stage = "opening"
         self._read: Read = self._read_opening
 
-    def _turn(self, stage: Stage, read: Read) -> None:
-        """From now on ``read`` takes the octets."""
+    def _turn(self, stage: Stage) -> None:
+        """From now on this is who takes the octets."""
         self.stage = stage
-        self._read = read
+        if stage in ("frames", "messages"):
+            assert self.reader is not None
+            self._read = self.reader.read
+        else:
+            self._read = getattr(self, _READS[stage])
+
+    def _ignore(self, data: bytes, position: int) -> int:
+        """Octets of which nothing can be known."""
+        return len(data)
 
     # ------------------------------------------------------------------ octets
 
@@ -199,7 +233,7 @@ class Half:
 
     def stop(self) -> None:
         """Read nothing more of this side."""
-        self._turn("over", _ignore)
+        self._turn("over")
         self.opening.state = "over"
         self.reader = None
         self.search = None
@@ -213,8 +247,7 @@ class Half:
         if isinstance(self.search, Search):
             self.search.known = True
         if self.stage == "unproven":
-            assert self.reader is not None
-            self._turn("frames", self.reader.read)
+            self._turn("frames")
 
     def expect(self, framing: int) -> None:
         """Frames, once they come, or are found, will have this framing (0: nobody knows)."""
@@ -224,7 +257,7 @@ class Half:
 
     def release(self) -> None:
         """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
-        self._turn("over", _ignore)
+        self._read = _released
         self.search = None
         del self._pair, self.opening.other, self.session.other
 
@@ -236,7 +269,7 @@ class Half:
             self.opening.state = "absent"
             if self.search is not None:
                 self.search = None
-                self._turn("opening", self._read_opening)
+                self._turn("opening")
             self._pair.take(self, "silence")
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
@@ -318,11 +351,14 @@ class Half:
         opening.framing = framing
         opening.state = "frames"
         self.search = None
-        self.reader = (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
+        self.reader = self._frame_reader(framing)
         if framing == 1 and not opening.proven:
-            self._turn("unproven", self._read_unproven)
+            self._turn("unproven")
         else:
-            self._turn("frames", self.reader.read)
+            self._turn("frames")
+
+    def _frame_reader(self, framing: int) -> FrameReader:
+        return (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
 
     def _read_unproven(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
@@ -360,7 +396,7 @@ class Half:
         self.opening.state = "frames"
         self.search = None
         self.reader = reader
-        self._turn("messages", reader.read)
+        self._turn("messages")
 
     def _die(self) -> None:
         """Nothing after this can be read."""
@@ -478,7 +514,7 @@ class Half:
             self._begin_message_search()
         else:
             self.search = Search(self.buffer, self._is_believed, opening.framing, opening.proven)
-            self._turn("search", self._read_search)
+            self._turn("search")
 
     def _is_believed(self, octets: bytes, found: Discovery) -> bool:
         return self._pair.believes(self, octets, found)
@@ -533,7 +569,7 @@ class Half:
             inflater.lose()
         reader = WebSocketReader(self.buffer, self.session, inflater, expects_identity=False)
         self.search = MessageSearch(reader, self.side == "client")
-        self._turn("message search", self._read_message_search)
+        self._turn("message search")
         return self.search
 
     def _read_message_search(self, data: bytes, position: int) -> int:
@@ -605,3 +641,58 @@ class Half:
             detail = f"the last message has {len(session.parts)} frames and no end"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
         session.flush(None if reader is None else reader.rest)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> HalfState:
+        """What to go on from."""
+        reader, search = self.reader, self.search
+        messages = search.reader if isinstance(search, MessageSearch) else reader
+        return HalfState(
+            self.stage,
+            self.journal.snapshot(),
+            self.buffer.snapshot(),
+            *self.opening.snapshot(),
+            self.session.snapshot(),
+            reader.snapshot() if isinstance(reader, FrameReader) else None,
+            messages.snapshot() if isinstance(messages, WebSocketReader) else None,
+            search.snapshot() if isinstance(search, Search) else None,
+            search.searched if isinstance(search, MessageSearch) else None,
+        )
+
+    def restore(self, state: HalfState) -> None:
+        """Go on from there."""
+        self.journal.restore(state.journal)
+        self.buffer.restore(state.buffer)
+        self.opening.restore(state.opening, state.evidence)
+        self.session.restore(state.session)
+        if state.frames is not None:
+            self.reader = self._frame_reader(state.frames.framing)
+            self.reader.restore(state.frames)
+        if state.messages is not None:
+            reader = WebSocketReader.restore(state.messages, self.buffer, self.session)
+            if state.searched is None:
+                self.reader = reader
+            else:
+                self.search = MessageSearch(reader, self.side == "client", state.searched)
+        if state.search is not None:
+            self.search = Search(self.buffer, self._is_believed)
+            self.search.restore(*state.search)
+        if not self._fits(state.stage):
+            raise SnapshotError(f"not a snapshot: nobody reads {state.stage}")
+        self._turn(state.stage)
+
+    def _fits(self, stage: Stage) -> bool:
+        """Whether there is who reads in a stage."""
+        match stage:
+            case "frames":
+                return isinstance(self.reader, FrameReader)
+            case "unproven":
+                return isinstance(self.reader, FrameReader) and self.opening.evidence is not None
+            case "messages":
+                return isinstance(self.reader, WebSocketReader)
+            case "search":
+                return isinstance(self.search, Search)
+            case "message search":
+                return isinstance(self.search, MessageSearch)
+        return True

@@ -2,8 +2,19 @@
 
 from dissectors.events import UNBOUNDED, AnyEvent, Problem
 from dissectors.problems import PROBLEMS
+from dissectors.snapshots import Part, fields_of, set_fields
 
 _NONE: frozenset[str] = frozenset()
+
+
+class JournalState(Part):
+    """What a journal says of itself in a snapshot."""
+
+    time_ns: int
+    packet: int
+    begin: int
+    seen: int
+    _reported: frozenset[str]
 
 
 class Journal:
@@ -37,3 +48,11 @@ class Journal:
         if code not in self._reported:
             self._reported |= {code}
             self.problem(code, detail)
+
+    def snapshot(self) -> JournalState:
+        """What to go on from."""
+        return fields_of(self, JournalState)
+
+    def restore(self, state: JournalState) -> None:
+        """Go on from there."""
+        set_fields(self, state)

@@ -48,10 +48,11 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from dissectors.events import Side
+from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import commands, deflate, greeting, sockets, upgrade, wire
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
-from dissectors.zmtp.evidence import EvidenceV1
+from dissectors.zmtp.evidence import EvidenceState, EvidenceV1
 from dissectors.zmtp.security import MECHANISMS
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
@@ -125,6 +126,30 @@ _LAST_REVISION = 15
 _BEGINNING = 16  # octets that are shown of a side that does not speak ZMTP
 _NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
+
+
+class OpeningState(Part):
+    """What an opening says of itself in a snapshot, beside its evidence."""
+
+    state: State
+    proven: bool
+    ended: bool
+    silent: bool
+    greeted: bool
+    beginning: bytes
+    versioned: bool | None
+    signature: greeting.Signature | None
+    revision: int | None
+    greeting: greeting.GreetingV3 | None
+    version: str | None
+    socket_type: str | None
+    identity: bytes | None
+    upgraded: bool
+    upgrade: Upgrade | None
+    framing: int
+    _identity_left: int
+    _before_hole: bytes
+    _after_hole: int
 
 
 class Opening:
@@ -653,6 +678,17 @@ class Opening:
     def _nothing(self, data: bytes, position: int) -> int:
         """The greeting is over: what follows is for others."""
         return position
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> tuple[OpeningState, EvidenceState | None]:
+        """What to go on from."""
+        return fields_of(self, OpeningState), None if self.evidence is None else self.evidence.snapshot()
+
+    def restore(self, state: OpeningState, evidence: EvidenceState | None) -> None:
+        """Go on from there."""
+        set_fields(self, state)
+        self.evidence = None if evidence is None else EvidenceV1.restore(evidence)
 
 
 _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {

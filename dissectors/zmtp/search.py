@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from dissectors.events import UNBOUNDED
+from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import resync
 from dissectors.zmtp.buffer import Buffer
-from dissectors.zmtp.long_frames import TAIL, LongFrames
+from dissectors.zmtp.long_frames import TAIL, LongFrames, LongFramesState
 from dissectors.zmtp.resync import Discovery
 
 State = Literal["window", "between"]
@@ -33,6 +34,19 @@ _MOST_BETWEEN = 16 << 20
 # place before the second limit.
 _GIVE_UP_LIMIT = 64 << 20
 _MOST_SEARCHED = 256 << 20
+
+
+class SearchState(Part):
+    """What a search says of itself in a snapshot, beside the long frames that it knows of."""
+
+    state: State
+    framing: int
+    known: bool
+    searched: int
+    silence: int
+    starts: list[int]
+    try_at: int
+    _between: int
 
 
 class Search:
@@ -184,3 +198,12 @@ class Search:
     def forget_place(self) -> None:
         """Nobody knows how many octets are missing here."""
         self.long_frames.forget()
+
+    def snapshot(self) -> tuple[SearchState, LongFramesState]:
+        """What to go on from."""
+        return fields_of(self, SearchState), self.long_frames.snapshot()
+
+    def restore(self, state: SearchState, long_frames: LongFramesState) -> None:
+        """Go on from there."""
+        set_fields(self, state)
+        self.long_frames.restore(long_frames)

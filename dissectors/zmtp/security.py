@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dissectors.events import Side
+from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import commands
 from dissectors.zmtp.commands import Fault
 
@@ -59,6 +60,20 @@ def counts_up(last: bytes, nonce: bytes) -> bool:
     billions of messages, which tells the two apart.
     """
     return nonce > last or (any(last[:4]) and nonce[::-1] > last[::-1])
+
+
+class SecurityState(Part):
+    """What a connection's security says of itself in a snapshot."""
+
+    mechanism: str | None
+    unknown_start: bool
+    failed: bool
+    hello_is_bad: bool
+    _assumed: str | None
+    _done: frozenset[Side]
+    _lost: frozenset[Side]
+    _sent: dict[Side, frozenset[str]]
+    _nonces: dict[Side, bytes]
 
 
 class Security:
@@ -196,3 +211,12 @@ class Security:
             faults.append(("both-hello", "both sides send HELLO"))
             self.failed = True
         return faults
+
+    def snapshot(self) -> SecurityState:
+        """What to go on from."""
+        return fields_of(self, SecurityState)
+
+    def restore(self, state: SecurityState) -> None:
+        """Go on from there."""
+        set_fields(self, state)
+        self.rules = MECHANISMS.get(self.mechanism or "", _UNKNOWN)

@@ -10,6 +10,7 @@ whether the first ones begin a message, or are frames at all: `doubtful` counts 
 from typing import Literal
 
 from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.snapshots import Part, Stored, fetch, store
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
@@ -23,6 +24,22 @@ _MESSAGE_OCTETS = 64 << 20
 # frames of a message, and takes them there; the grammar of 37/ZMTP has no such place.
 _HEARTBEATS = (b"\x04PING", b"\x04PONG")
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
+
+
+class SessionState(Part):
+    """What a session says of itself in a snapshot."""
+
+    mechanism: str | None
+    socket_type: str | None
+    identity: Stored | None
+    version: str | None
+    topics: list[Stored]
+    messages: int
+    parts: list[Stored]
+    parts_octets: int
+    many: int
+    damaged: bool
+    doubtful: int
 
 
 class Session:
@@ -336,3 +353,36 @@ class Session:
             journal.problem_once("command-of-later-version", f"{name} on a connection of version 3.0")
         elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):
             journal.problem("unexpected-command", f"{name} before the handshake was done")
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> SessionState:
+        """What to go on from."""
+        return SessionState(
+            self.mechanism,
+            self.socket_type,
+            None if self.identity is None else store(self.identity),
+            self.version,
+            list(map(store, self.topics)),
+            self.messages,
+            list(map(store, self.parts)),
+            self._parts_octets,
+            self.many,
+            self.damaged,
+            self.doubtful,
+        )
+
+    def restore(self, state: SessionState) -> None:
+        """Go on from there."""
+        self.mechanism = state.mechanism
+        self.socket_type = state.socket_type
+        self.identity = None if state.identity is None else fetch(state.identity)
+        self.version = state.version
+        self.topics = dict.fromkeys(map(fetch, state.topics))
+        self.messages = state.messages
+        self.parts = list(map(fetch, state.parts))
+        self._parts_octets = state.parts_octets
+        self.many = state.many
+        self.damaged = state.damaged
+        self.doubtful = state.doubtful
+        self.plain = None

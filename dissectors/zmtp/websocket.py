@@ -9,11 +9,33 @@ it is in the end is one frame of ZMTP behind an octet of flags.
 """
 
 from dissectors.events import Command, Cut, Octets
+from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import deflate, wire
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState
 from dissectors.zmtp.framing import Failure
 from dissectors.zmtp.session import Session
+
+
+class WebSocketState(Part):
+    """What a reader of WebSocket frames says of itself in a snapshot, beside its body and its inflater."""
+
+    _first: int
+    _mask: bytes
+    _expects_identity: bool
+    _fragments: list[bytes] | None
+    _fragments_kept: int
+    _compressed: bool
+    _message_length: int
+    _message_whole: bool
+
+
+class WebSocketReaderState(Part):
+    """The whole of it."""
+
+    reader: WebSocketState
+    body: LongBodyState | None
+    inflater: deflate.InflaterState | None
 
 
 class WebSocketReader:
@@ -252,17 +274,39 @@ class WebSocketReader:
             name = "PING" if opcode == ws.PING else "PONG"
             out.append(Command(*place, name, context=data or None, incomplete=not whole))
 
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> WebSocketReaderState:
+        """What to go on from."""
+        return WebSocketReaderState(
+            fields_of(self, WebSocketState),
+            None if self.body is None else self.body.snapshot(),
+            None if self._inflater is None else self._inflater.snapshot(),
+        )
+
+    @classmethod
+    def restore(cls, state: WebSocketReaderState, buffer: Buffer, session: Session) -> "WebSocketReader":
+        """A reader that goes on from there."""
+        inflater = None if state.inflater is None else deflate.Inflater.restore(state.inflater)
+        reader = cls(buffer, session, inflater, expects_identity=False)
+        set_fields(reader, state.reader)
+        reader.body = None if state.body is None else LongBody.restore(state.body)
+        return reader
+
 
 class MessageSearch:
     """A search for messages of WebSocket in a side that has lost its place."""
 
     __slots__ = ("_masked", "found", "reader", "searched")
 
-    def __init__(self, reader: WebSocketReader, masked: bool) -> None:
-        """Search for what ``reader`` will read; ``masked`` is whether the sender must mask its frames."""
+    def __init__(self, reader: WebSocketReader, masked: bool, searched: int = 0) -> None:
+        """Search for what ``reader`` will read, after ``searched`` octets in vain.
+
+        ``masked`` is whether the sender must mask its frames.
+        """
         self.reader = reader
         self.found = False
-        self.searched = 0  # octets
+        self.searched = searched  # octets
         self._masked = masked
 
     def read(self, data: bytes, position: int) -> int:
