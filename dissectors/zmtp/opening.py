@@ -59,6 +59,7 @@ from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 State = Literal[
     "start",
     "perhaps start",
+    "behind signature",
     "absent",
     "signature",
     "after signature",
@@ -97,6 +98,7 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
     "absent": ("start", "perhaps start"),
     "start": ("signature", "identity 1.0", "head", "absent"),
     "perhaps start": ("signature", "after greeting", "head", "absent"),
+    "behind signature": ("socket type", "perhaps start"),
     "signature": ("after signature", "identity 1.0"),
     "after signature": ("revision", "identity after signature", "frames"),
     "revision": ("after revision",),
@@ -114,7 +116,9 @@ TRANSITIONS: dict[State, tuple[State, ...]] = {
     "over": (),
 }
 """The states, and which may follow on each while octets come."""
-BEHIND_A_HOLE: tuple[State, ...] = ("perhaps start", "rest of greeting", "after greeting", "frames")
+BEHIND_A_HOLE: tuple[State, ...] = (
+    *("perhaps start", "behind signature", "rest of greeting", "after greeting", "frames"),
+)
 """What may follow on any state of an opening if octets are missing."""
 
 # Octets that wait for a word from the other side before it is taken not to be in the capture.
@@ -310,7 +314,8 @@ class Opening:
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
         three = three or self.state == "greeting"
         if end < wire.GREETING_SIZE and not three:
-            self.state = "perhaps start"  # the rest of a 3.x greeting may follow
+            # The rest of a greeting may follow.
+            self.state = "behind signature" if end == wire.SIGNATURE_SIZE else "perhaps start"
             self.fact = "hole"
             return
         if end > wire.GREETING_SIZE or not three:
@@ -379,6 +384,20 @@ class Opening:
         self.revision = rest.revision
         self._end_greeting(rest.after_revision or None)
         return position + rest.size
+
+    def _behind_signature(self, data: bytes, position: int) -> int:
+        """A hole has taken the signature: what follows may be the revision and the rest of a 2.0 greeting."""
+        octets = data[position : position + greeting.GUESS_SIZE]
+        if len(octets) < greeting.GUESS_SIZE and not self.ended:
+            self._wait(greeting.GUESS_SIZE)
+            return position
+        if self.proven and greeting.is_rest_v2(octets):
+            self.versioned = True
+            self.revision = octets[0]
+            self.state = "socket type"
+            return position + 1
+        self.state = "perhaps start"
+        return position
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, a letter for HTTP."""
@@ -695,6 +714,7 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
     "absent": Opening._absent,
     "start": Opening._start,
     "perhaps start": Opening._perhaps_start,
+    "behind signature": Opening._behind_signature,
     "signature": Opening._signature,
     "after signature": Opening._after_signature,
     "revision": Opening._revision,

@@ -12,9 +12,10 @@ from lxml import etree
 from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.checked import check
 from tests.support.paths import PROJECT
+from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Offence, Outcome, Rule
 from zmtpsniff.check.policy import parse_policy
-from zmtpsniff.check.report import FORMATS, Report, make_report
+from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.sarif import rule_ids, uri
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
@@ -245,9 +246,10 @@ def test_no_password_in_a_report(output: str, name: str) -> None:
 
 
 def _passwords(name: str) -> set[str]:
+    from dissectors.zmtp.limits import Limits
     from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.sniffer import DissectorLimits, Sniffer
+    from zmtpsniff.sniffer import Sniffer
 
-    sniffer = Sniffer(open_captures([str(PROJECT / f"fixtures/{name}.pcap")]), DissectorLimits(show_secrets=True))
+    sniffer = Sniffer(open_captures([str(PROJECT / f"fixtures/{name}.pcap")]), Limits(show_secrets=True))
     commands = [event for batch in sniffer.events() for event in batch if isinstance(event, Command)]
     return {event.password.decode() for event in commands if isinstance(event.password, bytes)}

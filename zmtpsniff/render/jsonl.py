@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from math import isfinite
@@ -10,16 +10,20 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload, record_fields
+from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
+from dissectors.records import record_fields
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
 
-DEFAULT_MAX_BYTES = 65_536
+DEFAULT_MAX_BYTES = Limits().body_octets  # what is kept
 
 _encode = msgspec.json.Encoder().encode
 
 # A string of more than 128 KiB gives its memory back to the system, and to get that again, page by page, takes longer
 # than to write to it.
 _BATCH = 200
+
+_AS_IN_JSON = frozenset({str, int, bool})  # types of which JSON has every value as it is
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
@@ -199,6 +203,12 @@ class JsonlRenderer:
 
     def _convert(self, value: Any) -> Any:
         """A value of an event as what JSON knows: objects without the fields that do not apply, lists, scalars."""
+        kind = type(value)
+        if kind in _AS_IN_JSON:
+            return value
+        plan = self._plans.get(kind)
+        if plan is not None:
+            return self._record(value, plan)
         if isinstance(value, bytes | Cut | Hidden):
             return octets_object(value, self._max_bytes)
         if isinstance(value, list | tuple):
@@ -212,16 +222,18 @@ class JsonlRenderer:
         if isinstance(value, Payload):
             own = {"protocol": value.protocol, "summary": value.summary}
             return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
-        plan = self._plans.get(type(value))
-        if plan is None:
-            plan = self._plans[type(value)] = _plan(type(value))
+        plan = self._plans[kind] = _plan(kind)
+        return self._record(value, plan)
+
+    def _record(self, value: msgspec.Struct, plan: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An event, or a part of one, as an object."""
         record: dict[str, Any] = {}
         if (tag := value.__struct_config__.tag) is not None:
             record["type"] = tag
         for name, default in plan:
             field = getattr(value, name)
             if field is not None and field != default:
-                record[name] = self._convert(field)
+                record[name] = field if type(field) in _AS_IN_JSON else self._convert(field)
         return record
 
 
@@ -244,11 +256,7 @@ def _of_envelope(envelope: Envelope) -> str:
 
 def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
     """The fields of an event type in their order, each with the value that means that it does not apply."""
-    plan: list[tuple[str, Any]] = []
-    for field in record_fields(struct):
-        make: Callable[[], Any] | Any = field.default_factory
-        plan.append((field.name, make() if callable(make) else field.default))
-    return plan
+    return [(field.name, field.default) for field in record_fields(struct)]
 
 
 def _without_none(value: Any) -> Any:

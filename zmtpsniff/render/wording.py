@@ -1,6 +1,7 @@
 """The words that the formats for people have in common."""
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription, record_fields
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from dissectors.records import record_fields
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import at_hand, escape, quote
 
@@ -50,11 +51,10 @@ def beacon_words(event: Beacon) -> str:
     return f"beacon ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
-def message_words(event: Message) -> str:
-    """The size of a message, as in ``REQ message, 2 frames, 45 octets``."""
-    octets = sum([length_on_wire(frame) for frame in event.frames])
-    kind = "message" if event.socket_type is None else f"{escape(event.socket_type)} message"
-    return f"{kind}, {number(len(event.frames), 'frame')}, {number(octets, 'octet')}"
+def message_words(socket_type: str | None, frames: int, octets: int) -> str:
+    """The sender and the size of a message, as in ``REQ message, 2 frames, 45 octets``."""
+    kind = "message" if socket_type is None else f"{escape(socket_type)} message"
+    return f"{kind}, {number(frames, 'frame')}, {number(octets, 'octet')}"
 
 
 def relation_words(event: Message | Command) -> list[str]:
