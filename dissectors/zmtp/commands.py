@@ -4,6 +4,7 @@ Everything here is pure: octets in, the fields of a :class:`~dissectors.events.C
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from dissectors.events import Cut, Hidden, Octets
@@ -14,6 +15,13 @@ Fault = tuple[str, str]  # problem code, detail
 
 HANDSHAKE_COMMANDS = frozenset({"READY", "HELLO", "WELCOME", "INITIATE", "ERROR"})
 COMMANDS_OF_3_1 = frozenset({"SUBSCRIBE", "CANCEL", "PING", "PONG", "JOIN", "LEAVE"})
+
+
+# Sockets of one kind all begin with the same metadata: so many short READY and INITIATE are remembered with what they
+# say. They hold no secrets.
+_ALIKE = 256
+_SHORT = 128
+_WITH_METADATA = (b"\x05READY", b"\x08INITIATE")
 
 
 class Parsed(NamedTuple):
@@ -101,6 +109,17 @@ def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_s
     ``mechanism`` tells whose HELLO, WELCOME, INITIATE, READY and MESSAGE it is; ``whole`` is false if octets at the
     end of ``body`` are missing from the capture, which is then no fault of the peer.
     """
+    if whole and len(body) <= _SHORT and body.startswith(_WITH_METADATA):
+        return _parse_short(body, mechanism)
+    return _parse(body, mechanism, whole, show_secrets)
+
+
+@lru_cache(_ALIKE)
+def _parse_short(body: bytes, mechanism: str | None) -> Parsed:
+    return _parse(body, mechanism, whole=True, show_secrets=False)
+
+
+def _parse(body: bytes, mechanism: str | None, whole: bool, show_secrets: bool) -> Parsed:
     if body.startswith(wire.BROKEN_ERROR) and len(body) > len(wire.BROKEN_ERROR):
         fields, faults = _error(body[len(wire.BROKEN_ERROR) :], whole)
         detail = "ERROR without the length of its name (libzmq 4.3 PLAIN server)"

@@ -7,7 +7,7 @@ from dissectors.events import AnyEvent
 from dissectors.zmtp import deflate as permessage
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.net.flows import Address
 from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
