@@ -15,10 +15,11 @@ class Options(NamedTuple):
     """What to read and what to keep of it."""
 
     ports: Ports = ()
-    max_bytes: int = 65_536  # of each body; 0 keeps all
+    max_bytes: int = 256  # of each body; 0 keeps all
     rules: tuple[DecodeAs, ...] = ()
     show_secrets: bool = False
     idle_seconds: float = 86_400.0
+    bodies: bool = True  # without, of the frames of messages their lengths alone
     tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
 
 

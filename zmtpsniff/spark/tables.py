@@ -154,6 +154,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("first_ns", "BIGINT", True, "time of its earliest packet, nanoseconds since the Unix epoch"),
         Column("last_ns", "BIGINT", True, "time of its latest packet"),
         Column("comments", "ARRAY<STRING>", False, "on the file as a whole"),
+        Column("shards", "INT", True, "tasks that shared its series when it was read; null if version 0.9.0 did"),
+        Column(
+            "condition", "STRING", True, "whole, damaged, foreign (no capture), missing; null if version 0.9.0 read it"
+        ),
         Column("error", "STRING", True, "why it, or the rest of it, could not be read"),
     ),
 }
