@@ -16,12 +16,31 @@ ALLOWED = {
     "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.decrypted", "zmtpsniff.capture.source"},
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
+        "zmtpsniff.analysis.defaults",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.zmtp.sockets",
     },
-    "zmtpsniff/analysis/statistics": {"zmtpsniff.analysis.statistics", "dissectors.events"},
+    "zmtpsniff/analysis/statistics": {
+        "zmtpsniff.analysis.statistics",
+        "zmtpsniff.analysis.defaults",
+        "dissectors.events",
+    },
     "zmtpsniff/analysis": {"zmtpsniff.analysis", "zmtpsniff.decode_as", "dissectors"},
+    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
+    "zmtpsniff/settings.py": {
+        "zmtpsniff.analysis.defaults",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.net.limits",
+        "dissectors.zmtp.limits",
+    },
+    "zmtpsniff/assembly.py": {
+        "zmtpsniff.analysis",
+        "zmtpsniff.capture.source",
+        "zmtpsniff.net.tls",
+        "zmtpsniff.settings",
+        "zmtpsniff.sniffer",
+    },
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
         "zmtpsniff.decode_as",
@@ -31,14 +50,18 @@ ALLOWED = {
         "zmtpsniff.sniffer",
         "dissectors",
     },
-    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
+    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events", "dissectors.records"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
         "zmtpsniff.net.addresses",
+        "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",
+        "zmtpsniff.collector",
         "zmtpsniff.net.datagrams",
         "zmtpsniff.decode_as",
+        "zmtpsniff.factory",
         "zmtpsniff.net.flows",
+        "zmtpsniff.net.limits",
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",
         "zmtpsniff.net.segment",
@@ -47,14 +70,27 @@ ALLOWED = {
         "zmtpsniff.render.figures",
         "dissectors",
     },
-    "zmtpsniff/cli/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
-    "zmtpsniff/render": {"zmtpsniff.render", "zmtpsniff.analysis.statistics", "dissectors.events"},
+    "zmtpsniff/cli/status.py": {
+        "zmtpsniff.cli.last_line",
+        "zmtpsniff.render.wording",
+        "zmtpsniff.sniffer",
+        "dissectors.events",
+    },
+    "zmtpsniff/render": {
+        "zmtpsniff.render",
+        "zmtpsniff.analysis.statistics",
+        "dissectors.events",
+        "dissectors.zmtp.limits",
+        "dissectors.records",
+    },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/cli/output.py": set(),
+    "zmtpsniff/cli/last_line.py": set(),
+    "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
-LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors", "msgspec", *SPARK]
+LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
 
 # One side of a connection is still a chain of classes; it is to be made of objects.
 TO_BE_COMPOSED = {

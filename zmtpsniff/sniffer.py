@@ -4,22 +4,23 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
-from dissectors.beacon import Beacons, is_beacon
+from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
-from dissectors.zmtp.stream import Limits as DissectorLimits
-from zmtpsniff.analysis.patterns import Patterns
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.analysis.patterns.conversation import Doubt
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.net import flows
+from zmtpsniff.factory import DissectorFactory
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.datagrams import DatagramTable, Kind
+from zmtpsniff.net.datagrams import DatagramTable
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls, TlsConnection
 
@@ -32,8 +33,8 @@ class Sniffer:
     def __init__(
         self,
         source: Source,
-        dissector_limits: DissectorLimits | None = None,
-        flow_limits: flows.Limits | None = None,
+        limits: Limits | None = None,
+        flow_limits: FlowLimits | None = None,
         decode_as: Sequence[DecodeAs] = (),
         count: int | None = None,
         clock: Callable[[], int] | None = None,
@@ -50,8 +51,6 @@ class Sniffer:
         without packets, too.
         """
         self._source = source
-        self._limits = dissector_limits or DissectorLimits()
-        self._decode_as = decode_as
         self._count = count
         self._clock = clock
         self._settled_ns = 0
@@ -59,15 +58,19 @@ class Sniffer:
         self._payloads = payloads
         self._tls = tls
         self._events: list[AnyEvent] = []
+        self._doubts = Doubts()
+        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts)
+        self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
-        self._flows = flows.FlowTable(
+        self._flows = FlowTable(
             self._connect,
             flow_limits,
             None if patterns is None else self._refuse,
             None if patterns is None else self._suspect,
         )
-        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
-        self._doubts = Doubts()
+        self._datagrams = DatagramTable(
+            self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits
+        )
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -103,7 +106,7 @@ class Sniffer:
             self._patterns.settle(self._last_ns)
         self._flows.finish()
         self._datagrams.finish()
-        self._report_source()
+        self._report_faults()
         tls = self._tls.skipped() if self._tls is not None else ()
         for code, detail in [*self._headers.skipped(), *self._flows.disorder(), *tls, *self._doubts.problems()]:
             self._report(code, detail)
@@ -177,53 +180,38 @@ class Sniffer:
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
     ) -> ZmtpConnection | TlsConnection:
-        rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
-        forced = next(rules, None)
-        doubts = self._doubts if client.transport == "tcp" else None  # a rule names a port
-        connection = ZmtpConnection(
-            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport, doubts
-        )
+        connection = self._factory.connection(number, client, server, starts)
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
-        self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
+        self._notices.append((len(self._events), Refusal(time_ns, packet, number, client, server)))
 
     def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
-        self._events.append(Doubt(time_ns, packet, number, since_ns))  # type: ignore[arg-type]  # taken out
-
-    def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        if kind == "beacon":
-            return Beacons(self._events, number, src.text, dst.text)
-        if kind == "udp":
-            return Radio(self._events, number, src.text, dst.text, self._limits)
-        forced = kind == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, kind, src.text, dst.text, self._limits, forced)
-
-    def _is_named(self, *ports: int) -> bool:
-        return any(rule.matches("udp", *ports) for rule in self._decode_as)
+        self._notices.append((len(self._events), Doubt(time_ns, number, since_ns)))
 
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))
 
-    def _report_source(self) -> None:
-        comments = self._source.comments[self._comments :]
-        self._events[:0] = [Comment(comment) for comment in comments]
-        self._comments += len(comments)
+    def _report_faults(self) -> None:
         for fault in self._source.faults[self._faults :]:
             self._report(fault.code, fault.detail)
         self._faults = len(self._source.faults)
 
     def _give(self, at_end: bool = False) -> list[AnyEvent]:
         """The events since the last call, counted."""
-        self._report_source()
+        self._report_faults()
         events = self._events[:]
         self._events.clear()  # the connections hold this list
         if self._patterns is not None:
-            events = self._patterns.take(events, self._flows.waiting_since_ns)
+            events = self._patterns.take(events, self._flows.waiting_since_ns, self._notices)
+            self._notices.clear()
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
+        if comments := self._source.comments[self._comments :]:  # on the whole capture
+            events = [*map(Comment, comments), *events]
+            self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
         self._messages += messages

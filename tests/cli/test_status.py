@@ -4,50 +4,16 @@ import os
 import pty
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.capture.test_live import request_and_reply
+from tests.capture.test_live import free_port, request_and_reply
 from tests.support.live_program import PROGRAM, needs_privilege, wait_for
+from tests.support.terminal import Terminal
 
 pytestmark = needs_privilege
-
-
-class Terminal:
-    """What a program writes on a terminal."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.written = b""
-        self._descriptor = descriptor
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                octets = os.read(self._descriptor, 65536)
-            except OSError:  # nobody has it open any more
-                return
-            self.written += octets
-
-    def all(self) -> bytes:
-        self._reader.join(10)
-        return self.written
-
-    def screen(self) -> list[str]:
-        """The lines as they stand after all that was erased."""
-        lines = [""]
-        for part in re.split(r"(\r\n|\r|\x1b\[K)", self.all().decode()):
-            if part == "\r\n":
-                lines.append("")
-            elif part == "\x1b[K":
-                lines[-1] = ""
-            elif part != "\r":
-                lines[-1] += part
-        return lines
 
 
 @contextmanager
@@ -67,9 +33,10 @@ def on_a_terminal(*options: str, stdout_too: bool) -> Iterator[tuple[subprocess.
 
 @pytest.mark.parametrize("stdout_too", [False, True])
 def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) -> None:
-    with on_a_terminal(stdout_too=stdout_too) as (program, terminal):
+    port = free_port()
+    with on_a_terminal("-f", f"tcp port {port}", stdout_too=stdout_too) as (program, terminal):
         wait_for(lambda: b"0 packets" in terminal.written)
-        request_and_reply(30)
+        request_and_reply(30, port)
         wait_for(lambda: bool(re.search(rb"[1-9]\d+ packets .* [6-9]\d messages, .*/s .* 0 dropped", terminal.written)))
         program.terminate()
         assert program.wait(30) == 0

@@ -14,7 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, record_fields
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
+from dissectors.records import record_fields
 from dissectors.zmtp.stream import Limits
 from tests.support.paths import PROJECT
 from zmtpsniff.capture.files import open_captures
@@ -334,6 +335,14 @@ class Packets:
             packets = list(self._given[at : at + self._batch])
             self.offsets = [RECORD * number for number in range(at + 1, at + 1 + len(packets))]
             yield packets
+
+
+def write_pcap(path: Path, given: Sequence[Packet]) -> None:
+    """A capture file with packets of Ethernet."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
+        for time_ns, _, octets, length, _ in given:
+            file.write(struct.pack("<IIII", *divmod(time_ns, 10**9), len(octets), length) + octets)
 
 
 def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:

@@ -5,7 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import listing
+from zmtpsniff.cli.options import color, table_format
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,8 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 @click.command(cls=Command, short_help="List what -Y can ask.")
 @click.argument("word", required=False)
-@listing
+@table_format
+@color
 def fields(word: str | None, output_format: str, color: "Color") -> None:
     """List the fields of display filters (-Y), or those with WORD in their name or meaning.
 
@@ -66,7 +67,8 @@ def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
     for title in ("Field", "Type", "Records", "Meaning"):
         table.add_column(title, overflow="fold", no_wrap=title == "Field")
     for each in listed:
-        cells = (Text(each.name, "bold"), Text(each.kind), Text(", ".join(each.records)), Text(each.meaning))
+        kind = f"{each.kind}, {each.unit}" if each.unit else each.kind
+        cells = (Text(each.name, "bold"), Text(kind), Text(", ".join(each.records)), Text(each.meaning))
         table.add_row(*cells)
 
     def draw(console: "Console") -> None:

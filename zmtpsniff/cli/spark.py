@@ -1,16 +1,19 @@
 """``zmtpsniff spark``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange
+from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange, color, output_file, table_format
+from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
+    from zmtpsniff.decode_as import DecodeAs
+    from zmtpsniff.render import Color
     from zmtpsniff.spark.ingest import Ingested
     from zmtpsniff.spark.options import Ports
-
 
 _NAMED = 5  # files, in a line on many
 
@@ -111,14 +114,30 @@ def spark() -> None:
 @click.option(
     "--idle",
     type=FloatRange(0, min_open=True),
-    default=86_400,
+    default=FlowLimits().idle_seconds,
     show_default=True,
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
 @click.option("--anew", is_flag=True, help="Dissect series anew whose open connections another version left.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
-def ingest(inputs: tuple[str, ...], **options: Any) -> None:
+def ingest(
+    inputs: tuple[str, ...],
+    output: str,
+    master: str | None,
+    ports: "Ports",
+    max_bytes: int,
+    no_bodies: bool,
+    series: str,
+    shards: int | None,
+    rules: "tuple[DecodeAs, ...]",
+    show_secrets: bool,
+    follow: bool,
+    once: bool,
+    idle: float,
+    anew: bool,
+    strict: bool,
+) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
     INPUT is a file, a glob, a folder with all files in it, or a URL: s3://, gs://, abfs://, hdfs://. What is in the
@@ -130,38 +149,38 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     zmtpsniff spark ingest --follow /captures --output /tables --idle 3600
     zmtpsniff spark ingest s3://pcap --output s3://tables --master spark://h:7077
     """
-    if not options["follow"] and options["once"]:
+    if once and not follow:
         raise click.UsageError("--once belongs to --follow")
-    from zmtpsniff.spark.ingest import Run, follow
+    from zmtpsniff.spark.ingest import Run
+    from zmtpsniff.spark.ingest import follow as go_on
     from zmtpsniff.spark.ingest import ingest as run_once
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
-    names = ("ports", "max_bytes", "rules", "show_secrets", "idle")
-    asked = Options(*(options[name] for name in names))._replace(bodies=not options["no_bodies"])
-    run = Run(options["output"], asked, options["series"], options["shards"], options["anew"])
+    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies)
+    run = Run(output, options, series, shards, anew)
     is_whole = True
 
     def report(done: "Ingested") -> None:
         nonlocal is_whole
         is_whole &= not done.unreadable
-        for line in _lines(done, run.output):
+        for line in _lines(done, output):
             click.echo(line, err=True)
 
     try:
-        session: Any = LazySession(options["master"])
-        if options["follow"]:
-            interruptible(session, lambda: follow(session, inputs, run, report, options["once"]))
+        session: Any = LazySession(master)
+        if follow:
+            interruptible(session, lambda: go_on(session, inputs, run, report, once))
         else:
             report(interruptible(session, lambda: run_once(session, inputs, run)))
     except SparkError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        if options["follow"]:
+        if follow:
             return
         click.echo("zmtpsniff: interrupted: run it again, and it goes on from what is in the tables", err=True)
         raise
-    if options["strict"] and not is_whole:
+    if strict and not is_whole:
         raise click.exceptions.Exit(2)
 
 
@@ -192,7 +211,7 @@ def _lines(done: "Ingested", output: str) -> list[str]:
     metavar="N",
     help="Delete files that no table has had for N hours; 0 breaks what reads or writes now.",
 )
-def optimize(folder: str, **options: Any) -> None:
+def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     """Compact the tables in DIR, sorted by series and time, and delete what is not needed any more. It needs no Spark.
 
     \b
@@ -203,7 +222,7 @@ def optimize(folder: str, **options: Any) -> None:
     from zmtpsniff.spark.session import SparkError
 
     try:
-        done = run(folder, options["keep_days"], options["vacuum_hours"])
+        done = run(folder, keep_days, vacuum_hours)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
     click.echo(
@@ -255,7 +274,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
 @click.option(
-    "--top", type=IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
+    "--top", type=IntRange(1, 100_000), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table."
 )
 @click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
@@ -265,21 +284,22 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     metavar="SECONDS",
     help="Intervals of what is told by time; by default what suits.",
 )
-@click.option(
-    "-T",
-    "format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="table: for people; json: JSON Lines.",
-)
-@click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
+@table_format
+@output_file
 @click.option("--html", metavar="FILE", help="Write a page with drawings to FILE, and nothing else unless -o is given.")
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)  # fmt: skip
-def report(folder: str, **options: Any) -> None:
+@color
+def report(
+    folder: str,
+    master: str | None,
+    top: int,
+    since: int | None,
+    until: int | None,
+    interval: float | None,
+    output_format: Literal["table", "json"],
+    file: str | None,
+    html: str | None,
+    color: "Color",
+) -> None:
     """Say what the tables in DIR say: who talks to whom, versions, topics, latency, reconnect storms, problems.
 
     \b
@@ -290,35 +310,34 @@ def report(folder: str, **options: Any) -> None:
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.spark.session import SparkError, get_session
 
-    since, until = options["since"], options["until"]
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be earlier than --until")
-    if options["html"] is not None:
+    if html is not None:
         _find_matplotlib()
-    interval = options["interval"]
     try:
         from zmtpsniff.spark.report import report as ask
 
-        session = get_session(options["master"])
-        records = ask(session, folder, options["top"], since, until, interval and round(interval * 1e9))
+        session = get_session(master)
+        interval_ns = None if interval is None else round(interval * 1e9)
+        records = ask(session, folder, top, since, until, interval_ns)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    if options["html"] is not None:
+    if html is not None:
         from zmtpsniff.spark.report.page import page
 
-        with open_output(options["html"], binary=False) as stream:
+        with open_output(html, binary=False) as stream:
             stream.write(page(records, f"ZeroMQ traffic in {folder}"))
-        if options["output"] is None:
+        if file is None:
             return
-    with open_output(options["output"], binary=options["format"] == "json") as stream:
-        if options["format"] == "json":
+    with open_output(file, binary=output_format == "json") as stream:
+        if output_format == "json":
             from zmtpsniff.render.jsonl import JsonlRenderer
 
             JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
         else:
             from zmtpsniff.spark.report.draw import draw
 
-            draw(records, stream, options["color"])
+            draw(records, stream, color)
 
 
 def _find_matplotlib() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.flows import End, Limits
+from zmtpsniff.net.flows import End
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram
 
@@ -70,7 +71,7 @@ class DatagramTable:
         number: Callable[[], int],
         is_named: Callable[[int, int], bool],
         is_beacon: Callable[[bytes], bool],
-        limits: Limits | None = None,
+        limits: FlowLimits | None = None,
     ) -> None:
         """Ask ``connect`` who takes the datagrams of each flow, ``number`` for the number of a new one.
 
@@ -81,7 +82,7 @@ class DatagramTable:
         self._number = number
         self._is_named = is_named
         self._is_beacon = is_beacon
-        self._limits = limits or Limits()
+        self._limits = limits or FlowLimits()
         self._idle_ns = int(min(self._limits.idle_seconds, 1e9) * 1e9)
         self._senders: dict[bytes, _Sender] = {}
         self._next_sweep = 0

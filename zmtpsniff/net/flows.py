@@ -6,10 +6,11 @@ Octets go to whoever is given by ``connect``; a flow that nobody wants costs a l
 from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow import Flow, Patience
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     LATEST_ACK,
@@ -30,7 +31,7 @@ _LONGEST_SECONDS = 1e9
 _FASTEST = 2  # octets a nanosecond, of a network
 _PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
 _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
-_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told
+_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told, and reckoned with
 _STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
 _MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
 _RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
@@ -65,18 +66,6 @@ class Dissection(Protocol):
         """Nothing more is asked of it: let go of what refers back to it."""
 
 
-class Limits(NamedTuple):
-    """Bounds of memory and time."""
-
-    waiting_octets_per_direction: int = 4 << 20
-    waiting_octets: int = 64 << 20
-    recent_octets: int = 64 << 20  # of segments that have gone on, with which retransmissions are compared
-    flows: int = 100_000
-    idle_seconds: float = 86_400.0
-    idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
-    linger_seconds: float = 5.0  # how long late segments of a closed flow are expected
-
-
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], Dissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
 
@@ -93,7 +82,7 @@ class FlowTable:
     def __init__(
         self,
         connect: Connect,
-        limits: Limits | None = None,
+        limits: FlowLimits | None = None,
         refuse: Refuse | None = None,
         doubt: Doubt | None = None,
     ) -> None:
@@ -105,7 +94,7 @@ class FlowTable:
         self._connect = connect
         self._refuse = refuse
         self._doubt = doubt
-        self._limits = limits = limits or Limits()
+        self._limits = limits = limits or FlowLimits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
@@ -602,10 +591,13 @@ class FlowTable:
             self._refuse(direction.flow.number, client.text, server.text, time_ns, packet)
 
     def _close_if_over(self, flow: Flow) -> None:
-        """End a flow once everything up to its FINs, or its RST, has been delivered."""
-        if flow.closing == "fin":
-            over = flow.client.finished and flow.server.finished
-        else:
+        """End a flow once everything up to its FINs, or its RST, has been delivered.
+
+        Nothing acknowledges what arrives where a RST was sent from. Where the capture comes late with much, it may be
+        late with that, so that the flow is left alone for a while.
+        """
+        over = flow.client.finished and flow.server.finished
+        if flow.closing != "fin" and not over and self.patience.late < _MUCH_DISORDER:
             over = not any(
                 direction.waiting
                 or direction.owes

@@ -323,7 +323,7 @@ class Direction:
 
     def _wait(self, segment: Waiting) -> None:
         """Put a segment among those that wait, without what of it already waits."""
-        if not self.waiting:  # perhaps that of every direction
+        if not self.waiting:  # an empty list may be that of other directions, too
             self.waiting = []
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:

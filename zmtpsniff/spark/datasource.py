@@ -26,7 +26,7 @@ from dissectors.events import Beacon, Command, Connection, Greeting, Message, Pr
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import list_files
-from zmtpsniff.spark.options import Options, parse_ports
+from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
 from zmtpsniff.spark.progress import Progress
 from zmtpsniff.spark.series import by_series, check_series, series_of, shard_counts
 from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
@@ -90,7 +90,7 @@ class _Asked:
             options.get("bodies", "true").lower() == "true",
         )
         self.state = options.get("state", "")
-        self.most_files = int(options.get("maxFiles", "1000"))
+        self.most_files = int(options.get("maxFiles", MOST_FILES))
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zmtpsniff.spark.listing import Listed, list_files, tables_of
 from zmtpsniff.spark.locations import is_there
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.session import SparkError
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.task import Work
 
 _TRIES = 5  # against another run on the same series
-_MOST_FILES = 1000  # of a run that follows
 _EVERY_SECONDS = 10.0
 _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
@@ -191,7 +190,7 @@ def follow(
     run = run._replace(options=run.options._replace(tells_open=False))
     quiet_at = time.monotonic()
     while True:
-        done = add(session, list_files(inputs, tables_of(run.output), empty=True), run, _MOST_FILES)
+        done = add(session, list_files(inputs, tables_of(run.output), empty=True), run, MOST_FILES)
         if done.files:
             report(done)
             continue

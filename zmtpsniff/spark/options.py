@@ -4,9 +4,13 @@ import re
 from typing import NamedTuple
 
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.net.limits import FlowLimits
 
 Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
+
+MOST_FILES = 1000
+"""Of a run that follows, and of a micro-batch, at most."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -18,7 +22,7 @@ class Options(NamedTuple):
     max_bytes: int = 256  # of each body; 0 keeps all
     rules: tuple[DecodeAs, ...] = ()
     show_secrets: bool = False
-    idle_seconds: float = 86_400.0
+    idle_seconds: float = FlowLimits().idle_seconds
     bodies: bool = True  # without, of the frames of messages their lengths alone
     tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from zmtpsniff.spark.connections import spare_collector
+from zmtpsniff.collector import spare_collector
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
