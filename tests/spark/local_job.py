@@ -1,10 +1,16 @@
 """A run's tasks one after the other in this process: the data frames of Spark are tables of Arrow."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from zmtpsniff.spark.ingest import Ingested, Run, add, ingest
+from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.options import Options
 
 _BATCH = 3  # rows: few, so that series go over several batches
 
@@ -33,51 +39,25 @@ class Frame:
 
 
 class Session:
-    """So much of a session as a run needs."""
+    """So much of a session as a run needs, on two cores."""
+
+    _jsc = None
+    sparkContext = SimpleNamespace(defaultParallelism=2)  # noqa: N815
 
     def createDataFrame(self, table: pa.Table) -> Frame:  # noqa: N802
         return Frame(table)
 
 
-class Entries:
-    """A map of Spark's state store, and how many of its entries were read and written."""
-
-    def __init__(self) -> None:
-        self.entries: dict[int, bytes] = {}
-        self.read = self.written = 0
-
-    def get(self, number: int) -> bytes | None:
-        self.read += 1
-        return self.entries.get(number)
-
-    def put(self, number: int, octets: bytes | None) -> None:
-        self.written += 1
-        if octets is None:
-            self.entries.pop(number, None)
-        else:
-            self.entries[number] = octets
+def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> Run:
+    """What a run is asked for whose bodies are as long as those of ``read``."""
+    return Run(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 
-class Memory:
-    """What Spark's state store keeps of one series, in this process."""
+def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> Ingested:
+    """Ingest files or folders."""
+    return ingest(session or Session(), [str(one) for one in inputs], asked(output, **how))
 
-    def __init__(self) -> None:
-        self.note: bytes | None = None
-        self.files: set[str] = set()
-        self.shards = Entries()
 
-    def read_note(self) -> bytes | None:
-        return self.note
-
-    def write_note(self, octets: bytes) -> None:
-        self.note = octets
-
-    def knows(self, path: str) -> bool:
-        return path in self.files
-
-    def know(self, paths: Iterable[str]) -> None:
-        self.files |= set(paths)
-
-    def forget(self) -> None:
-        self.files.clear()
-        self.shards.entries.clear()
+def take_listed(listed: Sequence[Listed], output: Path | str, **how: Any) -> Ingested:
+    """Ingest files that have been listed."""
+    return add(Session(), listed, asked(output, **how))  # type: ignore[arg-type]

@@ -9,12 +9,10 @@ import struct
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from tests.spark.local_job import Memory
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.taking import Position, Task
+from zmtpsniff.spark.shard import Part
+from zmtpsniff.spark.task import Job, Work, dissect
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(55, b"\0")
 _SEGMENT = 65_000  # octets, as loopback has them
@@ -70,14 +68,11 @@ def _peak() -> int:
 
 
 def main(stage: str, capture: str, folder: str) -> None:
-    """Dissect a capture as a task of a run does, or of a stream."""
-    options, position = Options(tells_open=stage == "run"), Position(folder, folder, "epoch", 1)
-    task = Task(options, position)
+    """Dissect a capture as a task of a run does, or of one that follows."""
     files = [Listed(capture, Path(capture).stat().st_size, 1)]
-    lines = [*(task.add("s", files) if stage == "run" else task.take("s", files, Memory()))]
-    task.close()
-    paths = [line.path for line in lines if line.path.startswith("messages/")]
-    messages = sum(pq.ParquetFile(f"{folder}/{path}").metadata.num_rows for path in paths)
+    job = Job(folder, [], "", Options(tells_open=stage == "run"))
+    found = dissect(job, [Work("s", Part(), files)])
+    messages = sum(file.rows for file in found if file.table == "messages")
     print(messages, _peak())
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
@@ -19,6 +19,7 @@ from zmtpsniff.capture.source import Packet
 from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
 from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.connections import connection_id
+from zmtpsniff.spark.locations import delta_options
 from zmtpsniff.spark.tables import OCTETS, TABLES
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
@@ -92,14 +93,10 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
     return out
 
 
-def read_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
+def read_tables(folder: Path | str) -> dict[str, list[dict[str, Any]]]:
     """All rows of all tables."""
     return {
-        table: [
-            row
-            for path in sorted((folder / table).glob("date=*/*.parquet"))
-            for row in pq.read_table(path).to_pylist()  # type: ignore[no-untyped-call]
-        ]
+        table: DeltaTable(f"{folder}/{table}", storage_options=delta_options()).to_pyarrow_table().to_pylist()
         for table in TABLES
     }
 

@@ -20,9 +20,8 @@ from tests.support.shown import blocks
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from tests.spark.local_job import Session
+from tests.spark.local_job import take
 from tests.spark.spark_tables import packets, read_tables
-from zmtpsniff.spark.ingest import ingest
 
 SHELL, PYTHON = (
     block.text
@@ -32,7 +31,7 @@ SHELL, PYTHON = (
 
 
 def rows(path: Path, folder: Path, table: str = "messages") -> list[dict[str, Any]]:
-    ingest(Session(), [str(path)], str(folder))  # type: ignore[arg-type]
+    take([path], folder)
     return read_tables(folder)[table]
 
 
@@ -41,14 +40,6 @@ class Spark:
 
     def __init__(self, found: list[dict[str, Any]]) -> None:
         self.found = found
-
-    @property
-    def read(self) -> "Spark":
-        return self
-
-    def parquet(self, name: str) -> "Spark":
-        assert name == "/tables/problems"
-        return self
 
     def where(self, condition: str) -> "Spark":
         assert condition == "offset IS NOT NULL"
@@ -61,7 +52,9 @@ class Spark:
 def page(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Run the page's Python with rows of ``problems``; the names that it leaves."""
     names: dict[str, Any] = {"spark": Spark(found)}
-    exec(PYTHON, names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zmtpsniff.spark.open_tables", lambda session, folder: {"problems": session})
+        exec(PYTHON, names)
     return names
 
 

@@ -30,8 +30,9 @@ from pyspark.sql.types import StructType
 
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, packets
 from zmtpsniff.spark import register
-from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource
+from zmtpsniff.spark.datasource import TABLES, Partition, ZmtpSource
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.shard import Part
 from zmtpsniff.spark.tables import arrow_schema
 
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
@@ -61,7 +62,8 @@ def schema(table: str) -> StructType:
 
 
 def source(path: Path, table: str, **options: str) -> ZmtpSource:
-    return ZmtpSource({"path": str(path), "table": table, "series": "(.)", "decodeAs": ";".join(RULES), **options})
+    given = {"path": str(path), "table": table, "series": "(.)", "decodeAs": ";".join(RULES), "maxBytes": "65536"}
+    return ZmtpSource({**given, **options})
 
 
 @pytest.mark.slow
@@ -74,9 +76,10 @@ def test_tables_equal_read(tmp_path: Path, number: int) -> None:
         files = in_pieces(path, number, folder)
         found: dict[str, Any] = {"captures": [{"series": "/"}]}
         for table in TABLES:
-            reader = source(path if files == [path] else folder, table).reader(schema(table))
-            (part,) = reader.partitions()
-            found[table] = rows(reader.read(part))
+            reader = source(path if files == [path] else folder, table, shards=str(number)).reader(schema(table))
+            parts = reader.partitions()
+            assert len(parts) == number
+            found[table] = [row for part in parts for row in rows(reader.read(part))]
         if by_series(found)["/"] != expected(files, decode_as=tuple(map(parse, RULES))):
             wrong.append(path.name)
         if found["messages"]:
@@ -97,9 +100,10 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
             options = {"state": str(tmp_path / "state" / table / path.name)}
             offset = source(folder, table, **options).streamReader(schema(table)).initialOffset()
             found[table] = []
-            for file in files:
+            for at, file in enumerate(files):
                 (folder / file.name).write_bytes(file.read_bytes())
-                reader = source(folder, table, **options).streamReader(schema(table))
+                shards = {"shards": str(1 + at % 3)}
+                reader = source(folder, table, **options, **shards).streamReader(schema(table))
                 end = reader.latestOffset(offset, None)
                 assert reader.latestOffset(offset, None) == end  # asked again after a crash
                 parts = reader.partitions(offset, end)
@@ -147,6 +151,7 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
         ({"table": "packets"}, "connections"),
         ({"ports": "x"}, "port"),
         ({"decodeAs": "tcp"}, "tcp.port==5555,zmtp"),
+        ({"tabel": "messages"}, "option 'tabel': there are table, series, shards, ports"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: dict[str, str], says: str) -> None:
@@ -159,13 +164,15 @@ def test_stream_wants_a_folder(tmp_path: Path) -> None:
         source(tmp_path, "messages").streamReader(schema("messages"))
     reader = source(tmp_path, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
     with pytest.raises(SparkError, match="begin with new folders"):
-        list(reader.read(Part("/", {2: "x"}, 1, 2, goes_on=True)))
+        list(reader.read(Partition("/", ["x"], Part(), 1, 2, known=True)))
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
     reader = source(tmp_path, "messages").reader(schema("messages"))
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
+    with pytest.raises(SparkError, match="there is no such file"):
+        source(tmp_path / "gone", "messages").reader(schema("messages")).partitions()
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +211,8 @@ def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
         (f"time >= timestamp'{middle.isoformat()}'", [row for row in everything if row.time >= middle]),
         (f"dst_port = {port}", [row for row in everything if row.dst_port == port]),
         (f"dst_port IN ({port}, 1) AND time_ns < 1", []),
+        (f"series = '{folder}/two'", [row for row in everything if row.series == f"{folder}/two"]),
+        (f"date = '{everything[0].date}'", [row for row in everything if row.date == everything[0].date]),
     ):
         found = messages.where(where)
         assert sorted(found.collect(), key=str) == sorted(held, key=str), where
@@ -257,6 +266,7 @@ def test_predicates_leave_out_rows(table: str) -> None:
     assert read(EqualTo((port,), first)) == [row for row in everything if row[port] == first] != everything
     assert read(In((port,), (first, 1))) == read(EqualTo((port,), first))
     assert read(Not(EqualTo((port,), first))) == everything  # Spark's own
+    assert read(EqualTo(("date",), everything[0]["date"])) == everything
     if version is not None:
         first = next(row[version] for row in everything if row[version])
         assert read(EqualTo((version,), first)) == [row for row in everything if row[version] == first]

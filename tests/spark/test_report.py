@@ -13,15 +13,14 @@ from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from tests.spark.local_job import Session
+from tests.spark.local_job import take
+from tests.spark.spark_tables import read_tables
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report as report_of
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.cli.spark import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.spark.ingest import ingest
-from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.report import report
 from zmtpsniff.spark.session import SparkError
 
@@ -81,7 +80,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = folder / "in" / name.partition(".")[0]
         target.mkdir(parents=True)
         (target / name).write_bytes((FIXTURES / name).read_bytes())
-    ingest(Session(), [str(folder / "in")], str(folder / "out"), Options(show_secrets=True))  # type: ignore[arg-type]
+    take([folder / "in"], folder / "out", show_secrets=True)
     return folder / "out"
 
 
@@ -188,9 +187,7 @@ def test_problems(told: Lines) -> None:
 
 
 def test_passwords_are_not_told(told: Lines, tables: Path) -> None:
-    import pyarrow.parquet as pq
-
-    rows = [row for path in tables.glob("commands/*/*.parquet") for row in pq.read_table(path).to_pylist()]  # type: ignore[no-untyped-call]
+    rows = read_tables(tables)["commands"]
     passwords = [row["password"]["data"].decode() for row in rows if row["password"] is not None]
     assert passwords
     assert not [word for word in passwords if word in json.dumps(told)]

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.local_job import take
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES
 from zmtpsniff.spark.daemon import without_archives
-from zmtpsniff.spark.session import code_archive, find_java, get_session_in_parts, silent_python
+from zmtpsniff.spark.session import LazySession, code_archive, find_java
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,13 @@ def ingest(folder: Path, *without: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    "missing", [("pyspark", "pyarrow"), ("pyspark",), pytest.param(("pyarrow",), marks=needs_spark)]
+    "missing",
+    [
+        ("pyspark", "pyarrow"),
+        ("pyspark",),
+        pytest.param(("pyarrow",), marks=needs_spark),
+        pytest.param(("deltalake",), marks=needs_spark),
+    ],
 )
 def test_without_a_package(tmp_path: Path, missing: tuple[str, ...]) -> None:
     done = ingest(tmp_path, *missing)
@@ -76,7 +83,7 @@ def test_without_java(tmp_path: Path) -> None:
 def test_archive_of_our_code() -> None:
     with zipfile.ZipFile(code_archive()) as archive:
         names = set(archive.namelist())
-    assert {"zmtpsniff/__init__.py", "zmtpsniff/spark/whole.py", "dissectors/zmtp/half.py"} <= names
+    assert {"zmtpsniff/__init__.py", "zmtpsniff/spark/shard.py", "dissectors/zmtp/half.py"} <= names
 
 
 # What a session that we start has in the end, of Spark's settings and of Java's options.
@@ -139,20 +146,14 @@ def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None
     assert started(tmp_path) == [*THEIRS]
 
 
-@pytest.mark.slow
-def test_what_is_started(spark_session: "SparkSession", tmp_path: Path) -> None:
-    """Nothing without work, and no session where the context is enough."""
-    from zmtpsniff.spark.ingest import ingest
-
-    (tmp_path / "one.pcap").write_bytes(Path(CAPTURE).read_bytes())
-    found = []
-    for format_name in ("parquet", "parquet", "orc"):
-        parts: Any = get_session_in_parts("local[2]")
-        done = ingest(parts, [str(tmp_path / "*.pcap")], str(tmp_path / format_name), format=format_name)
-        found.append((done.files, "sparkContext" in vars(parts), "_session" in vars(parts)))
-    assert found == [(1, True, False), (0, False, False), (1, True, True)]
-    assert parts.sparkContext is spark_session.sparkContext
-    assert parts.version == spark_session.version
+def test_what_is_started(tmp_path: Path) -> None:
+    """Nothing without work."""
+    take([CAPTURE], tmp_path / "out")
+    session: Any = LazySession("local[2]")
+    assert take([CAPTURE], tmp_path / "out", session)[:2] == (0, 1)
+    assert "_session" not in vars(session)
+    session.cancel()  # of nothing
+    assert "_session" not in vars(session)
 
 
 @pytest.mark.parametrize("variable", [None, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
@@ -185,22 +186,6 @@ def test_options_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variab
     else:
         monkeypatch.setenv(variable, option)
         assert given() == ["-Dname=of Spark", "Main"]
-
-
-def test_what_pyspark_prints_for_its_developers(tmp_path: Path) -> None:
-    python = tmp_path / "a python"
-    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\necho wrong >&2\n')
-    python.chmod(0o755)
-
-    def said(*arguments: str) -> tuple[str, str]:
-        done = subprocess.run([silent_python(str(python)), *arguments], capture_output=True, text=True, check=True)
-        return done.stdout, done.stderr
-
-    module = "pyspark.sql.streaming.transform_with_state_driver_worker"
-    assert importlib.util.find_spec("pyspark") is None or importlib.util.find_spec(module)
-    assert said("-m", module) == ("", "wrong\n")
-    assert said("-m", "zmtpsniff.spark.daemon", "pyspark.worker")[0].splitlines()[-1] == "pyspark.worker"
-    assert said()[1] == "wrong\n"
 
 
 def test_workers_import_what_is_compiled(spark_session: "SparkSession") -> None:

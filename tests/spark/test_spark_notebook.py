@@ -11,8 +11,7 @@ from tests.support.paths import FIXTURES, PROJECT
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from tests.spark.local_job import Session
-from zmtpsniff.spark.ingest import ingest
+from tests.spark.local_job import take
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +36,8 @@ def test_notebook_runs(
     spark_session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All cells, and each question has the same answer in SQL and with data frames."""
-    captures = [str(FIXTURES / f"{name}.pcap") for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]
-    ingest(Session(), captures, str(tmp_path / "tables"), series="file")  # type: ignore[arg-type]
+    captures = [FIXTURES / f"{name}.pcap" for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]
+    take(captures, tmp_path / "tables", series="file")
     monkeypatch.setenv("ZMTPSNIFF_TABLES", str(tmp_path / "tables"))
     monkeypatch.setenv("ZMTPSNIFF_MASTER", spark_session.sparkContext.master)
     made = make_notebook()

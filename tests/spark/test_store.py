@@ -1,9 +1,12 @@
-"""The folder of the tables: runs that add, that find nothing new, that were killed, and files that are broken."""
+"""The folder of the tables: runs that add, are killed, or write at the same time; what others read meanwhile."""
 
-import json
 import random
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -11,38 +14,39 @@ import pytest
 from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
-from tests.spark.local_job import Session
+from tests.spark.local_job import Session, asked, take
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 from zmtpsniff.capture.pcapng_writer import Origin, Section
-from zmtpsniff.spark.ingest import ingest
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark import maintenance, shard, state_log, store, tables
+from zmtpsniff.spark.ingest import add
+from zmtpsniff.spark.listing import list_files
+from zmtpsniff.spark.maintenance import convert, optimize
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.store import Folder, Store
+from zmtpsniff.spark.store import ConflictError, Store
 
 NAMES = ("m31_pub_sub.pcap", "m31_heartbeat.pcap", "rec_proxy.pcap", "sec_curve_ps_435_435.pcap", "epgm_pub_sub.pcap")
 
 
-def run(inputs: list[Path], output: Path, **options: Any) -> Any:
-    return ingest(Session(), [str(path) for path in inputs], str(output), Options(**options))  # type: ignore[arg-type]
-
-
-def series(folder: Path, count: int) -> dict[str, list[Path]]:
+def series(folder: Path, count: int, names: tuple[str, ...] = NAMES) -> dict[str, list[Path]]:
     """Captures cut into so many files: a folder each."""
     places = random.Random(7)
     found = {}
-    for name in NAMES:
+    for name in names:
         total = len(packets(FIXTURES / name))
         found[str(folder / name)] = cut(FIXTURES / name, places.sample(range(1, total), count - 1), folder / name)
     return found
 
 
-def assert_equal(output: Path, wanted: dict[str, list[Path]]) -> None:
-    tables = read_tables(output)
-    assert_places(tables)
-    found = by_series(tables)
+def assert_equal(output: Path | str, wanted: dict[str, list[Path]]) -> None:
+    found_tables = read_tables(output)
+    found = by_series(found_tables)
     assert found.keys() == wanted.keys()
     for name, files in wanted.items():
         assert found[name] == expected(files), name
@@ -55,21 +59,22 @@ def content(folder: Path) -> Counter[str]:
 def test_runs_add_up(tmp_path: Path) -> None:
     wanted = series(tmp_path / "in", 4)
     for place in range(4):
-        done = run([files[place] for files in wanted.values()], tmp_path / "out")
+        done = take([files[place] for files in wanted.values()], tmp_path / "out")
         assert done.files == len(wanted)
     assert_equal(tmp_path / "out", wanted)
+    assert_places(read_tables(tmp_path / "out"))
     before = content(tmp_path / "out")
-    assert run([tmp_path / "in"], tmp_path / "out") == (0, 4 * len(wanted), 0)
+    assert take([tmp_path / "in"], tmp_path / "out") == (0, 4 * len(wanted), 0, ())
     assert content(tmp_path / "out") == before
 
 
 def test_rows_of_what_is_open_are_provisional(tmp_path: Path) -> None:
     wanted = series(tmp_path / "in", 2)
     files = wanted[str(tmp_path / "in" / "m31_pub_sub.pcap")]
-    run(files[:1], tmp_path / "out")
+    take(files[:1], tmp_path / "out")
     first = read_tables(tmp_path / "out")["connections"]
     assert [(row["end"], row["provisional"]) for row in first] == [("open", True)] * len(first) != []
-    run(files, tmp_path / "out")
+    take(files, tmp_path / "out")
     last = read_tables(tmp_path / "out")["connections"]
     assert {row["conn_id"] for row in first} <= {row["conn_id"] for row in last}
     assert [row["provisional"] for row in last if row["end"] != "open"] == [False] * len(last)
@@ -78,7 +83,7 @@ def test_rows_of_what_is_open_are_provisional(tmp_path: Path) -> None:
 def test_a_late_file_has_its_series_dissected_anew(tmp_path: Path) -> None:
     wanted = series(tmp_path / "in", 3)
     for place in (1, 2, 0):
-        run([files[place] for files in wanted.values()], tmp_path / "out")
+        take([files[place] for files in wanted.values()], tmp_path / "out")
     assert_equal(tmp_path / "out", wanted)
 
 
@@ -95,7 +100,7 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
         for number, half in enumerate(halves):
             file = folder / f"{number}.pcapng"
             file.write_bytes(section.header([]) + section.packets(half))  # type: ignore[arg-type]
-            run([file], tmp_path / "out")
+            take([file], tmp_path / "out")
             file.unlink()
     for found in by_series(read_tables(tmp_path / "out")).values():
         assert comparable_messages(found) == whole
@@ -103,6 +108,8 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
 
 def comparable_messages(records: Counter[str]) -> Counter[str]:
     """What was sent by whom, without the time: which packet completes a message depends on their order."""
+    import json
+
     messages = [json.loads(record) for record in records.elements() if '"type": "message"' in record]
     return Counter(json.dumps([message["src"], message["frames"]]) for message in messages)
 
@@ -112,54 +119,291 @@ def test_a_file_that_has_grown_replaces_what_it_was(tmp_path: Path) -> None:
     path.parent.mkdir()
     whole = (FIXTURES / "m31_pub_sub.pcap").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    run([path], tmp_path / "out")
+    take([path], tmp_path / "out")
     path.write_bytes(whole)
-    assert run([path], tmp_path / "out").files == 1
+    assert take([path], tmp_path / "out").files == 1
     assert_equal(tmp_path / "out", {str(path.parent): [path]})
     assert len(read_tables(tmp_path / "out")["captures"]) == 1
 
 
-@pytest.mark.parametrize("moves", [0, 1, 3])
-def test_a_commit_that_was_killed_is_done_by_the_next_run(tmp_path: Path, moves: int, monkeypatch: Any) -> None:
-    wanted = series(tmp_path / "in", 2)
-    run([files[0] for files in wanted.values()], tmp_path / "out")
+# ---------------------------------------------------------------------- killed, and at the same time
 
-    class KilledError(Exception):
-        pass
 
-    apply = Store._apply
+class KilledError(Exception):
+    pass
 
-    def die(store: Store, journal: dict[str, Any]) -> None:
-        apply(store, {**journal, "added": journal["added"][:moves], "removed": []})
-        raise KilledError
 
-    monkeypatch.setattr(Store, "_apply", die)
+def dies_at(monkeypatch: pytest.MonkeyPatch, step: int, after: bool) -> None:
+    """Have the ``step``-th change of a table be the last thing that happens, or not even that."""
+    change = store._change
+    steps = iter(range(100))
+
+    def die(*arguments: Any) -> None:
+        is_time = next(steps) == step
+        if is_time and not after:
+            raise KilledError
+        change(*arguments)
+        if is_time:
+            raise KilledError
+
+    monkeypatch.setattr(store, "_change", die)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", range(7))
+def test_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, after: bool) -> None:
+    """The next run does the rest, or all of it; nothing is there twice."""
+    wanted = series(tmp_path / "in", 2, ("m31_pub_sub.pcap", "rec_plain_wrong_password.pcap", "epgm_pub_sub.pcap"))
+    take([files[0] for files in wanted.values()], tmp_path / "out")
+    dies_at(monkeypatch, step, after)
     with pytest.raises(KilledError):
-        run([tmp_path / "in"], tmp_path / "out")
+        take([tmp_path / "in"], tmp_path / "out")
     monkeypatch.undo()
-    journal = next((tmp_path / "out" / "_journal").glob("*.json"))
-    assert len(json.loads(journal.read_text())["added"]) > 3
-    assert run([tmp_path / "in"], tmp_path / "out").files == 0
+    assert take([tmp_path / "in"], tmp_path / "out").files == (3 if not step and not after else 0)
     assert_equal(tmp_path / "out", wanted)
-    assert not list((tmp_path / "out" / "_journal").iterdir())
 
 
-def test_a_run_that_was_killed_before_leaves_nothing(tmp_path: Path) -> None:
-    wanted = series(tmp_path / "in", 2)
-    staging = tmp_path / "out" / "_staging" / "dead" / "messages" / "date=2026-01-01"
-    staging.mkdir(parents=True)
-    (staging / "half.parquet").write_bytes(b"PAR1")
-    run([tmp_path / "in"], tmp_path / "out")
+def test_a_step_is_done_once_whoever_does_it(tmp_path: Path) -> None:
+    wanted = series(tmp_path / "in", 2, NAMES[:2])
+    take([files[0] for files in wanted.values()], tmp_path / "out")
+    take([tmp_path / "in"], tmp_path / "out")
+    found = Store(str(tmp_path / "out"))
+    before = content(tmp_path / "out")
+    versions = [found.opened(table).version() for table in tables.TABLES]
+    found._complete(found.last_commit())
+    assert [found.opened(table).version() for table in tables.TABLES] == versions
+    assert content(tmp_path / "out") == before
+
+
+def at_once(*runs: Callable[[], Any]) -> list[Any]:
+    """What runs in threads return or raise."""
+    found: list[Any] = [None] * len(runs)
+
+    def work(at: int) -> None:
+        try:
+            found[at] = runs[at]()
+        except Exception as error:
+            found[at] = error
+
+    threads = [Thread(target=work, args=(at,)) for at in range(len(runs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def write_at_once(folder: Path, output: str) -> None:
+    wanted = series(folder / "in", 6, NAMES[:3])
+
+    def run(files: list[Path]) -> int:
+        return sum(take([file], output).files for file in files)
+
+    names = sorted(wanted)
+    done = at_once(*(lambda name=name: run(wanted[name]) for name in names))  # type: ignore[misc]
+    assert done == [6] * len(names)
+    assert_equal(output, wanted)
+
+
+def test_runs_on_different_series_at_once(tmp_path: Path) -> None:
+    """All succeed, and nothing is lost."""
+    write_at_once(tmp_path, str(tmp_path / "out"))
+
+
+def test_runs_on_the_same_series_at_once(tmp_path: Path) -> None:
+    """Both succeed; what one has added is known to the other."""
+    wanted = series(tmp_path / "in", 4, NAMES[:2])
+    done = at_once(*([lambda: take([tmp_path / "in"], tmp_path / "out")] * 2))
+    assert sorted(one.files for one in done) == [0, 8]
     assert_equal(tmp_path / "out", wanted)
-    assert not (tmp_path / "out" / "_staging").exists()
 
 
-def test_one_run_at_a_time(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "out"))
-    with pytest.raises(SparkError, match="another run"):
-        run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "out")
-    store.close()
-    assert run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "out").files == 1
+def test_another_run_was_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With files of the same series, before this one commits: it dissects its own from there on."""
+    wanted = series(tmp_path / "in", 3, NAMES[:1])
+    (files,) = wanted.values()
+    commit = Store.commit
+    others = iter([files[0], files[1]])
+
+    def late(*arguments: Any) -> None:
+        other = next(others, None)
+        if other is not None:
+            monkeypatch.setattr(Store, "commit", commit)
+            take([other], tmp_path / "out")
+            monkeypatch.setattr(Store, "commit", late)
+        commit(*arguments)
+
+    monkeypatch.setattr(Store, "commit", late)
+    assert take(files[2:], tmp_path / "out").files == 1
+    assert_equal(tmp_path / "out", wanted)
+
+
+def test_too_many_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: Any) -> None:
+        raise ConflictError
+
+    monkeypatch.setattr(Store, "commit", never)
+    with pytest.raises(SparkError, match="other runs add files of the same series all the time: run this again"):
+        take([FIXTURES / NAMES[0]], tmp_path / "out")
+
+
+def readers(folder: str) -> dict[str, Callable[[], int]]:
+    """How many messages several programs find."""
+    import duckdb
+    import polars
+
+    def duck() -> int:
+        messages = DeltaTable(folder).to_pyarrow_dataset()  # noqa: F841  # DuckDB finds it by its name
+        return int(duckdb.sql("SELECT count(*) FROM messages").fetchall()[0][0])
+
+    return {
+        "deltalake": lambda: DeltaTable(folder).to_pyarrow_table(columns=["series"]).num_rows,
+        "pandas": lambda: len(DeltaTable(folder).to_pandas(columns=["series"])),
+        "polars": lambda: int(polars.scan_delta(folder).select(polars.len()).collect().item()),
+        "duckdb": duck,
+    }
+
+
+def test_readers_see_whole_runs_only(tmp_path: Path) -> None:
+    """While a series is dissected anew, again and again."""
+    pytest.importorskip("duckdb")
+    pytest.importorskip("polars")
+    path = tmp_path / "in" / "one.pcap"
+    path.parent.mkdir()
+    whole = (FIXTURES / "app_malamute.pcap").read_bytes()
+    path.write_bytes(whole)
+    take([path], tmp_path / "out", max_bytes=10)
+    folder = str(tmp_path / "out" / "messages")
+    found = readers(folder)
+    counts = {name: {read()} for name, read in found.items()}
+    assert all(one == {counts["deltalake"].copy().pop()} for one in counts.values())
+    done = Event()
+
+    def poll() -> None:
+        while not done.is_set():
+            for name, read in found.items():
+                counts[name].add(read())
+
+    def again() -> None:
+        for times in range(1, 8):
+            path.write_bytes(whole)
+            stamp = time.time_ns() + times * 10**9
+            import os
+
+            os.utime(path, ns=(stamp, stamp))
+            assert take([path], tmp_path / "out", max_bytes=10).files == 1
+        done.set()
+
+    assert at_once(poll, again) == [None, None]
+    assert all(len(one) == 1 for one in counts.values()), counts
+    assert DeltaTable(folder).version() >= 8
+
+
+# ---------------------------------------------------------------------- later and earlier versions
+
+
+def test_a_later_version_has_more_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = series(tmp_path / "in", 2, NAMES[:1])
+    (files,) = wanted.values()
+    columns = tables.TABLES["messages"]
+    monkeypatch.setitem(tables.TABLES, "messages", tuple(one for one in columns if one.name != "socket_type"))
+    from zmtpsniff.spark import rows
+
+    monkeypatch.setitem(rows.SCHEMAS, "messages", tables.arrow_schema("messages"))
+    take(files[:1], tmp_path / "out")
+    assert "socket_type" not in DeltaTable(str(tmp_path / "out" / "messages")).to_pyarrow_table().column_names
+    monkeypatch.undo()
+    take(files, tmp_path / "out")
+    found = read_tables(tmp_path / "out")["messages"]
+    assert {(row["file"] == str(files[0]), row["socket_type"] is None) for row in found} == {
+        (True, True),
+        (False, False),
+    }
+
+
+def version_0_9(folder: Path, files: list[Path]) -> None:
+    """What version 0.9.0 made of files: Parquet without logs, states of its own."""
+    take(files, folder / "new")
+    for table in tables.TABLES:
+        for path in Store(str(folder / "new")).paths(table):
+            target = folder / "out" / table / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with (folder / "new" / table / path).open("rb") as file:
+                rows = pq.ParquetFile(file).read()
+            missing = [name for name in ("shards", "condition") if name in rows.column_names]
+            pq.write_table(rows.drop_columns(missing), target)  # type: ignore[no-untyped-call]
+    (folder / "out" / "_open").mkdir()
+    rows = pa.table({"series": [str(files[0].parent)], "name": [b"x"], "state": [b"y"]})
+    pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")  # type: ignore[no-untyped-call]
+
+
+def test_tables_of_0_9_0_are_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (shard, state_log):
+        monkeypatch.setattr(module, "__version__", "1.0.0")
+    files = cut(FIXTURES / "m31_pub_sub.pcap", [60], tmp_path / "in")
+    version_0_9(tmp_path, files[:1])
+    output = tmp_path / "out"
+    with pytest.raises(SparkError, match=rf"--output {output}: has tables of version 0.9.0: zmtpsniff spark convert"):
+        take(files, output)
+    count, rows = convert(str(output))
+    assert count > 4
+    assert rows == sum(len(found) for found in read_tables(output).values())
+    assert by_series(read_tables(output))[str(tmp_path / "in")] == expected(files[:1])
+    with pytest.raises(SparkError, match="has tables of Delta Lake already"):
+        convert(str(output))
+    with pytest.raises(SparkError, match=r"zmtpsniff 0\.9\.0.* --anew dissects them anew"):
+        add(Session(), list_files([str(tmp_path / "in")]), asked(output))  # type: ignore[arg-type]
+    add(Session(), list_files([str(tmp_path / "in")]), asked(output)._replace(anew=True))  # type: ignore[arg-type]
+    assert by_series(read_tables(output))[str(tmp_path / "in")] == expected(files)
+    with pytest.raises(SparkError, match="there are no tables"):
+        convert(str(tmp_path / "nothing"))
+
+
+# ---------------------------------------------------------------------- kept small and quick to ask
+
+
+def test_optimize(tmp_path: Path) -> None:
+    wanted = series(tmp_path / "in", 6, NAMES[:2])
+    for place in range(5):
+        take([files[place] for files in wanted.values()], tmp_path / "out")
+    before = content(tmp_path / "out")
+    paths = Store(str(tmp_path / "out")).paths("messages")
+    assert len(paths) > 2
+    done = optimize(str(tmp_path / "out"), vacuum_hours=0)
+    assert done.compacted > done.made > 0
+    assert done.vacuumed >= done.compacted
+    assert content(tmp_path / "out") == before
+    assert len(Store(str(tmp_path / "out")).paths("messages")) < len(paths)
+    assert not any((tmp_path / "out" / "messages" / path).exists() for path in paths)
+    take([files[5] for files in wanted.values()], tmp_path / "out")  # which replaces provisional rows among others
+    assert_equal(tmp_path / "out", wanted)
+    assert optimize(str(tmp_path / "out"), keep_days=1, today=date(2100, 1, 1)).deleted > 0
+    assert not any(read_tables(tmp_path / "out")["messages"])
+    with pytest.raises(SparkError, match="there are no tables"):
+        optimize(str(tmp_path / "nothing"))
+
+
+def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
+    """By the statistics of the files: least and greatest series and time."""
+    wanted = series(tmp_path / "in", 3, NAMES[:3])
+    for name in wanted:
+        take([name], tmp_path / "out")
+    found = Store(str(tmp_path / "out"))
+    actions = store._actions(found.opened("messages")).values()
+    assert len(actions) == 3
+    for name, files in wanted.items():
+        mine = [one for one in actions if one["min"]["series"] <= name <= one["max"]["series"]]
+        assert len(mine) == 1
+        times = [packet[0] for file in files for packet in packets(file)]
+        assert min(times) <= mine[0]["min"]["time_ns"] <= mine[0]["max"]["time_ns"] <= max(times)
+    hour = max(one["min"]["time_ns"] for one in actions)
+    assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3
+    rows = found.opened("messages").to_pyarrow_dataset().to_table(filter=pc.field("series") == min(wanted))
+    times_ns = rows.column("time_ns").to_pylist()
+    assert times_ns == sorted(times_ns)
+
+
+# ---------------------------------------------------------------------- files that are broken, and options
 
 
 def test_a_broken_file_costs_that_file(tmp_path: Path) -> None:
@@ -171,58 +415,108 @@ def test_a_broken_file_costs_that_file(tmp_path: Path) -> None:
     (folder / "empty.pcap").write_bytes(b"")
     (folder / "gone.pcap").symlink_to(folder / "nothing")
     (folder / "short.pcap").write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes()[:-7])
-    run([folder], tmp_path / "out")
-    tables = read_tables(tmp_path / "out")
-    errors = {Path(row["file"]).name: row["error"] for row in tables["captures"]}
-    assert errors.pop("good.pcap") is None
-    assert errors.keys() == {"noise.pcap", "empty.pcap", "gone.pcap", "short.pcap"}
-    assert all(errors.values())
-    told = {(Path(row["file"]).name, row["code"]) for row in tables["problems"] if row["conn_id"] is None}
-    unreadable = {(name, "capture-unreadable") for name in ("noise.pcap", "empty.pcap", "gone.pcap")}
-    assert told == {*unreadable, ("short.pcap", "capture-truncated")}
-    assert {row["file"] for row in tables["messages"]} == {str(good), str(folder / "short.pcap")}
+    done = take([folder], tmp_path / "out")
+    kinds = {"noise": "foreign", "empty": "foreign", "gone": "missing", "short": "damaged"}
+    assert {(Path(path).stem, kind) for path, kind, _ in done.unreadable} == set(kinds.items())
+    found = read_tables(tmp_path / "out")
+    errors = {Path(row["file"]).stem: (row["condition"], bool(row["error"])) for row in found["captures"]}
+    assert errors == {"good": ("whole", False), **{name: (kind, True) for name, kind in kinds.items()}}
+    told = {(Path(row["file"]).stem, row["code"]) for row in found["problems"] if row["conn_id"] is None}
+    assert told == {
+        *((name, "capture-unreadable") for name in ("noise", "empty", "gone")),
+        ("short", "capture-truncated"),
+    }
+    assert {row["file"] for row in found["messages"]} == {str(good), str(folder / "short.pcap")}
+    assert take([folder], tmp_path / "out").unreadable == ()
 
 
-def test_ports_and_max_bytes(tmp_path: Path) -> None:
-    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "all")
+def test_ports_and_bodies(tmp_path: Path) -> None:
+    path = FIXTURES / "m31_pub_sub.pcap"
+    take([path], tmp_path / "all")
     every = read_tables(tmp_path / "all")
     port = every["connections"][0]["server_port"]
-    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "one", ports=((port, port),), max_bytes=2)
+    take([path], tmp_path / "one", ports=((port, port),), max_bytes=2)
     chosen = read_tables(tmp_path / "one")
     assert {row["server_port"] for row in chosen["connections"]} == {port}
-    assert [row["size"] for row in chosen["messages"]] == [
-        row["size"] for row in every["messages"] if port in (row["src_port"], row["dst_port"])
-    ]
+    sizes = [row["size"] for row in every["messages"] if port in (row["src_port"], row["dst_port"])]
+    assert [row["size"] for row in chosen["messages"]] == sizes
     for row in chosen["messages"]:
         assert all(len(frame["data"]) == min(frame["length"], 2) for frame in row["frames"])
-    run([FIXTURES / "m31_pub_sub.pcap"], tmp_path / "none", ports=((1, 1),))
+    take([path], tmp_path / "none", ports=((1, 1),))
     assert not read_tables(tmp_path / "none")["connections"]
-
-
-def test_tables_of_an_earlier_version_are_left_alone(tmp_path: Path) -> None:
-    first, second = cut(FIXTURES / "m31_pub_sub.pcap", [60], tmp_path / "in")
-    run([first], tmp_path / "out")
-    for path in (tmp_path / "out" / "messages").glob("*/*.parquet"):
-        with path.open("rb") as file:
-            rows = pq.ParquetFile(file).read()
-        pq.write_table(rows.drop_columns(["offset"]), path)  # type: ignore[no-untyped-call]
-    before = content(tmp_path / "out")
-    with pytest.raises(SparkError) as raised:
-        run([first, second], tmp_path / "out")
-    text = str(raised.value)
-    assert text.startswith(f"--output {tmp_path}/out: an earlier version made its tables, messages without offset: ")
-    assert "\n" not in text
-    assert content(tmp_path / "out") == before
+    take([path], tmp_path / "lengths", bodies=False)
+    bare = read_tables(tmp_path / "lengths")["messages"]
+    assert {frame["data"] for row in bare for frame in row["frames"]} == {None}
+    assert [[frame["length"] for frame in row["frames"]] for row in bare] == [
+        [frame["length"] for frame in row["frames"]] for row in every["messages"]
+    ]
 
 
 def test_an_input_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(SparkError, match="no such file"):
-        run([tmp_path / "nothing-*.pcap"], tmp_path / "out")
+        take([tmp_path / "nothing-*.pcap"], tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["parquet", "orc"])
-def test_an_output_that_is_empty_is_not_the_root(name: str) -> None:
-    with pytest.raises(SparkError, match="--output: it is empty"):
-        ingest(Session(), [str(FIXTURES / NAMES[0])], "", format=name)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="it is empty"):
-        Folder("")
+def test_an_output_that_is_empty_is_not_the_root() -> None:
+    with pytest.raises(SparkError, match="it is empty"):
+        Store("")
+
+
+# ---------------------------------------------------------------------- object stores
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A bucket of an S3 server in this process."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'zmtpsniff[test]'")
+    from pyarrow.fs import S3FileSystem
+
+    one = server.ThreadedMotoServer(port=0)
+    one.start()
+    host, port = one.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("REGION", "us-east-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    store.file_system.__globals__["_system"].cache_clear()
+    system = S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True)
+    system.create_dir("here")
+    yield "s3://here"
+    one.stop()
+
+
+@pytest.mark.slow
+def test_on_s3(bucket: str, tmp_path: Path) -> None:
+    """Input and output, runs at once, one that was killed; s3a:// is the same."""
+    from pyarrow.fs import LocalFileSystem, copy_files
+
+    from zmtpsniff.spark.locations import file_system
+
+    write_at_once(tmp_path, f"{bucket}/out")
+    system, path = file_system(f"{bucket}/in")
+    files = cut(FIXTURES / "m31_pub_sub.pcap", [60], tmp_path / "host")
+    copy_files(
+        str(tmp_path / "host"), f"{path}/host", source_filesystem=LocalFileSystem(), destination_filesystem=system
+    )
+    assert take([f"s3a://here/in/host/{files[0].name}"], f"{bucket}/more").files == 1
+    with pytest.MonkeyPatch.context() as patch:
+        dies_at(patch, 1, after=True)
+        with pytest.raises(KilledError):
+            take(["s3://here/in"], "s3a://here/more")
+    assert take(["s3://here/in/*/*.pcapng"], f"{bucket}/more")[:2] == (0, 2)
+    (found,) = by_series(read_tables(f"{bucket}/more")).values()
+    assert found == expected(files)
+    assert maintenance.optimize(f"{bucket}/more").compacted >= 0
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://here/x", "abfs, abfss, gs, hdfs, s3, s3a, s3n and files of this machine are known"),
+        ("hdfs://here/x", "install Hadoop's client with its libhdfs.so, and set HADOOP_HOME"),
+    ],
+)
+def test_what_nothing_opens(url: str, said: str) -> None:
+    with pytest.raises(SparkError) as raised:
+        Store(url)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)

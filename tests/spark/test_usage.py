@@ -24,7 +24,7 @@ def refused(*arguments: str) -> str:
     [
         (["ingest", CAPTURE, "--output", ""], "'--output'"),
         (["ingest", CAPTURE, "", "--output", "out"], "'INPUT...'"),
-        (["ingest", CAPTURE, "--follow", "--output", "out", "--checkpoint", ""], "'--checkpoint'"),
+        (["optimize", ""], "'DIR'"),
         (["report", ""], "'DIR'"),
     ],
 )

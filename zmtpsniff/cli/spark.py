@@ -1,23 +1,21 @@
 """``zmtpsniff spark``."""
 
-import signal
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange, color, output_file, table_format
 from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from zmtpsniff.decode_as import DecodeAs
     from zmtpsniff.render import Color
-    from zmtpsniff.spark.committing import Ingested
-    from zmtpsniff.spark.options import Options, Ports
+    from zmtpsniff.spark.ingest import Ingested
+    from zmtpsniff.spark.options import Ports
+
+_NAMED = 5  # files, in a line on many
 
 
 class PortRanges(click.ParamType):  # type: ignore[type-arg]
@@ -44,7 +42,7 @@ class SeriesRule(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """See that it is one; what is wrong with it becomes a usage error."""
-        from zmtpsniff.spark.listing import check_series
+        from zmtpsniff.spark.series import check_series
 
         try:
             return check_series(value)
@@ -91,11 +89,12 @@ def spark() -> None:
 @click.option(
     "--max-bytes",
     type=IntRange(0),
-    default=Limits().body_octets,
+    default=256,
     show_default=True,
     metavar="N",
-    help="Octets to keep of each body, 0 for all.",
+    help="Octets to keep of each body, 0 for all; lengths are always whole.",
 )
+@click.option("--no-bodies", is_flag=True, help="Of the frames of messages keep their lengths alone.")
 @click.option(
     "--series",
     type=SeriesRule(),
@@ -105,17 +104,11 @@ def spark() -> None:
     help="Which files are one capture, cut. Those of a folder, each file alone (file), or those for whose paths "
     "group 1 of a regular expression is the same.",
 )
+@click.option(
+    "--shards", type=IntRange(1, 10_000), metavar="N", help="Tasks that share a series; by default by size and cores."
+)
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
-@click.option(
-    "--format",
-    "format_name",
-    default="parquet",
-    show_default=True,
-    metavar="NAME",
-    help="How the tables are written: parquet, or a format that Spark writes, such as orc or json. Parquet tables are "
-    "then kept in DIR/_parquet, too.",
-)
 @click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
 @click.option(
@@ -126,98 +119,134 @@ def spark() -> None:
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
-@click.option(
-    "--checkpoint",
-    type=Location(),
-    metavar="DIR",
-    help="With --follow: what was taken already; by default in --output.",
-)
+@click.option("--anew", is_flag=True, help="Dissect series anew whose open connections another version left.")
+@click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
 def ingest(
     inputs: tuple[str, ...],
     output: str,
     master: str | None,
     ports: "Ports",
     max_bytes: int,
+    no_bodies: bool,
     series: str,
+    shards: int | None,
     rules: "tuple[DecodeAs, ...]",
     show_secrets: bool,
-    format_name: str,
     follow: bool,
     once: bool,
     idle: float,
-    checkpoint: str | None,
+    anew: bool,
+    strict: bool,
 ) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
-    INPUT is a file, a glob, a folder with all files in it, or a URL that Spark's file systems know. What is in the
+    INPUT is a file, a glob, a folder with all files in it, or a URL: s3://, gs://, abfs://, hdfs://. What is in the
     tables already is not read again. With --follow there are no rows on what is open before it is over; a run without
     it adds those that there are.
 
     \b
     zmtpsniff spark ingest /captures --output /tables
     zmtpsniff spark ingest --follow /captures --output /tables --idle 3600
-    zmtpsniff spark ingest s3a://pcap --output s3://tables --master spark://h:7077
+    zmtpsniff spark ingest s3://pcap --output s3://tables --master spark://h:7077
     """
-    if not follow and (once or checkpoint):
-        raise click.UsageError("--once and --checkpoint belong to --follow")
-    if follow and format_name.lower() != "parquet":
-        raise click.UsageError("--format: not with --follow, which writes Parquet")
+    if once and not follow:
+        raise click.UsageError("--once belongs to --follow")
+    from zmtpsniff.spark.ingest import Run
+    from zmtpsniff.spark.ingest import follow as go_on
+    from zmtpsniff.spark.ingest import ingest as run_once
     from zmtpsniff.spark.options import Options
-    from zmtpsniff.spark.session import SparkError, get_session, get_session_in_parts
+    from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
-    options = Options(ports, max_bytes, rules, show_secrets, idle)
+    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies)
+    run = Run(output, options, series, shards, anew)
+    is_whole = True
+
+    def report(done: "Ingested") -> None:
+        nonlocal is_whole
+        is_whole &= not done.unreadable
+        for line in _lines(done, output):
+            click.echo(line, err=True)
+
     try:
+        session: Any = LazySession(master)
         if follow:
-            interrupted = signal.getsignal(signal.SIGINT)
-            session = get_session(master)
-            # That of pyspark calls Java from wherever the interrupt comes, which may be in the middle of a call.
-            signal.signal(signal.SIGINT, interrupted)
-            _follow(session, inputs, output, options, series, checkpoint, once)
-            return
-        from zmtpsniff.spark.ingest import ingest as run
-
-        session = get_session_in_parts(master)
-        _tell(run(session, inputs, output, options, series, format_name), output)
+            interruptible(session, lambda: go_on(session, inputs, run, report, once))
+        else:
+            report(interruptible(session, lambda: run_once(session, inputs, run)))
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-
-
-def _follow(
-    session: "SparkSession",
-    inputs: tuple[str, ...],
-    output: str,
-    options: "Options",
-    series: str,
-    checkpoint: str | None,
-    once: bool,
-) -> None:
-    """Take files until Ctrl-C."""
-    from zmtpsniff.spark.follow import follow
-    from zmtpsniff.spark.session import log_nothing
-
-    following = follow(
-        session,
-        inputs,
-        output,
-        options,
-        series,
-        checkpoint,
-        once,
-        told=lambda done: _tell(done, output),
-    )
-    try:
-        following.wait()
     except KeyboardInterrupt:
-        log_nothing(session)
-        following.stop()
+        if follow:
+            return
+        click.echo("zmtpsniff: interrupted: run it again, and it goes on from what is in the tables", err=True)
+        raise
+    if strict and not is_whole:
+        raise click.exceptions.Exit(2)
 
 
-def _tell(done: "Ingested", output: str) -> None:
+def _lines(done: "Ingested", output: str) -> list[str]:
+    """What is said of a run: of files that could not be read each kind in a line, then what was done."""
     known = f", {done.known:,} known" if done.known else ""
     files, rows = (
         f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in ((done.files, "file"), (done.rows, "row"))
     )
-    click.echo(f"{files}{known}: {rows} into {output}", err=True)
+    said = {"damaged": "are damaged, read up to there", "foreign": "are no captures", "missing": "could not be opened"}
+    lines = []
+    for condition, what in said.items():
+        found = [path for path, one, _ in done.unreadable if one == condition]
+        if found:
+            names = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+            lines.append(f"{len(found):,} of {files} {what}: {names}")
+    return [*lines, f"{files}{known}: {rows} into {output}"]
+
+
+@spark.command(short_help="Make few large files of many small ones, and forget.")
+@click.argument("folder", type=Location(), metavar="DIR")
+@click.option("--keep-days", type=IntRange(1), metavar="N", help="Delete rows that are older than N days.")
+@click.option(
+    "--vacuum-hours",
+    type=IntRange(0),
+    default=168,
+    show_default=True,
+    metavar="N",
+    help="Delete files that no table has had for N hours; 0 breaks what reads or writes now.",
+)
+def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
+    """Compact the tables in DIR, sorted by series and time, and delete what is not needed any more. It needs no Spark.
+
+    \b
+    zmtpsniff spark optimize /tables
+    zmtpsniff spark optimize /tables --keep-days 90
+    """
+    from zmtpsniff.spark.maintenance import optimize as run
+    from zmtpsniff.spark.session import SparkError
+
+    try:
+        done = run(folder, keep_days, vacuum_hours)
+    except SparkError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(
+        f"{done.compacted:,} files into {done.made:,}, {done.deleted:,} days deleted, {done.vacuumed:,} files gone",
+        err=True,
+    )
+
+
+@spark.command(short_help="Make tables of Delta Lake of those of version 0.9.0.")
+@click.argument("folder", type=Location(), metavar="DIR")
+def convert(folder: str) -> None:
+    """Make tables of Delta Lake of the Parquet files that version 0.9.0 wrote into DIR. No row is written anew.
+
+    \b
+    zmtpsniff spark convert /tables
+    """
+    from zmtpsniff.spark.maintenance import convert as run
+    from zmtpsniff.spark.session import SparkError
+
+    try:
+        files, rows = run(folder)
+    except SparkError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{files:,} files with {rows:,} rows are tables of Delta Lake in {folder}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]

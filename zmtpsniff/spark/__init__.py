@@ -2,13 +2,16 @@
 
 As a library::
 
-    from zmtpsniff.spark import Options, dissect, get_session
+    from zmtpsniff.spark import Run, get_session, ingest, open_tables
 
     spark = get_session("local[2]")
-    paths = spark.createDataFrame([("/captures/web1/0001.pcap",), ("/captures/web1/0002.pcap",)], "path STRING")
-    tables = dissect(paths)
-    tables.messages.groupBy("conn_id").count().show()
-    tables.close()
+    ingest(spark, ["/captures"], Run("/tables"))
+    open_tables(spark, "/tables")["messages"].groupBy("conn_id").count().show()
+
+The unit of work is a *shard* of a *series*. A series is the files that are read as one capture, as ``read`` reads them:
+merged by time. Its shard k of n is what goes between those ends whose hash is k. One task dissects one shard, from the
+states that were left open before, and writes rows and states to Parquet from there: nothing is shuffled. A run, a run
+that follows folders and the format ``zmtp`` all do this.
 
 The modules, from the bottom up; those marked with * need pyarrow, those with ** pyspark when they are called:
 
@@ -16,91 +19,50 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | :-- | :-- |
 | `tables` | names, types and meanings of all columns; `ddl(table)` for Spark, `arrow_schema(table)` for Arrow |
 | `options` | `Options`: what a run is asked for, as executors get it |
-| `listing` | inputs to files (`list_files`), files to series (`series_of`) |
+| `locations` * | paths and URLs: the file system of each |
+| `listing` | inputs to files (`list_files`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
-| `known` | the files that the tables have; which new ones are late |
+| `series` | files to series, what the tables have of them, which files come late, how many shards there are |
 | `places` | numbers of packets that say in which file and where they are |
 | `groups` | what must be dissected together |
 | `states` | objects of flows and dissectors as octets |
 | `connections` | `connection_id`; `Connections`: what two ends say to each other, segments in, events out |
-| `rows` * | `Rows`: events to Arrow record batches; `wrap` for a stream |
+| `rows` * | `Rows`: events to Arrow record batches |
+| `shard` * | `Shard`: dissects a shard; `ShardRows`: its events as rows |
 | `writing` * | rows to Parquet files by the task that made them |
-| `whole` * | `Series`: all files of a series dissected by one task, with states before and after |
+| `state_log` * | the states of what is open, in the tables' folder |
+| `task` * | `dissect`: what one task does |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
-| `open_states` * | the states of what is open, in that folder |
-| `shards` * | the states of a series, many to an entry of a map |
-| `taking` * | `Task`: the new files of series, dissected by one task |
-| `committing` * | what tasks made, committed |
-| `export` ** | the tables in another format than Parquet |
+| `maintenance` * | `optimize`, and `convert` for tables of version 0.9.0 |
 | `masters` | what is named as a master: known, and somebody answers there |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
-| `tasks` ** | rows to tasks of this machine without the planning of a data frame |
-| `job` ** | series to tasks on Spark |
-| `ingest` ** | `ingest`: inputs to tables in a folder |
-| `stateful` ** | the plan of a stream that follows folders: the operator that keeps states |
-| `follow`, `quiet` ** | `follow`: folders that fill, to tables, with Structured Streaming; series that come no more |
+| `job` ** | shards to tasks on Spark |
+| `ingest` ** | `ingest`: inputs to tables in a folder; `follow`: again and again |
 | `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
-| `report` ** | the questions of `stats` over the tables |
+| `report` ** | the tables as data frames, and the questions of `stats` over them |
 
-Nothing of pyspark, pyarrow or pandas is imported before it is used.
-
-A run, a micro-batch of a stream and the data source go the same way. A task gets a series and its new files. It merges
-them by time as ``read`` does, and gives what two ends say to each other to ``Connections``, which go on from what an
-earlier run left of them. Rows go to Parquet from there, and so do the states of what is still open: nothing is
-shuffled. A series is one task, so a run is as parallel as there are series.
+Nothing of pyspark, pyarrow, pandas or deltalake is imported before it is used.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from zmtpsniff.spark.ingest import Ingested, Run, ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError, get_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "SparkError", "Tables", "dissect", "get_session", "register"]
+__all__ = ["Ingested", "Options", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
 
 
-class Tables(NamedTuple):
-    """The tables as data frames, with the columns that :data:`zmtpsniff.spark.tables.TABLES` names."""
+def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
+    """The tables in a folder, a path or URL, by name, as they are now; raises SparkError if there are none."""
+    from zmtpsniff.spark.report.views import make_views
 
-    connections: "DataFrame"
-    messages: "DataFrame"
-    commands: "DataFrame"
-    subscriptions: "DataFrame"
-    problems: "DataFrame"
-    captures: "DataFrame"
-    rows: "DataFrame"  # of all tables, a struct column each, of which one is not null; what the others select from
-
-    def close(self) -> None:
-        """Let go of what was kept so that the captures are not read again for each table."""
-        self.rows.unpersist()
-
-
-def dissect(paths: "DataFrame", options: Options | None = None, series: str = "folder", keep: bool = True) -> Tables:
-    """Dissect the capture files that the column ``path`` of ``paths`` names, each once: paths or URLs.
-
-    ``series`` says which of them are read as one capture: those of a folder (``"folder"``), each alone (``"file"``), or
-    those for whose paths group 1 of a regular expression is the same. Columns ``length`` and ``modificationTime``, as
-    ``binaryFile`` has them, are used if they are there.
-
-    Nothing is read before a table is used. With ``keep`` all rows stay on the executors' disks from then on, until
-    ``close`` is called. A file that cannot be read becomes a row of ``problems`` and of ``captures``. Raises ValueError
-    for a ``series`` that is none.
-    """
-    from zmtpsniff.spark.job import Part, rows_of
-    from zmtpsniff.spark.listing import by_series, listed_in
-    from zmtpsniff.spark.tables import TABLES
-
-    found = by_series(listed_in(paths), series)
-    rows = rows_of(paths.sparkSession, [Part(*one) for one in found.items()], options or Options())
-    if keep:
-        from pyspark import StorageLevel
-
-        rows = rows.persist(StorageLevel.DISK_ONLY)
-    return Tables(**{table: rows.where(rows[table].isNotNull()).select(f"{table}.*") for table in TABLES}, rows=rows)
+    return make_views(session, folder)
 
 
 def register(session: "SparkSession") -> None:

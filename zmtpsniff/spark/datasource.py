@@ -1,14 +1,16 @@
 """The format ``zmtp`` of ``spark.read`` and ``spark.readStream``, once ``zmtpsniff.spark.register`` was called.
 
-A task dissects a whole series, its files merged by time, as it does for the command ``ingest``; see
-:mod:`zmtpsniff.spark.whole`.
+A task dissects a shard of a series as it does for the command ``ingest`` (see :mod:`zmtpsniff.spark.shard`), and gives
+rows of one table to Spark.
 
 Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
-``ports``, ``maxBytes``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``, ``idle``. A stream also has
-``state``, a folder of its own for what is open and which files it has seen, and ``maxFiles``, of a micro-batch.
+``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``, ``idle``. A
+stream also has ``state``, a folder of its own for what is open and which files it has seen, and ``maxFiles``, of a
+micro-batch.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,12 +24,13 @@ from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
-from zmtpsniff.spark.listing import check_series, series_of
+from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
-from zmtpsniff.spark.progress import Progress, list_all
-from zmtpsniff.spark.rows import PROVISIONAL, Batch
+from zmtpsniff.spark.progress import Progress
+from zmtpsniff.spark.series import by_series, check_series, series_of, shard_counts
+from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
 from zmtpsniff.spark.tables import ddl
-from zmtpsniff.spark.whole import Series, Told, ToldRows, first_time
 
 TABLES: dict[str, tuple[type, ...]] = {
     "messages": (Message,),
@@ -48,7 +51,11 @@ _COMPARED = {
 _TIMES = {"date", "time", "time_ns", "start", "start_ns", "stop", "end_ns"}
 _PORTS = {"src_port", "dst_port", "client_port", "server_port"}
 _VERSIONS = {"version", "client_version", "server_version"}
-_PUSHED = _TIMES | _PORTS | _VERSIONS
+_PUSHED = _TIMES | _PORTS | _VERSIONS | {"series"}
+_OPTIONS = (
+    "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "idle", "state", "maxFiles",
+    "path", "paths",
+)  # fmt: skip
 
 Condition = tuple[str, type[Filter], Any]
 """A column, how it is compared, and with what."""
@@ -58,15 +65,20 @@ class _Asked:
     """What the options of a read say."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises ValueError for an option that cannot be so."""
+        """Raises ValueError for an option that there is not, or that cannot be so."""
+        known = {name.lower() for name in _OPTIONS}
+        unknown = sorted(name for name in dict(options) if name.lower() not in known)
+        if unknown:
+            raise ValueError(f"option {unknown[0]!r}: there are {', '.join(_OPTIONS[:-2])}")
         self.table = options.get("table", "messages")
         if self.table not in TABLES:
             raise ValueError(f"table {self.table!r}: it can be {', '.join(TABLES)}")
         self.series = check_series(options.get("series", "folder"))
+        self.shards = int(options["shards"]) if "shards" in options else None
         paths = options.get("paths")
         self.inputs: list[str] = json.loads(paths) if paths else [options["path"]] if "path" in options else []
         if not self.inputs:
-            raise ValueError("no path: say load(PATH), a file, a folder or a glob")
+            raise ValueError("name a folder or files: load(PATH)")
         rules = tuple(parse(rule) for rule in options.get("decodeAs", "").split(";") if rule)
         ports = options.get("ports", "")
         self.options = Options(
@@ -75,24 +87,29 @@ class _Asked:
             rules,
             options.get("showSecrets", "false").lower() == "true",
             float(options.get("idle", Options().idle_seconds)),
+            options.get("bodies", "true").lower() == "true",
         )
         self.state = options.get("state", "")
         self.most_files = int(options.get("maxFiles", MOST_FILES))
 
 
 @dataclass
-class Part(InputPartition):
-    """The files of a series, by numbers, and of a stream where what was left before and is left after them is kept."""
+class Partition(InputPartition):
+    """A shard of a series, its files, and the numbers of the lists of a stream before and after them.
+
+    ``known`` says of a stream that the series has been left somewhere.
+    """
 
     series: str
-    files: dict[int, str]
+    files: list[str]
+    part: Part
     before: int = 0
     after: int = 0
-    goes_on: bool = False
+    known: bool = False
 
     def __post_init__(self) -> None:
         """Say what InputPartition wants to know."""
-        super().__init__(self.series)
+        super().__init__((self.series, self.part.number))
 
 
 class ZmtpSource(DataSource):
@@ -131,20 +148,29 @@ class _Reader(DataSourceReader):
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        """One for each series."""
-        found: dict[str, dict[int, str]] = {}
-        for number, file in enumerate(list_all(self._asked.inputs), 1):
-            found.setdefault(series_of(file.path, self._asked.series), {})[number] = file.path
-        return [Part(name, files) for name, files in found.items()]
+        """One for each shard of each series that can have rows."""
+        found = by_series(list_files(self._asked.inputs, empty=True), self._asked.series)
+        wanted = [
+            name
+            for name in found
+            if all(_holds(name, kind, value) for column, kind, value in self._conditions if column == "series")
+        ]
+        octets = {name: sum(file.size for file in found[name]) for name in wanted}
+        counts = shard_counts(octets, os.cpu_count() or 1)
+        partitions: list[InputPartition] = []
+        for name in wanted:
+            count = self._asked.shards or counts[name]
+            paths = [file.path for file in found[name]]
+            partitions += [Partition(name, paths, Part(number, count)) for number in range(count)]
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Dissect a series."""
-        if not isinstance(partition, Part):  # of no files at all
+        """Dissect a shard."""
+        if not isinstance(partition, Partition):  # of no files at all
             return
-        series = Series(partition.files, _narrowed(self._asked.options, self._conditions))
-        table = _Table(self._asked, partition.series, series, self._schema, self._conditions)
-        yield from table.rows()
-        yield from table.last(series.finish()[1])
+        options = _narrowed(self._asked.options, self._conditions)
+        shard = Shard(partition.files, options, MemoryStates(), partition.part)
+        yield from _Table(self._asked, partition.series, self._schema, self._conditions).rows(shard, options)
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -165,49 +191,54 @@ class _StreamReader(DataSourceStreamReader):
         progress = Progress(self._asked.state)
         if progress.lists() > start["list"]:  # listed before a crash, and not taken
             return {"list": start["list"] + 1}
-        known = {path for number in range(1, start["list"] + 1) for path in progress.files(number).values()}
+        known = {path for number in range(1, start["list"] + 1) for path in progress.files(number)}
         # The oldest first, as whoever rotates captures closes them.
-        listed = list_all(self._asked.inputs, self._asked.state)
+        listed = list_files(self._asked.inputs, progress.own, empty=True)
         new = sorted((file.modified_ns, file.path) for file in listed if file.path not in known)
         if not new:
             return start
-        paths = sorted(path for _, path in new[: self._asked.most_files])
-        progress.note(start["list"] + 1, dict(enumerate(paths, len(known) + 1)))
+        progress.note(start["list"] + 1, sorted(path for _, path in new[: self._asked.most_files]))
         return {"list": start["list"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One for each series that has files between two offsets."""
+        """One for each shard of each series that has files between two offsets."""
         progress = Progress(self._asked.state)
         first, last = start["list"], end["list"]
-        found: dict[str, dict[int, str]] = {}
-        for number in range(first + 1, last + 1):
-            for file_no, path in progress.files(number).items():
-                found.setdefault(series_of(path, self._asked.series), {})[file_no] = path
-        before = (path for number in range(1, first + 1) for path in progress.files(number).values())
-        known = {series_of(path, self._asked.series) for path in before}
-        return [Part(name, files, first, last, name in known) for name, files in found.items()]
+        before: dict[str, int] = {}
+        found: dict[str, list[str]] = {}
+        for number in range(1, last + 1):
+            for path in progress.files(number):
+                name = series_of(path, self._asked.series)
+                if number <= first:
+                    before[name] = before.get(name, 0) + 1
+                else:
+                    found.setdefault(name, []).append(path)
+        count = self._asked.shards or 1
+        return [
+            Partition(name, files, Part(number, count, 1 + before.get(name, 0)), first, last, name in before)
+            for name, files in found.items()
+            for number in range(count)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Dissect the files of a series from where it was left, and leave it where they end."""
-        assert isinstance(partition, Part)
+        """Dissect the files of a shard from where it was left, and leave it where they end."""
+        assert isinstance(partition, Partition)
         progress = Progress(self._asked.state)
-        left = progress.left(partition.series, partition.before) if partition.goes_on else None
-        late: dict[int, str] = {}
-        files: dict[int, str] = {}
-        for number, path in partition.files.items():
-            begins_ns = first_time(path) if left is not None else None
-            is_late = left is not None and begins_ns is not None and begins_ns < left.end_ns
-            (late if is_late else files)[number] = path
-        # What came after a late one has been given out: it is read as a capture of its own.
-        for some, begin, goes_on in ((late, None, False), (files, left, True)):
-            series = Series(some, self._asked.options, begin)
-            table = _Table(self._asked, partition.series, series, self._schema)
-            yield from table.rows()
-            left, told = series.finish()
-            # What is open has rows when it is over.
-            yield from table.last([one for one in told if not (goes_on and one.provisional)])
-        assert left is not None
-        progress.leave(partition.series, partition.after, left)
+        part, series = partition.part, partition.series
+        states, end_ns, first_group = progress.left(series, partition.before) if partition.known else ({}, 0, 0)
+        part = Part(part.number, part.count, part.first_file, first_group, end_ns)
+        begins = {path: File(path).first() for path in partition.files} if end_ns else {}
+        late = [path for path, first in begins.items() if first is not None and first[0][0] < end_ns]
+        files = [path for path in partition.files if path not in late]
+        table = _Table(self._asked, series, self._schema)
+        if late:  # what came after it has been given out: it is read as a capture of its own
+            numbered = Part(part.number, part.count, part.first_file + len(files))
+            yield from table.rows(Shard(late, self._asked.options, MemoryStates(), numbered), self._asked.options)
+        kept = MemoryStates({name: state for name, state in states.items() if part.has(name)})
+        options = self._asked.options._replace(tells_open=False)  # what is open has rows when it is over
+        shard = Shard(files, options, kept, part)
+        yield from table.rows(shard, options)
+        progress.leave(series, partition.after, part, kept.states, max(end_ns, shard.end_ns))
 
     def commit(self, end: dict[str, int]) -> None:
         """What was left before ``end`` is not asked for again."""
@@ -215,40 +246,20 @@ class _StreamReader(DataSourceStreamReader):
 
 
 class _Table:
-    """The events of a series as rows of one table, with the columns that are asked for."""
+    """The rows of one table, with the columns that are asked for."""
 
-    def __init__(
-        self, asked: _Asked, name: str, series: Series, schema: StructType, conditions: Sequence[Condition] = ()
-    ) -> None:
+    def __init__(self, asked: _Asked, series: str, schema: StructType, conditions: Sequence[Condition] = ()) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        self._kinds = TABLES[asked.table]
         self._table = asked.table
         self._series = series
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._conditions = conditions
-        self._told = ToldRows(name, series, asked.options, self._kinds)
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows that its files lead to, up to their end."""
-        for told in self._series.events():
-            yield from self._mine(self._told.take(told))
-        yield from self._mine(self._told.flush())
-        if self._table == "problems":
-            yield from self._mine(self._told.of_captures())
-
-    def last(self, told: Iterable[Told]) -> Iterator[pa.RecordBatch]:
-        """The rows of what is told at the end."""
-        for provisional in (False, True):
-            kept_in = PROVISIONAL if provisional else ""
-            for one in told:
-                if one.provisional == provisional:
-                    yield from self._mine(self._told.take(one, kept_in))
-            yield from self._mine(self._told.flush(kept_in))
-
-    def _mine(self, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
-        for table, rows, _ in batches:
-            if table == self._table:
+    def rows(self, shard: Shard, options: Options) -> Iterator[pa.RecordBatch]:
+        """Those of a shard; provisional ones only if what is open has rows."""
+        for table, rows, provisional in ShardRows(self._series, shard, options, TABLES[self._table]).all():
+            if table == self._table and (options.tells_open or not provisional):
                 yield from self._fitted(rows)
 
     def _fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -267,6 +278,11 @@ def _mask(column: pa.Array, kind: type[Filter], value: Any) -> pa.Array:
     if kind is datasource.In:
         return pc.is_in(column, value_set=pa.array([_plain(one) for one in value], column.type))
     return _COMPARED[kind](column, pa.scalar(_plain(value), column.type))
+
+
+def _holds(text: str, kind: type[Filter], value: Any) -> bool:
+    """Whether a text is as it must be."""
+    return bool(_mask(pa.array([text]), kind, value)[0].as_py())
 
 
 def _plain(value: Any) -> Any:

@@ -1,99 +1,235 @@
-"""Capture files to tables in a folder."""
+"""Capture files to tables in a folder, once or as they come."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from zmtpsniff.spark.known import captures_of, known_files, latest_of
-from zmtpsniff.spark.listing import Listed, by_series, check_series, list_files, tables_of
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.listing import Listed, list_files, tables_of
+from zmtpsniff.spark.locations import is_there
+from zmtpsniff.spark.options import MOST_FILES, Options
+from zmtpsniff.spark.session import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zmtpsniff.spark.committing import Ingested
-    from zmtpsniff.spark.known import Known
+    from zmtpsniff.spark.series import Known
     from zmtpsniff.spark.store import Store
-    from zmtpsniff.spark.taking import Taken
+    from zmtpsniff.spark.task import Work
+
+_TRIES = 5  # against another run on the same series
+_EVERY_SECONDS = 10.0
+_QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
 
-def ingest(
-    session: "SparkSession",
-    inputs: Sequence[str],
-    output: str,
-    options: Options | None = None,
-    series: str = "folder",
-    format: str = "parquet",  # noqa: A002  # as Spark calls it
-) -> "Ingested":
-    """Read the files that ``inputs`` name and that are not in the tables of ``output`` yet, and add them there.
+class Ingested(NamedTuple):
+    """What a run did: files that are new, files that were known, rows of all tables.
 
-    The files of these tables are none of them, wherever ``output`` is.
-    ``series`` says which files are read as one capture (see series_of); a task reads those of a series. A ``format``
-    other than Parquet is written by Spark (see export). Where a new file is of a series that is known, connections go
-    on where they were left; if it is older than what is known of its series, or a file has changed, all of the series
-    is dissected anew. Raises SparkError, and ValueError for a ``series`` that is none.
+    ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why.
     """
-    listed = list_files(inputs, session, tables_of(output) if output else None)
-    return add(session, listed, output, options, series, format)
+
+    files: int
+    known: int
+    rows: int
+    unreadable: tuple[tuple[str, str, str], ...] = ()
 
 
-def add(
+class Run(NamedTuple):
+    """What a run is asked for, beside its input.
+
+    ``series`` says which files are read as one capture (see series_of), ``shards`` how many tasks share one (None: as
+    many as keep all cores at work). With ``anew`` series are dissected anew whose states this version cannot read.
+    """
+
+    output: str
+    options: Options = Options()
+    series: str = "folder"
+    shards: int | None = None
+    anew: bool = False
+
+
+def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> Ingested:
+    """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
+
+    The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
+    connections go on where they were left; if it comes before what is known of its series, or a file has changed, all
+    of the series is dissected anew. Raises SparkError, and ValueError for a rule of series that is none.
+    """
+    return add(session, list_files(inputs, tables_of(run.output)), run)
+
+
+def add(session: "SparkSession", listed: Sequence[Listed], run: Run, most: int | None = None) -> Ingested:
+    """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
+    from zmtpsniff.spark.series import check_series, known_files
+    from zmtpsniff.spark.store import ConflictError, Store
+
+    check_series(run.series)
+    store = Store(run.output)
+    store.open()
+    for _ in range(_TRIES):
+        base = store.last_commit().number
+        known = known_files(store.captures())
+        there = {file.listed.path: file.listed for files in known.values() for file in files}
+        new = [file for file in listed if there.get(file.path) != file]
+        if most is not None:
+            new = sorted(new, key=lambda file: (file.modified_ns, file.path))[:most]
+        count = len(listed) - len(new)
+        if not new:
+            return Ingested(0, count, 0)
+        try:
+            rows = _dissect(session, store, base, _plan(session, store, known, new, listed, run), known, run.options)
+        except ConflictError:
+            continue
+        return Ingested(len(new), count, rows, store.unreadable([file.path for file in new]))
+    raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
+
+
+def _plan(
     session: "SparkSession",
+    store: "Store",
+    known: "dict[str, list[Known]]",
+    new: Sequence[Listed],
     listed: Sequence[Listed],
-    output: str,
-    options: Options | None = None,
-    series: str = "folder",
-    format: str = "parquet",  # noqa: A002  # as Spark calls it
-) -> "Ingested":
-    """Do the same with files that have been listed."""
-    from zmtpsniff.spark.committing import Ingested, commit
-    from zmtpsniff.spark.export import export, is_parquet, open_store
+    run: Run,
+) -> "list[Work]":
+    """The shards to dissect."""
+    from zmtpsniff.spark.job import cores
+    from zmtpsniff.spark.series import by_series, shard_counts
+    from zmtpsniff.spark.shard import Part
+    from zmtpsniff.spark.state_log import StateLog
+    from zmtpsniff.spark.task import Work
 
-    check_series(series)
-    store = open_store(session, output, format)
-    try:
-        store.check_columns(output)
-        known = known_files(captures_of(store))
-        there = {file.listed.path: (name, file.listed) for name, files in known.items() for file in files}
-        new = [file for file in listed if file.path not in there or there[file.path][1] != file]
-        rows = 0
-        if new:
-            rows = commit(store, _dissect(session, store, new, known, options or Options(), series))
-        if not is_parquet(format):  # which a run before may not have got to
-            export(session, store, format)
-        return Ingested(len(new), len(listed) - len(new), rows)
-    finally:
-        store.close()
+    doubtful = StateLog(store.location, store.state_files()).doubtful()
+    found = by_series(new, run.series)
+    old = {name: versions for name, (_, versions) in doubtful.items() if versions and name in found}
+    if old and not run.anew:
+        version = sorted(set().union(*old.values()))[0]
+        raise SparkError(
+            f"--output {run.output}: zmtpsniff {version} wrote what is open in {len(old)} series, such as "
+            f"{min(old)}, which this version cannot read: --anew dissects them anew"
+        )
+    seen = {file.path for file in listed}
+    works: list[Work] = []
+    for name, files in found.items():
+        before = known.get(name, [])
+        works.append(_work(name, files, before, name in doubtful, seen))
+    octets = {one.series: sum(file.size for file in (*one.files, *one.alone)) for one in works}
+    counts = dict.fromkeys(octets, run.shards) if run.shards is not None else shard_counts(octets, cores(session))
+    return [
+        Work(one.series, Part(number, counts[one.series], one.part.first_file, 0, one.part.end_ns), *rest)
+        for one in works
+        for number in range(counts[one.series])
+        for rest in [(one.files, one.anew, one.alone)]
+    ]
+
+
+def _work(name: str, files: Sequence[Listed], known: "Sequence[Known]", is_doubtful: bool, seen: set[str]) -> "Work":
+    """What is to be done with new files of a series, as one shard."""
+    from zmtpsniff.spark.series import late_files
+    from zmtpsniff.spark.shard import Part
+    from zmtpsniff.spark.task import Work
+
+    paths = {file.path for file in files}
+    others = [file.listed for file in known if file.listed.path not in paths]
+    changed = {file.listed.path for file in known} & paths
+    late = [] if changed else late_files(files, known)
+    if changed or late or (is_doubtful and known):
+        if all(file.path in seen or is_there(file.path) for file in others):
+            return Work(name, Part(), sorted([*files, *others]), anew=True)
+        files = [file for file in files if file.path not in changed]  # what was read of these stays
+    end_ns = max((file.last_ns for file in known), default=0)
+    part = Part(first_file=1 + len(known), end_ns=end_ns)
+    return Work(name, part, sorted(file for file in files if file not in late), alone=late)
 
 
 def _dissect(
     session: "SparkSession",
     store: "Store",
-    new: Sequence[Listed],
-    known: dict[str, list["Known"]],
+    base: int,
+    works: "Sequence[Work]",
+    known: "dict[str, list[Known]]",
     options: Options,
-    rule: str,
-) -> list["Taken"]:
-    """Dissect new files, and all those of a series of which one has changed; what there is to commit."""
-    from zmtpsniff.spark.committing import begin
-    from zmtpsniff.spark.job import Part, run
+) -> int:
+    """Dissect shards and commit what comes of them; how many rows that are. Raises ConflictError."""
+    from zmtpsniff.spark.job import run
+    from zmtpsniff.spark.series import known_files
+    from zmtpsniff.spark.state_log import STATES, StateLog
+    from zmtpsniff.spark.task import Job
 
-    paths = {file.path for file in new}
-    changed = {name for name, files in known.items() if any(file.listed.path in paths for file in files)}
-    found = by_series(new, rule)
+    states = store.state_files()
+    files = run(session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), works)
+    touched = {one.series for one in works}
+    mine = {name: sorted(known[name]) for name in touched if name in known}
 
-    def whole(name: str) -> Part:
-        others = (file.listed for file in known.get(name, ()) if file.listed.path not in paths)
-        return Part(name, sorted({*found.get(name, ()), *others}), anew=True)
+    def same() -> bool:
+        now = known_files(store.captures([*touched]))
+        return {name: sorted(some) for name, some in now.items()} == mine
 
-    parts = [whole(name) for name in changed]
-    for name, files in found.items():
-        if name not in changed:
-            before = known.get(name, ())
-            parts.append(Part(name, files, known=len(before), latest=latest_of(before)))
-    position = begin(store)
-    lines = run(session, parts, options, position)
-    wanting = {line.series for line in lines if line.what == "wanting"}
-    if wanting:
-        lines = [line for line in lines if line.series not in wanting]
-        lines += run(session, [whole(name) for name in sorted(wanting)], options, position)
-    return lines
+    store.commit(base, files, touched, {one.series for one in works if one.anew}, same)
+    return sum(file.rows for file in files if file.table != STATES)
+
+
+# ---------------------------------------------------------------------- folders that fill
+
+
+def follow(
+    session: "SparkSession",
+    inputs: Sequence[str],
+    run: Run,
+    report: Callable[[Ingested], None],
+    once: bool = False,
+    every_seconds: float = _EVERY_SECONDS,
+) -> None:
+    """Add the files that are in folders, and those that will be, until the thread is interrupted.
+
+    A file is taken as soon as it is seen, so it must be renamed into its folder when it is whole. The row of a
+    connection comes once it is over, or idle for ``run.options.idle_seconds``. ``report`` is called after each run that
+    found something. With ``once`` it ends when what is there has been taken. Raises as :func:`ingest`.
+
+    What the tables have is all that is known of the files: there is no other record that could differ from them.
+    """
+    run = run._replace(options=run.options._replace(tells_open=False))
+    quiet_at = time.monotonic()
+    while True:
+        done = add(session, list_files(inputs, tables_of(run.output), empty=True), run, MOST_FILES)
+        if done.files:
+            report(done)
+            continue
+        if once or time.monotonic() >= quiet_at:
+            tell_quiet(session, run)
+            quiet_at = time.monotonic() + max(_QUIET_SECONDS, run.options.idle_seconds / 10)
+        if once:
+            return
+        time.sleep(every_seconds)
+
+
+def tell_quiet(session: "SparkSession", run: Run, now_ns: int | None = None) -> int:
+    """Add provisional rows on what is open in series whose latest file was written ``idle_seconds`` ago.
+
+    ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
+    again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
+    """
+    from zmtpsniff.spark.series import known_files
+    from zmtpsniff.spark.shard import Part
+    from zmtpsniff.spark.state_log import StateLog
+    from zmtpsniff.spark.store import ConflictError, Store
+    from zmtpsniff.spark.task import Work
+
+    before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
+    store = Store(run.output)
+    store.open()
+    base = store.last_commit().number
+    known = known_files(store.captures())
+    log = StateLog(store.location, store.state_files())
+    works = [
+        Work(name, Part(first_file=1 + len(files), end_ns=max(file.last_ns for file in files)), [])
+        for name, files in known.items()
+        if max(file.listed.modified_ns for file in files) < before_ns
+    ]
+    told = store.provisional_series() if works else set()
+    works = [one for one in works if one.series not in told and log.groups(one.series)]
+    if not works:
+        return 0
+    try:
+        return _dissect(session, store, base, works, known, run.options._replace(tells_open=True))
+    except ConflictError:  # there is a next time
+        return 0

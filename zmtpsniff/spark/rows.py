@@ -25,16 +25,11 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.places import file_of, numbers_and_offsets
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
 SCHEMAS = {table: arrow_schema(table) for table in TABLES}
-ROW_SCHEMA = pa.schema([pa.field(table, pa.struct(list(SCHEMAS[table]))) for table in TABLES])
-"""Rows of all tables in one stream: a struct for each table, of which one is not null."""
-
-PROVISIONAL = "open-"
-"""How the names of files with provisional rows begin."""
-
 _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -45,8 +40,8 @@ _PORTLESS = ("pid-", "peer-of-pid-")
 Places = tuple[Any, Sequence[int], Sequence[int | None]]
 """Of packets: the file that each is in, its number there, and the offset of its record, None if it has none."""
 
-Batch = tuple[str, pa.RecordBatch, str]
-"""Rows of a table: its name, they, and how the name of a file begins that they are kept in apart from others."""
+Batch = tuple[str, pa.RecordBatch, bool]
+"""Rows of a table: its name, they, and whether they are provisional."""
 
 
 class Origin(NamedTuple):
@@ -64,30 +59,31 @@ class Origin(NamedTuple):
 class Capture(NamedTuple):
     """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
 
-    ``problems`` are codes and sentences on the file as a whole.
+    ``number`` is that of the file in its series, ``problems`` are codes and sentences on the file as a whole.
     """
 
     file: str
-    size: int
-    modified_ns: int
+    number: int
     packets: int = 0
     dropped: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
     comments: tuple[str, ...] = ()
     problems: tuple[tuple[str, str, str], ...] = ()  # severity, code, detail
+    condition: str = "whole"
     error: str | None = None
 
 
 class Rows:
     """Makes rows of events."""
 
-    def __init__(self, max_bytes: int) -> None:
-        """Keep at most ``max_bytes`` octets of each body (0: all)."""
+    def __init__(self, max_bytes: int, bodies: bool = True) -> None:
+        """Keep at most ``max_bytes`` octets of each body (0: all), and without ``bodies`` none of messages' frames."""
         self._max_bytes = max_bytes
+        self._bodies = bodies
 
-    def of_events(self, events: Sequence[AnyEvent], origin: Origin, kept_in: str = "") -> list[Batch]:
-        """Rows of events of one series, in any order; provisional ones if they are kept in files of such names."""
+    def of_events(self, events: Sequence[AnyEvent], origin: Origin, provisional: bool = False) -> list[Batch]:
+        """Rows of events of one series, in any order."""
         kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
         if len(kinds) == 1:
             kinds = {kind: [*events] for kind in kinds}
@@ -100,23 +96,25 @@ class Rows:
                 columns = self._of_fields(kind, kinds[kind], own(kinds[kind], origin))
                 if kind is Message:
                     columns["size"] = _sizes(columns["frames"])
-                out.append((table, _batch(SCHEMAS[table], columns, kept_in), kept_in))
+                    columns["frames"] = columns["frames"] if self._bodies else _without_data(columns["frames"])
+                out.append((table, _batch(SCHEMAS[table], columns, provisional), provisional))
         return out
 
-    def of_capture(self, capture: Capture, series: str) -> list[Batch]:
-        """The row of a file in ``captures``, and its problems."""
+    def of_capture(self, capture: Capture, listed: Listed, series: str, shards: int) -> list[Batch]:
+        """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
         day = None if capture.first_ns is None else [capture.first_ns]
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
         columns |= {"date": _dates(day, 1), "series": [series], "comments": [list(map(_text, capture.comments))]}
+        columns |= {"size": [listed.size], "modified_ns": [listed.modified_ns], "shards": [shards]}
         columns["error"] = [None if capture.error is None else _text(capture.error)]
-        out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), "")]
+        out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), False)]
         if capture.problems:
             count = len(capture.problems)
             severities, codes, details = zip(*capture.problems, strict=True)
             problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(_text, details))}
             problems |= {"series": [series] * count, "file": [capture.file] * count}
             problems["date"] = _dates(day and day * count, count)
-            out.append(("problems", _batch(SCHEMAS["problems"], problems), ""))
+            out.append(("problems", _batch(SCHEMAS["problems"], problems), False))
         return out
 
     # ------------------------------------------------------------------ columns
@@ -175,7 +173,7 @@ class Rows:
 
 
 _PLACE = ("file", "packet", "offset")
-_CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
+_CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
 
 
 def places_of(packets: Sequence[int], files: Mapping[int, str]) -> Places:
@@ -183,21 +181,10 @@ def places_of(packets: Sequence[int], files: Mapping[int, str]) -> Places:
     return [files.get(file_of(packet), "") for packet in packets], *numbers_and_offsets(packets)
 
 
-def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of one table as rows of ROW_SCHEMA."""
-    columns = [
-        pa.StructArray.from_arrays(batch.columns, fields=list(SCHEMAS[name]))
-        if name == table
-        else pa.nulls(batch.num_rows, ROW_SCHEMA.field(name).type)
-        for name in TABLES
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
-
-
-def _batch(schema: pa.Schema, columns: dict[str, Any], kept_in: str = "") -> pa.RecordBatch:
-    """Rows of columns, each an Arrow array or a list, whose files ``kept_in`` names; others are null, or false."""
+def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False) -> pa.RecordBatch:
+    """Rows of columns, each an Arrow array or a list; others are null, or false."""
     count = len(columns["series"])
-    columns.setdefault("provisional", pa.repeat(kept_in == PROVISIONAL, count))
+    columns.setdefault("provisional", pa.repeat(provisional, count))
     arrays = []
     for field in schema:
         values = columns.get(field.name)
@@ -214,6 +201,13 @@ def _sizes(lists: pa.Array) -> pa.Array:
     lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), lists.values.field(0)]))
     sums = lengths.take(lists.offsets)
     return pc.subtract(sums[1:], sums[:-1])
+
+
+def _without_data(lists: pa.Array) -> pa.Array:
+    """A column of lists of octets of which the lengths alone are kept."""
+    lengths = lists.values.field(0)
+    bare = pa.StructArray.from_arrays([lengths, pa.nulls(len(lengths), pa.binary())], fields=list(_OCTETS_TYPE))
+    return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:

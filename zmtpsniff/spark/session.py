@@ -12,26 +12,28 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zmtpsniff.spark.masters import REMOTE, mistake
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+_Result = TypeVar("_Result")
+_LAST_SECONDS = 5.0  # for what is interrupted
 _HERE = "local[*]"
 _NAME = "zmtpsniff"
 _WITHOUT_ACTION = 24
 _PACKAGES = ("zmtpsniff", "dissectors")
 _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
 _WRAPPED = "zmtpsniff-java-"
-_CHATTY = "pyspark.sql.streaming.transform_with_state_driver_worker"
 _VERSION = re.compile(r'version "(\d+)')
 
 # What any run of ours needs.
@@ -89,50 +91,56 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     return session
 
 
-def get_session_in_parts(master: str | None = None) -> "SparkSession":
-    """The same for one run of ours, which may not need all of it.
+class LazySession:
+    """A session that is started when something of it is used, which a run without new files does not."""
 
-    Of a session of this machine nothing is started before it is used, and its context alone where that is enough:
-    Spark takes three seconds for what is data frames in it, and as long for the context. So SparkError may also be
-    raised wherever the session is used.
-    """
-    master = master or _HERE
-    if not master.startswith("local"):
-        return get_session(master)
-    _check(master)
-    return cast("SparkSession", _Parts(master))
-
-
-class _Parts:
-    """A session of this machine, started by and by."""
-
-    def __init__(self, master: str) -> None:
-        self._master = master
-
-    @cached_property
-    def sparkContext(self) -> "SparkContext":  # noqa: N802  # as Spark calls it
-        _prepare(self._master)
-        with _said_in_one_line(self._master):
-            from pyspark import SparkConf, SparkContext
-
-            settings = SparkConf().setMaster(self._master).setAppName(_NAME).setAll([*_SETTINGS.items()])
-            return SparkContext.getOrCreate(settings)
-
-    @property
-    def _jsc(self) -> Any:  # which sessions of Spark Connect lack
-        return self.sparkContext._jsc
+    def __init__(self, master: str | None = None) -> None:
+        """See that there may be one at ``master``; raises SparkError."""
+        self._master = master or _HERE
+        _check(self._master)
 
     @cached_property
     def _session(self) -> "SparkSession":
         return get_session(self._master)
 
     def __getattr__(self, name: str) -> Any:
+        """Whatever the session has."""
         return getattr(self._session, name)
+
+    def cancel(self) -> None:
+        """End what runs, without a word on it; of a session that has not started nothing runs."""
+        if "_session" in vars(self) and hasattr(self._session, "_jsc"):
+            log_nothing(self._session)
+            self._session.sparkContext.cancelAllJobs()
+
+
+def interruptible(session: LazySession, work: Callable[[], _Result]) -> _Result:
+    """What ``work`` returns or raises; an interrupt ends it.
+
+    What interrupts the calling thread, as Ctrl-C does, finds it waiting for another one: in mid-call py4j would be left
+    with an answer that nobody takes.
+    """
+    waiting = Future[_Result]()
+
+    def run() -> None:
+        try:
+            waiting.set_result(work())
+        except BaseException as error:
+            waiting.set_exception(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        return waiting.result()
+    except KeyboardInterrupt:
+        session.cancel()
+        thread.join(_LAST_SECONDS)
+        raise
 
 
 def _check(master: str) -> None:
     """See that what the extra brings is installed, and that Spark knows the master; raises SparkError."""
-    for package in ("pyspark", "pyarrow"):
+    for package in ("pyspark", "pyarrow", "deltalake"):
         if importlib.util.find_spec(package) is None:
             raise SparkError(f"{package} is not installed: pip install 'zmtpsniff[spark]'")
     if wrong := mistake(master):
@@ -257,20 +265,6 @@ def _wrap(java: str, version: int) -> None:
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
-
-
-@cache
-def silent_python(python: str) -> str:
-    """A script that runs ``python`` as Spark does, without what pyspark prints while it sets up a stream.
-
-    The worker that the driver starts for that connects back to Java, and tells its errors there and on standard error.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="zmtpsniff-python-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    script = folder / "python"
-    script.write_text(f'#!/bin/sh\n[ "$2" != {_CHATTY} ] || exec >/dev/null\nexec {shlex.quote(python)} "$@"\n')
-    script.chmod(0o755)
-    return str(script)
 
 
 def _log_errors_alone() -> None:

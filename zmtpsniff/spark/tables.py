@@ -215,6 +215,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("first_ns", "BIGINT", True, "The time of its earliest packet, since 1970.", "ns"),
         Column("last_ns", "BIGINT", True, "The time of its latest packet, since 1970.", "ns"),
         Column("comments", "ARRAY<STRING>", False, "Those on the file as a whole."),
+        Column("shards", "INT", True, "Tasks that shared its series when it was read; null if version 0.9.0 did."),
+        Column(
+            "condition", "STRING", True, "Whole, damaged, foreign (no capture), missing; null if version 0.9.0 read it."
+        ),
         Column("error", "STRING", True, "Why it, or the rest of it, could not be read."),
     ),
 }

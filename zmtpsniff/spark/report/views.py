@@ -22,42 +22,45 @@ def make_views(
     before, since they say what holds then. Days that are out of it are not read.
     Raises SparkError if there is no table.
     """
+    from zmtpsniff.spark.store import Store
+
+    store = Store(folder)
     found = {}
-    missing = 0
     for table in TABLES:
-        frame = _read(session, f"{_absolute(folder)}/{table}", table)
-        if frame is None:
-            missing += 1
-            frame = session.createDataFrame([], ddl(table))
-        for condition in _conditions(table, since_ns, until_ns):
+        known = store.table(table)
+        if known is None:
+            raise SparkError(
+                f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
+            )
+        conditions = _conditions(table, since_ns, until_ns)
+        frame = _read(
+            session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
+        )
+        for condition in conditions:
             frame = frame.where(condition)
         frame.createOrReplaceTempView(table)
         found[table] = frame
-    if missing == len(TABLES):
-        raise SparkError(f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them")
     return found
 
 
-def _absolute(folder: str) -> str:
-    from zmtpsniff.spark.inputs import local_path
-    from zmtpsniff.spark.store import absolute
+def _read(session: "SparkSession", folder: str, paths: list[str], table: str) -> "DataFrame":
+    """A table: those of its files that its log names now."""
+    from pyspark.errors import PySparkException
 
-    local = local_path(folder)
-    return folder.rstrip("/") if local is None else absolute(local)
-
-
-def _read(session: "SparkSession", path: str, table: str) -> "DataFrame | None":
-    """A table, None if it has no files: ingest makes no folder for a table without rows."""
-    from pyspark.errors import AnalysisException
-
+    if not paths:
+        return session.createDataFrame([], ddl(table))
     try:
-        frame = session.read.schema(ddl(table)).parquet(path)
-        frame.schema  # noqa: B018  # a session of Spark Connect looks for the files only now
-    except AnalysisException as error:
-        if "PATH_NOT_FOUND" in str(error):
-            return None
-        raise SparkError(f"{path}: {str(error).splitlines()[0]}") from error
-    return frame
+        frame = session.read.schema(ddl(table)).option("basePath", _of_hadoop(folder))
+        found = frame.parquet(*(_of_hadoop(f"{folder}/{path}") for path in paths))
+        found.schema  # noqa: B018  # a session of Spark Connect looks for the files only now
+    except PySparkException as error:
+        raise SparkError(f"{folder}: {str(error).splitlines()[0]}") from error
+    return found
+
+
+def _of_hadoop(location: str) -> str:
+    """A path or URL as Hadoop, which opens files for Spark, has it."""
+    return f"s3a{location[2:]}" if location.startswith("s3:") else location
 
 
 def _conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
@@ -74,6 +77,13 @@ def _conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[
         conditions.append(f"{begin} < {until_ns}")
         conditions.append(f"{PARTITION} <= DATE '{_day(until_ns)}'")
     return conditions
+
+
+def _days(table: str, since_ns: int | None, until_ns: int | None) -> tuple[str | None, str | None]:
+    """The first and the last day of which rows can be wanted, None where there is no bound."""
+    lasts = table in ("connections", "captures", "subscriptions", "commands")
+    first = None if since_ns is None or lasts else _day(since_ns)
+    return first, None if until_ns is None else _day(until_ns)
 
 
 def _day(time_ns: int) -> str:

@@ -1,0 +1,297 @@
+"""Whatever a capture is cut into, however many shards, in whatever order: the tables say what `read` says.
+
+Without Spark. All of it goes through the function that Spark's tasks call.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.paths import FIXTURES
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
+
+from tests.spark import adversary
+from tests.spark.local_job import Session, asked, take, take_listed
+from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
+from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.spark import series, shard, state_log
+from zmtpsniff.spark.ingest import tell_quiet
+from zmtpsniff.spark.listing import list_files
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.state_log import ShardStates, StateLog
+from zmtpsniff.spark.store import Store
+
+SECOND_NS = 1_000_000_000
+IDLE_NS = round(Options().idle_seconds * 1e9)
+SECTION = Section(Origin("zmtpsniff test"))
+CAPTURES = ("app_malamute.pcap", "m31_push_pull.pcap", "epgm_pub_sub.pcap", "rec_proxy.pcap", "m31_heartbeat.pcap")
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group in memory at a time."""
+    monkeypatch.setattr(shard, "_MOST_GROUPS", 1)
+
+
+def rows(output: Path, folder: Path) -> Counter[str]:
+    return by_series(read_tables(output))[str(folder)]
+
+
+def follow(files: Sequence[Path], output: Path, **how: Any) -> int:
+    """Take files as a run that follows does; how many were new."""
+    return take(files, output, tells_open=False, **how).files
+
+
+def quiet(output: Path, files: Sequence[Path]) -> int:
+    """Have it told what is open where no file comes any more."""
+    now_ns = max(file.stat().st_mtime_ns for file in files) + IDLE_NS + 1
+    return tell_quiet(Session(), asked(output), now_ns)  # type: ignore[arg-type]
+
+
+def assert_all_told(output: Path, files: Sequence[Path], **options: Any) -> None:
+    """The tables say what `read` says; of what is open once no file comes any more."""
+    assert len(read_tables(output)["captures"]) == len({*files})
+    quiet(output, files)
+    assert rows(output, files[0].parent) == expected(sorted(files), **options)
+
+
+def pieces_of(name: str, parts: int, folder: Path) -> list[Path]:
+    size = len(packets(FIXTURES / name))
+    return cut(FIXTURES / name, [size * part // parts for part in range(1, parts)], folder)
+
+
+@settings(max_examples=60)
+@given(
+    capture=st.sampled_from(CAPTURES),
+    parts=st.integers(1, 6),
+    data=st.data(),
+)
+def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObject) -> None:
+    """Batch and follow, in turns; runs that are repeated."""
+    with TemporaryDirectory() as folder:
+        files = pieces_of(capture, parts, Path(folder) / "in")
+        order = data.draw(st.permutations(files))
+        output = Path(folder) / "out"
+        while order:
+            count = data.draw(st.integers(1, len(order)))
+            some, order = order[:count], order[count:]
+            again = data.draw(st.booleans())
+            take_one: Callable[..., Any] = data.draw(st.sampled_from([take, follow]))
+            take_one([*some, *(files[:0] if not again else some)], output, shards=data.draw(st.integers(1, 4)))
+        assert_all_told(output, files)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    "capture", [pytest.param(path.name, marks=pytest.mark.slow) for path in sorted(FIXTURES.glob("*.pcap*"))]
+)
+def test_file_by_file(tmp_path: Path, capture: str) -> None:
+    """Each in a run of its own, with as little in memory as there can be, and another number of shards each time."""
+    files = pieces_of(capture, 5, tmp_path / "in")
+    for at, file in enumerate(files):
+        assert follow([file], tmp_path / "out", shards=1 + at % 3) == 1
+    assert_all_told(tmp_path / "out", files)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("seed", range(24))
+def test_what_is_made_to_mislead(tmp_path: Path, seed: int) -> None:
+    found = adversary.capture(seed)
+    if len(found) < 2:
+        return
+    (tmp_path / "whole.pcapng").write_bytes(SECTION.header([]) + SECTION.packets(found))
+    files = cut(tmp_path / "whole.pcapng", adversary.places(seed, len(found)), tmp_path / "in")
+    for file in files:
+        follow([file], tmp_path / "out", shards=1 + seed % 3)
+    assert_all_told(tmp_path / "out", files)
+
+
+def test_files_of_several_series(tmp_path: Path) -> None:
+    one, two = (pieces_of("app_malamute.pcap", 6, tmp_path / name) for name in ("one", "two"))
+    for some in ([one[0], one[1], two[0]], [two[1]], [*two[2:], *one[2:]]):
+        follow(some, tmp_path / "out")
+    assert rows(tmp_path / "out", tmp_path / "one") == expected(one)
+    assert rows(tmp_path / "out", tmp_path / "two") == expected(two)
+    # One file for each table and day of a task, not one for each series.
+    assert len(Store(str(tmp_path / "out")).paths("messages")) <= 3
+
+
+def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
+    """Its rows come, and those that were there stay, as do the states."""
+    files = pieces_of("app_malamute.pcap", 5, tmp_path / "in")
+    # What waits for the octets of the late file is told once others show that they will not come.
+    apart_ns = packets(files[4])[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_NS, tmp_path / "in" / "999.pcapng"))
+    wanted = expected([files[at] for at in (0, 2, 3, 4, 5)])
+    output = tmp_path / "out"
+    for some in (files[:1], files[2:3]):
+        follow(some, output)
+    files[0].unlink()
+    for some in ([files[1], files[3]], files[4:5], files[5:]):
+        follow(some, output)
+    assert rows(output, tmp_path / "in") == wanted + expected([files[1]])
+    assert len(read_tables(output)["captures"]) == len(files)
+
+
+def test_a_file_that_changed_when_others_are_gone(tmp_path: Path) -> None:
+    """What was read of it stays, as does what was read of the others."""
+    files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
+    wanted = expected(files)
+    take(files, tmp_path / "out")
+    files[0].unlink()
+    files[1].write_bytes(files[1].read_bytes() + b"more")
+    take(files[1:], tmp_path / "out")
+    assert rows(tmp_path / "out", tmp_path / "in") == wanted
+
+
+def test_states_of_datagrams_cannot_be_kept(tmp_path: Path) -> None:
+    """All of their series is dissected anew with each file, as long as all of it is there."""
+    files = pieces_of("epgm_pub_sub.pcap", 4, tmp_path / "in")
+    for at, file in enumerate(files, 1):
+        follow([file], tmp_path / "out")
+        assert rows(tmp_path / "out", tmp_path / "in") == expected(files[:at])
+        assert all(row["provisional"] for row in read_tables(tmp_path / "out")["connections"])
+
+
+def test_one_is_over_because_others_go_on(tmp_path: Path) -> None:
+    """Of a connection that nothing comes of any more there is a row as soon as the packets of others say so."""
+    begun = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "in")[0]
+    other = tmp_path / "in" / "999.pcapng"
+    apart_ns = packets(begun)[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_NS, other)
+    follow([begun], tmp_path / "out", shards=2)
+    assert not read_tables(tmp_path / "out")["connections"]
+    follow([other], tmp_path / "out", shards=3)
+    assert rows(tmp_path / "out", tmp_path / "in") == expected([begun, other])
+    assert {row["end"] for row in read_tables(tmp_path / "out")["connections"]} == {"timeout", "fin"}
+
+
+def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
+    """It is told, provisionally and once, until one comes after all."""
+    files = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "in")
+
+    def connections() -> list[tuple[str, bool]]:
+        return [(row["end"], row["provisional"]) for row in read_tables(tmp_path / "out")["connections"]]
+
+    follow(files[:1], tmp_path / "out")
+    assert tell_quiet(Session(), asked(tmp_path / "out")) == 0  # type: ignore[arg-type]  # it has just been written
+    assert connections() == []
+    assert quiet(tmp_path / "out", files[:1]) == 1
+    assert connections() == [("open", True)]
+    assert rows(tmp_path / "out", tmp_path / "in") == expected([files[0]])
+    assert quiet(tmp_path / "out", files[:1]) == 0
+    follow(files[1:], tmp_path / "out")
+    assert connections() == [("fin", False)]
+    assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
+
+
+def test_states_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and their series is dissected anew where that is asked for."""
+    files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
+    follow(files[:2], tmp_path / "out")
+    for module in (shard, state_log):
+        monkeypatch.setattr(module, "__version__", "later")
+    before = read_tables(tmp_path / "out")
+    with pytest.raises(SparkError, match=rf"wrote what is open in 1 series, such as {tmp_path}/in, .*: --anew "):
+        follow(files[2:3], tmp_path / "out")
+    assert read_tables(tmp_path / "out") == before
+    run = asked(tmp_path / "out")._replace(anew=True)
+    from zmtpsniff.spark.ingest import ingest
+
+    ingest(Session(), list(map(str, files[2:3])), run)  # type: ignore[arg-type]
+    take(files[3:], tmp_path / "out")
+    assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
+
+
+def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
+    """A file in which many connections begin, and one that has a message of some of them."""
+    found = packets(FIXTURES / "m31_push_pull.pcap")
+    folder.mkdir()
+
+    def of(client: int, at: int, after_ns: int) -> Packet:
+        time_ns, link, octets, size, comment = found[at]
+        changed = bytearray(octets)
+        address = slice(26, 30) if octets[34:36] != b"\x4e\xe9" else slice(30, 34)  # of the end whose port is not 20201
+        changed[address] = bytes((10, 0)) + client.to_bytes(2, "big")
+        return time_ns + after_ns, link, bytes(changed), size, comment
+
+    begun = [of(client, at, client * SECOND_NS // 100) for client in range(count) for at in range(14)]
+    goes_on = [of(client, 14, 100 * SECOND_NS) for client in range(more)]
+    for name, some in (("0.pcapng", begun), ("1.pcapng", goes_on)):
+        (folder / name).write_bytes(SECTION.header([]) + SECTION.packets(some))
+    return folder / "0.pcapng", folder / "1.pcapng"
+
+
+def test_only_what_changes_is_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the connections that are open."""
+    begun, more = many_connections(tmp_path / "in", 200, 3)
+    follow([begun], tmp_path / "out")
+    store = Store(str(tmp_path / "out"))
+    first = set(store.state_files())
+    read: list[bytes] = []
+    get = ShardStates.get
+
+    def counted(states: ShardStates, name: bytes) -> Any:
+        read.append(name)
+        return get(states, name)
+
+    monkeypatch.setattr(ShardStates, "get", counted)
+    follow([more], tmp_path / "out")
+    assert len(read) == 3
+    assert len(StateLog(store.location, sorted(set(store.state_files()) - first)).groups(str(tmp_path / "in"))) == 3
+    assert len(StateLog(store.location, store.state_files()).groups(str(tmp_path / "in"))) == 200
+
+
+def test_log_of_states_stays_short(tmp_path: Path) -> None:
+    capture = FIXTURES / "app_malamute.pcap"
+    files = cut(capture, range(1, len(packets(capture)), 3), tmp_path / "in")
+    most = 0
+    for file in files:
+        follow([file], tmp_path / "out")
+        most = max(most, len(Store(str(tmp_path / "out")).state_files()))
+    assert len(files) > 30
+    assert most < 20
+    assert_all_told(tmp_path / "out", files)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "counts"),
+    [
+        ({"one": 1 << 30}, 8, {"one": 8}),
+        ({"one": 1 << 20}, 8, {"one": 1}),
+        ({"one": 0}, 8, {"one": 1}),
+        ({"one": 3 << 30, "two": 1 << 30}, 4, {"one": 3, "two": 1}),
+        ({f"{host}": 1 << 30 for host in range(100)}, 8, {f"{host}": 1 for host in range(100)}),
+    ],
+)
+def test_how_many_shards(sizes: dict[str, int], cores: int, counts: dict[str, int]) -> None:
+    assert series.shard_counts(sizes, cores) == counts
+
+
+def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
+    import os
+
+    (file,) = cut(FIXTURES / "m31_push_pull.pcap", [], tmp_path / "in")
+    os.mkfifo(tmp_path / "in" / "pipe.pcap")
+    assert take_listed(list_files([str(tmp_path / "in")]), tmp_path / "out")[:2] == (1, 0)
+    assert rows(tmp_path / "out", tmp_path / "in") == expected([file])
+
+
+def test_order_of_the_seeds_is_any(tmp_path: Path) -> None:
+    """Files of a capture with one packet each, in a random order."""
+    files = pieces_of("m31_push_pull.pcap", 12, tmp_path / "in")
+    Random(5).shuffle(files)
+    for file in files:
+        take([file], tmp_path / "out", shards=2)
+    assert_all_told(tmp_path / "out", files)

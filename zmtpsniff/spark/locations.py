@@ -1,0 +1,123 @@
+"""Where files are: a path or URL becomes a file system of Arrow's and a path in it, and what Delta Lake needs for it.
+
+One layer reads captures, writes the tables' files and lists folders: ``s3://`` (and ``s3a://``, ``s3n://``), ``gs://``,
+``abfs://``, ``abfss://``, ``hdfs://`` and what is on this machine. Credentials are where the clouds' own tools look for
+them; an S3 server of one's own is named by ``AWS_ENDPOINT_URL``.
+"""
+
+import os
+import stat
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from zmtpsniff.spark.session import SparkError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_ENDPOINT = "AWS_ENDPOINT_URL"
+_S3 = ("s3", "s3a", "s3n")
+_NEEDED = {
+    "gs": "pip install pyarrow, in a build with GcsFileSystem, as PyPI's for Linux and macOS are",
+    "abfs": "pip install pyarrow, in a build with AzureFileSystem, as PyPI's for Linux and macOS are",
+    "abfss": "pip install pyarrow, in a build with AzureFileSystem, as PyPI's for Linux and macOS are",
+    "hdfs": "install Hadoop's client with its libhdfs.so, and set HADOOP_HOME and CLASSPATH=$(hadoop classpath --glob)",
+}
+SPECIAL = "it is a FIFO, a socket or a device, and no file"
+"""What is said of what :func:`is_special` finds."""
+
+
+def local_path(location: str) -> str | None:
+    """The path of what is named by its path or as Hadoop names it (file:/x, file:///x), None for any other URL."""
+    if location.startswith("file:"):
+        return unquote(urlsplit(location).path)
+    return None if "://" in location else location
+
+
+def is_special(location: str) -> bool:
+    """Whether a path or URL names a local FIFO, socket or device: who reads that may wait for ever."""
+    local = local_path(location)
+    try:
+        mode = 0 if local is None else os.stat(local).st_mode
+    except OSError:  # it is told when it is read
+        return False
+    return bool(mode) and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def canonical(location: str) -> str:
+    """A location as every program of a run understands it: an absolute path, or a URL without a slash at its end."""
+    if not location:
+        raise SparkError("it is empty; give a path or URL")
+    local = local_path(location)
+    if local is not None:
+        return os.path.abspath(local)
+    scheme, _, rest = location.rstrip("/").partition("://")
+    return f"{'s3' if scheme in _S3 else scheme}://{rest}"
+
+
+def file_system(location: str) -> "tuple[FileSystem, str]":
+    """The file system of a path or URL, and the path in it; raises SparkError that says what is missing."""
+    local = local_path(location)
+    if local is not None:
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem(), os.path.abspath(local)
+    url = canonical(location)
+    scheme, _, rest = url.partition("://")
+    bucket, slash, path = rest.partition("/")
+    try:
+        return _system(scheme, bucket), f"{_root(scheme, bucket)}{slash}{path}"
+    except (OSError, ValueError, ImportError) as error:  # ArrowInvalid is a ValueError
+        text = " ".join(str(error).split())
+        known = f"{', '.join(sorted({*_S3, *_NEEDED}))} and files of this machine are known"
+        raise SparkError(f"{location}: {text.partition('.')[0]}: {_NEEDED.get(scheme, known)}") from error
+
+
+def url_of(url: str, path: str) -> str:
+    """The URL of another path in the file system of a URL."""
+    scheme, _, rest = canonical(url).partition("://")
+    bucket = rest.partition("/")[0]
+    return f"{scheme}://{bucket}{path[len(_root(scheme, bucket)) :]}"
+
+
+def _root(scheme: str, bucket: str) -> str:
+    """How the paths in a file system begin."""
+    if scheme == "hdfs":
+        return ""
+    return bucket.partition("@")[0] if scheme.startswith("abfs") else bucket
+
+
+@lru_cache
+def _system(scheme: str, bucket: str) -> "FileSystem":
+    from pyarrow import fs
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT)
+    if scheme == "s3" and endpoint:
+        parts = urlsplit(endpoint)
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        return fs.S3FileSystem(endpoint_override=parts.netloc, scheme=parts.scheme, region=region)
+    return fs.FileSystem.from_uri(f"{scheme}://{bucket}/")[0]
+
+
+def delta_options() -> dict[str, str]:
+    """What Delta Lake's own file systems are told beside the environment, which they read themselves."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT) or ""
+    return {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
+
+
+def make_parent(system: "FileSystem", path: str) -> None:
+    """Make the folder of a file that is about to be written; object stores have none."""
+    if system.type_name == "local":
+        system.create_dir(path.rpartition("/")[0])
+
+
+def is_there(location: str) -> bool:
+    """Whether there is a file or folder at a path or URL; raises SparkError if that cannot be told."""
+    from pyarrow.fs import FileType
+
+    system, path = file_system(location)
+    try:
+        return bool(system.get_file_info(path).type != FileType.NotFound)
+    except OSError as error:
+        raise SparkError(f"{location}: {' '.join(str(error).split())}") from error

@@ -1,0 +1,392 @@
+"""A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
+
+The files are merged by time as ``read`` merges them. Each shard decodes all headers, keeps what goes between those ends
+whose hash is its number, and gives that to ``Connections``, in order. Memory goes with the connections that are open at
+a time, not with the files.
+"""
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, repeat
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
+from zlib import crc32
+
+import msgspec
+
+from dissectors.events import AnyEvent
+from dissectors.problems import PROBLEMS
+from zmtpsniff import __version__
+from zmtpsniff.capture.files import merged
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.spark.connections import NO_STATE, Connections
+from zmtpsniff.spark.groups import DATAGRAMS, Groups
+from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.places import marked, marks, placed
+from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
+
+NEVER = (1 << 63) - 1
+"""When a group is over whose state could not be kept."""
+
+_FLOWS = 20  # bits of a flow's number in what is numbered for all groups
+_MOST_FILES = 4  # that the state of a group refers to
+_SWEEP_NS = 10_000_000_000  # between two looks at what is over
+_MOST_GROUPS = 4096  # in memory
+_MOST_HELD = 64 << 20  # octets that these hold at most: those that came of them
+_MOST_EVENTS = 16_384  # that rows are made of at once
+_MOST_OCTETS = 4 << 20  # that these are told of
+
+_time = itemgetter(0)
+
+
+class State(msgspec.Struct, array_like=True):
+    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to.
+
+    It is good for the version that wrote it.
+    """
+
+    number: int
+    connections: bytes
+    files: dict[int, str] = {}
+    version: str = __version__
+
+    @property
+    def is_good(self) -> bool:
+        """Whether a group can go on from it."""
+        return self.connections != NO_STATE and self.version == __version__
+
+
+class States(Protocol):
+    """The states of the groups that nothing comes for."""
+
+    def get(self, name: bytes) -> State | None:
+        """That of a group."""
+        ...
+
+    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
+        """Keep this of a group, of which nothing is that comes from ``over_ns`` on; or nothing."""
+        ...
+
+    def over(self, now_ns: int) -> list[bytes]:
+        """The groups that are over at a time."""
+        ...
+
+
+class MemoryStates:
+    """States in memory."""
+
+    def __init__(self, states: Mapping[bytes, tuple[int, State]] | None = None) -> None:
+        """Begin with states, each with the time when its group is over."""
+        self.states = dict(states or {})
+
+    def get(self, name: bytes) -> State | None:
+        """That of a group."""
+        return self.states[name][1] if name in self.states else None
+
+    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
+        """Keep this of a group, or nothing."""
+        self.states.pop(name, None)
+        if state is not None:
+            self.states[name] = over_ns, state
+
+    def over(self, now_ns: int) -> list[bytes]:
+        """The groups that are over at a time."""
+        return [name for name, (over_ns, _) in self.states.items() if over_ns <= now_ns]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Which part of a series a shard is: number ``number`` of ``count``, from 0.
+
+    Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
+    ``end_ns``.
+    """
+
+    number: int = 0
+    count: int = 1
+    first_file: int = 1
+    first_group: int = 0
+    end_ns: int = 0
+
+    def has(self, name: bytes) -> bool:
+        """Whether a group is of this shard."""
+        return self.count == 1 or crc32(name) % self.count == self.number
+
+
+class Events(NamedTuple):
+    """Events, the ids of their connections by their flows, and whether they are there only because the files end.
+
+    ``octets`` were read since the events before.
+    """
+
+    events: list[AnyEvent]
+    conn_ids: Mapping[int, str]
+    provisional: bool = False
+    octets: int = 0
+
+
+class _Group:
+    def __init__(self, number: int, connections: Connections, files: Iterable[int] = (), octets: int = 0) -> None:
+        self.number = number
+        self.connections = connections
+        self.files = dict.fromkeys(files)
+        self.octets = octets  # that it may hold
+
+    def saw(self, files: Iterable[int]) -> None:
+        for file_no in files:
+            self.files.pop(file_no, None)
+            self.files[file_no] = None
+
+
+class Shard:
+    """One shard of a series."""
+
+    def __init__(self, paths: Sequence[str], options: Options, states: States, part: Part | None = None) -> None:
+        """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
+
+        Those groups are put aside for which nothing has come for longest, if there are many.
+        """
+        self.part = part or Part()
+        self._paths = dict(enumerate(paths, self.part.first_file))
+        self.files = dict(self._paths)  # by number, also those that states refer to
+        self.captures: list[Capture] = []
+        self._options = options
+        self._sorted = Groups(options)
+        self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
+        self._states = states
+        self._held_octets = 0
+        self._octets = 0
+        self._next_group = self.part.first_group + self.part.number
+        self.end_ns = self.part.end_ns  # when the last segment came
+        self._swept_ns = 0
+
+    def events(self) -> Iterator[Events]:
+        """Yield the events of the files, up to their end; ``captures`` is complete after that."""
+        decoder = HeaderDecoder()
+        for packets in merged([self._packets(number, path) for number, path in self._paths.items()]):
+            yield from self._take(packets, decoder)  # type: ignore[arg-type]
+        skipped = decoder.skipped()
+        if skipped:
+            last = max(range(len(self.captures)), key=lambda at: self.captures[at].number)
+            self.captures[last] = self.captures[last]._replace(
+                problems=(*self.captures[last].problems, *(_problem(code, detail) for code, detail in skipped))
+            )
+
+    def last_events(self) -> Iterator[Events]:
+        """Yield the events of what is over when the files end, and the provisional ones of what is open.
+
+        The states are complete after that.
+        """
+        told = set(self._groups)
+        for name in [*self._groups]:
+            yield from self._end(name, self._groups.pop(name))
+        # All that is open has rows, but for datagrams; else what may be over.
+        for name in self._states.over(NEVER - 1 if self._options.tells_open else self.end_ns):
+            if name not in told:
+                yield from self._end(name, self._fetch(name), is_changed=False)
+
+    def _end(self, name: bytes, group: _Group, is_changed: bool = True) -> Iterator[Events]:
+        connections = group.connections
+        over_ns = connections.over_ns
+        octets, final, provisional = connections.finish(self.end_ns)
+        is_datagrams = name.startswith(DATAGRAMS)  # which have no end
+        state = State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets)
+        if is_changed or state is None:
+            self._states.put(name, state, over_ns if state is None or state.is_good else NEVER)
+        if final:
+            yield Events(final, connections.conn_ids)
+        if provisional and (is_datagrams or self._options.tells_open):
+            yield Events(provisional, connections.conn_ids, provisional=True)
+
+    def _state(self, group: _Group, octets: bytes) -> State:
+        return State(group.number, octets, {number: self.files[number] for number in [*group.files][-_MOST_FILES:]})
+
+    # ------------------------------------------------------------------ packets
+
+    def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The packets of a file, each as time, place, number of the file, packet.
+
+        It is open from when its first packet is asked for.
+        """
+        first = File(path).first()
+        file = File(path)
+        count, latest, least = 0, 0, None
+        waiting = False
+        if first is not None:
+            packet, offset = first
+            waiting = True
+            yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
+        for packets in file.batches():
+            times = list(map(_time, packets))
+            orders = list(accumulate(times, max, initial=latest))[1:]
+            places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
+            found = list(zip(times, places, repeat(number), packets, strict=False))
+            count += len(packets)
+            if orders:
+                latest = orders[-1]
+                least = min(times) if least is None else min(least, min(times))
+            if waiting and found:
+                found, waiting = found[1:], False
+            if found:
+                yield found
+        problems = [_problem(fault.code, fault.detail) for fault in file.faults]
+        if file.unreadable:
+            problems.append(_problem("capture-unreadable", file.unreadable))
+        self.captures.append(
+            Capture(
+                path,
+                number,
+                count,
+                file.dropped,
+                least,
+                None if least is None else latest,
+                tuple(file.comments),
+                tuple(problems),
+                file.condition,
+                file.error,
+            )
+        )
+
+    def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
+        _, places, numbers, plain = zip(*packets, strict=True)
+        files = sorted(set(numbers))
+        segments = decoder.segments(plain, places)  # type: ignore[arg-type]  # any sequence does
+        found: dict[bytes, list[Any]] = {}
+        for segment in segments:
+            name = self._sorted.of(segment[2])
+            if name is not None:
+                found.setdefault(name, []).append(segment)
+        if segments:
+            self.end_ns = max(self.end_ns, segments[-1][0])
+        for name, mine in found.items():
+            if self.part.has(name):
+                group = self._of(name, files, sum(len(segment[6]) for segment in mine))
+                yield from self._events_of(group, group.connections.take(mine))
+        for datagram in decoder.datagrams:
+            _, _, protocol, key, payload, missing = datagram
+            name = self._sorted.of(key, is_datagram=True)
+            if name is None or not self.part.has(name) or not self._sorted.wants(protocol, key, payload, missing):
+                continue
+            group = self._of(name, files, len(payload))
+            yield from self._events_of(group, group.connections.take_datagram(datagram))
+        yield from self._sweep()
+        self._put_aside()
+
+    def _events_of(self, group: _Group, events: list[AnyEvent]) -> Iterator[Events]:
+        if events:
+            octets, self._octets = self._octets, 0
+            yield Events(events, group.connections.conn_ids, octets=octets)
+
+    # ------------------------------------------------------------------ groups
+
+    def _of(self, name: bytes, files: Sequence[int], octets: int) -> _Group:
+        group = self._groups.pop(name) if name in self._groups else self._fetch(name)
+        self._groups[name] = group
+        group.saw(files)
+        group.octets += octets
+        self._held_octets += octets
+        self._octets += octets
+        return group
+
+    def _fetch(self, name: bytes) -> _Group:
+        """A group that is kept, or a new one."""
+        state = self._states.get(name)
+        if state is None or not state.is_good:
+            number = self._next_group
+            self._next_group += self.part.count
+            return _Group(number, Connections(self._options, numbers=number << _FLOWS))
+        for number, path in state.files.items():
+            self.files.setdefault(number, path)
+        connections = Connections(self._options, state.connections)
+        self._held_octets += len(state.connections)
+        return _Group(state.number, connections, state.files, len(state.connections))
+
+    def _put_aside(self) -> None:
+        """Have those groups kept of which nothing came for longest, if they are many or hold much."""
+        if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
+            return
+        found = False
+        for name, group in list(self._groups.items()):
+            if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
+                break
+            octets = group.connections.state()
+            if octets is None:  # it is tried again when more has come of it
+                self._held_octets -= group.octets
+                group.octets = 0
+                continue
+            self._states.put(name, self._state(group, octets), group.connections.over_ns)
+            self._forget(name)
+            found = True
+        if found:
+            gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
+
+    def _forget(self, name: bytes) -> None:
+        self._held_octets -= self._groups.pop(name).octets
+
+    def _sweep(self) -> Iterator[Events]:
+        """Let go of what is over."""
+        if self.end_ns - self._swept_ns < _SWEEP_NS:
+            return
+        self._swept_ns = self.end_ns
+        for name, group in list(self._groups.items()):
+            connections = group.connections
+            if connections.is_over(self.end_ns):
+                _, final, provisional = connections.finish(self.end_ns)
+                self._forget(name)
+                self._states.put(name, None)
+                if final or provisional:
+                    yield Events(final + provisional, connections.conn_ids)
+
+
+class ShardRows:
+    """The events of a shard as rows."""
+
+    def __init__(
+        self, series: str, shard: Shard, options: Options, kinds: tuple[type, ...] | None = None, stays: bool = False
+    ) -> None:
+        """Make rows of the events of a shard, or those of some ``kinds``; none is provisional if all ``stays``."""
+        self._series = series
+        self._shard = shard
+        self._kinds = kinds
+        self._stays = stays
+        self._rows = Rows(options.max_bytes, options.bodies)
+        self._events: tuple[list[AnyEvent], list[AnyEvent]] = ([], [])  # that stay, that are provisional
+        self._ids: dict[int, str] = {}
+        self._octets = 0
+
+    def all(self, files: Mapping[str, Listed] | None = None) -> Iterator[Batch]:
+        """Dissect the shard; its rows, and in the first shard those on ``files``: how large and old each is."""
+        for source in (self._shard.events(), self._shard.last_events()):
+            for one in source:
+                yield from self._take(one)
+        yield from self._flush()
+        if self._shard.part.number == 0:
+            for capture in self._shard.captures:
+                listed = (files or {}).get(capture.file, Listed(capture.file, 0, 0))
+                yield from self._rows.of_capture(capture, listed, self._series, self._shard.part.count)
+
+    def _take(self, one: Events) -> Iterator[Batch]:
+        kinds = self._kinds
+        self._events[one.provisional and not self._stays].extend(
+            one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
+        )
+        self._ids |= one.conn_ids
+        self._octets += one.octets
+        if sum(map(len, self._events)) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[Batch]:
+        events, ids = self._events, self._ids
+        self._events, self._ids, self._octets = ([], []), {}, 0
+        for provisional in (False, True):
+            if events[provisional]:
+                origin = Origin(self._series, ids, self._place)
+                yield from self._rows.of_events(events[provisional], origin, bool(provisional))
+
+    def _place(self, packets: Sequence[int]) -> Places:
+        return places_of(packets, self._shard.files)
+
+
+def _problem(code: str, detail: str) -> tuple[str, str, str]:
+    return PROBLEMS[code].severity, code, detail
