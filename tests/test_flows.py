@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.flows import FlowLimits, FlowTable
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000
@@ -49,7 +49,7 @@ class Side:
 
 
 @dataclass
-class Dissection:
+class FlowDissection:
     """Takes both directions."""
 
     number: int
@@ -71,14 +71,14 @@ class Dissection:
 class Wire:
     """Sends segments to a flow table, numbered from 1, a millisecond apart."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.dissections: list[Dissection] = []
+    def __init__(self, limits: FlowLimits | None = None) -> None:
+        self.dissections: list[FlowDissection] = []
         self.table = FlowTable(self._connect, limits)
         self.packet = 0
         self.now = SECOND
 
-    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> Dissection:
-        self.dissections.append(Dissection(number, client, from_start))
+    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> FlowDissection:
+        self.dissections.append(FlowDissection(number, client, from_start))
         return self.dissections[-1]
 
     def send(
@@ -111,7 +111,7 @@ class Wire:
         self.send(False, client + 1, ack=server + 1, port=port)
 
     @property
-    def only(self) -> Dissection:
+    def only(self) -> FlowDissection:
         (dissection,) = self.dissections
         return dissection
 
@@ -296,7 +296,7 @@ def test_rejected_connections_keep_nothing() -> None:
 
 @pytest.mark.parametrize("tiny", [False, True])
 def test_memory_behind_a_hole_is_bounded(tiny: bool) -> None:
-    limits = Limits(waiting_octets_per_direction=100_000, waiting_octets=300_000)
+    limits = FlowLimits(waiting_octets_per_direction=100_000, waiting_octets=300_000)
     wire = Wire(limits)
     highest = 0
     for port in range(41_000, 41_010):
@@ -310,7 +310,7 @@ def test_memory_behind_a_hole_is_bounded(tiny: bool) -> None:
 
 
 def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
-    wire = Wire(Limits(flows=100, idle_seconds=50, idle_seconds_unknown=10))
+    wire = Wire(FlowLimits(flows=100, idle_seconds=50, idle_seconds_unknown=10))
     for port in range(10_000, 10_200):
         wire.connect(port=port)
         wire.send(False, 1001, b"x", port=port)
@@ -345,7 +345,7 @@ def test_a_segment_behind_many_costs_no_more_than_another(places: list[int]) -> 
         lines += event == "line"
         return count if frame.f_code.co_filename.endswith("reassembly.py") else None
 
-    wire = Wire(Limits(waiting_octets_per_direction=2 << 20))
+    wire = Wire(FlowLimits(waiting_octets_per_direction=2 << 20))
     wire.connect()
     before = sys.gettrace()
     sys.settrace(count)
@@ -386,7 +386,7 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
-    wire = Wire(Limits(idle_seconds=60))
+    wire = Wire(FlowLimits(idle_seconds=60))
     take, given = wire.table.take, []
     wire.table.take = given.extend  # type: ignore[method-assign]
     wire.connect()
@@ -461,7 +461,7 @@ def test_who_sent_the_syn_is_the_client(answered: bool) -> None:
 
 
 def test_flows_that_are_over_leave_nothing() -> None:
-    wire = Wire(Limits(linger_seconds=0.1))
+    wire = Wire(FlowLimits(linger_seconds=0.1))
 
     def converse(count: int) -> None:
         for number in range(count):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dissectors.zmtp.connection import ZmtpConnection
-from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.flows import FlowLimits, FlowTable
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 SECOND = 1_000_000_000
@@ -19,7 +19,7 @@ CLIENT, SERVER = b"\x0a\0\0\1", b"\x0a\0\0\2"
 GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL" + bytes(48)
 READY = b"\4\x26\5READY\x0bSocket-Type\0\0\0\6DEALER\x08Identity\0\0\0\0"
 STREAM = GREETING + READY + b"\1\0\0\5hello" * 400
-LIMITS = Limits(6_000, 10_000, 4, 100.0, 50.0, 1.0)
+LIMITS = FlowLimits(6_000, 10_000, 4, 100.0, 50.0, 1.0)
 LARGEST = 1_000  # octets of a segment
 
 
@@ -85,7 +85,7 @@ class Ears:
         self.client.released = self.server.released = True
 
 
-def _check(table: FlowTable, limits: Limits) -> None:
+def _check(table: FlowTable, limits: FlowLimits) -> None:
     """Whatever is kept is accounted for, in order, and within the limits."""
     assert not table._again
     flows = {*table._flows.values(), *table.retired.values()}
@@ -158,7 +158,7 @@ def storm(random: Random, count: int) -> Iterator[Segment]:
 def _run(
     segments: Iterator[Segment],
     random: Random,
-    limits: Limits,
+    limits: FlowLimits,
     dissect: Callable[..., Any],
     batch: int = 1,
 ) -> list[Any]:
@@ -193,7 +193,7 @@ def attack(seed: int) -> int:
     random = Random(seed)
     count = random.choice([20, 60, 200])
     patience = random.choice([1 << 62, 50])
-    limits = random.choice([LIMITS, Limits(), LIMITS._replace(linger_seconds=0.0, flows=1)])
+    limits = random.choice([LIMITS, FlowLimits(), LIMITS._replace(linger_seconds=0.0, flows=1)])
     batch = random.choice([1, 1, 7])
     for dissection in _run(storm(random, count), random, limits, lambda *_: Ears(patience), batch):
         assert dissection.released == 1
@@ -226,7 +226,7 @@ def test_a_storm_of_segments_to_zmtp() -> None:
         attack_zmtp(seed)
 
 
-def _table(limits: Limits = LIMITS) -> tuple[FlowTable, list[Ears]]:
+def _table(limits: FlowLimits = LIMITS) -> tuple[FlowTable, list[Ears]]:
     """A table whose dissections are listed."""
     dissections: list[Ears] = []
 
@@ -255,7 +255,7 @@ def test_both_acknowledge_what_nobody_sends() -> None:
 
 def test_numbers_that_jump_do_not_recurse() -> None:
     """Each pair of segments that were gathered is of another connection than the one before."""
-    table, dissections = _table(Limits())
+    table, dissections = _table(FlowLimits())
     pairs = 3000
     for place in range(2 * pairs):
         seq, ack = place // 2 * 77_777_777 + place, place // 2 * 99_999_999
@@ -288,7 +288,7 @@ def test_a_flow_that_is_evicted_is_no_predecessor() -> None:
 
 
 def test_many_short_connections_leave_nothing() -> None:
-    table, _ = _table(Limits(linger_seconds=0.001, idle_seconds_unknown=0.001))
+    table, _ = _table(FlowLimits(linger_seconds=0.001, idle_seconds_unknown=0.001))
     sizes = []
     for number in range(20_000):
         port, now, packet = 1000 + number % 50, SECOND + number * 100_000, number * 6
@@ -308,7 +308,7 @@ def test_many_short_connections_leave_nothing() -> None:
 
 def test_segments_in_doubt_count() -> None:
     """Two forged segments for each of many connections: what is kept of them stays within the limit."""
-    limits = Limits(waiting_octets=50_000, waiting_octets_per_direction=50_000)
+    limits = FlowLimits(waiting_octets=50_000, waiting_octets_per_direction=50_000)
     table, _ = _table(limits)
     for number in range(200):
         port = 2000 + number
@@ -327,7 +327,7 @@ def test_segments_in_doubt_count() -> None:
 
 def test_a_side_that_comes_after_all_where_it_was_expected() -> None:
     """It is not absent any more: what it does not send is a gap, however much of it is acknowledged."""
-    table, dissections = _table(Limits())
+    table, dissections = _table(FlowLimits())
     packets: list[tuple[bool, int, int, bytes]] = [(False, 1000 + 10 * n, 5000 + 10 * n, b"x" * 10) for n in range(100)]
     packets += [(True, 5990, 2000, b"y" * 10), (False, 2000, 6100, b"x" * 10), (True, 6100, 2010, b"y" * 10)]
     for packet, (back, seq, ack, payload) in enumerate(packets, 1):
@@ -339,7 +339,7 @@ def test_a_side_that_comes_after_all_where_it_was_expected() -> None:
 
 
 def test_a_capture_of_one_side_takes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, dissections = _table(Limits())
+    table, dissections = _table(FlowLimits())
     examine, count = table._examine, [0]
 
     def counted(segment: Segment) -> None:

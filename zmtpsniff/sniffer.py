@@ -33,7 +33,7 @@ class Sniffer:
         self,
         source: Source,
         dissector_limits: DissectorLimits | None = None,
-        flow_limits: flows.Limits | None = None,
+        flow_limits: flows.FlowLimits | None = None,
         decode_as: Sequence[DecodeAs] = (),
         count: int | None = None,
         clock: Callable[[], int] | None = None,

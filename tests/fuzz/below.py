@@ -7,8 +7,7 @@ from typing import Any
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.net.encapsulation import RAW
-from zmtpsniff.net.flows import FlowTable
-from zmtpsniff.net.flows import Limits as FlowLimits
+from zmtpsniff.net.flows import FlowLimits, FlowTable
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import FIN, PGM, SYN, UDP

@@ -24,7 +24,7 @@ from spark_settings import write_settings
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
 from zmtpsniff.cli.main import cli
-from zmtpsniff.net.flows import Limits
+from zmtpsniff.net.flows import FlowLimits
 from zmtpsniff.spark import follow as following
 from zmtpsniff.spark import session
 from zmtpsniff.spark.follow import Following, follow
@@ -78,7 +78,7 @@ def test_files_come_late_and_again(spark_session: "SparkSession", tmp_path: Path
     assert len(found["captures"]) == 7
     tables = by_series(found)
     assert tables[str(first)] == expected(sorted(first.iterdir()))
-    assert tables[str(second)] == expected([begun, other], flow_limits=Limits(idle_seconds=IDLE_SECONDS))
+    assert tables[str(second)] == expected([begun, other], flow_limits=FlowLimits(idle_seconds=IDLE_SECONDS))
     ends = [row["end"] for row in found["connections"] if row["series"] == str(second)]
     assert sorted(map(str, ends)) == ["fin", "timeout"]
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from local_job import Memory, Session
 from spark_tables import by_series, cut, expected, later, packets, read_tables
 
-from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import committing, shards, states, whole
 from zmtpsniff.spark.committing import Ingested, commit_batch
@@ -36,7 +36,7 @@ from zmtpsniff.spark.taking import Note, Position, Taken, Task
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
-SECTION = Section(Origin("zmtpsniff test"))
+SECTION = PcapngSection(Provenance("zmtpsniff test"))
 
 
 class Query:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zmtpsniff.capture.engines import Engine, Piece, piece_of
-from zmtpsniff.capture.saving import Saver
+from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Fault, Packet
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock

@@ -51,9 +51,9 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     source = _open(captures, tshark)
     saver = make_saver(options, inputs=captures, comments=source.comments)
     if saver is not None:
-        from zmtpsniff.capture.saving import Saved
+        from zmtpsniff.capture.saver import SavingSource
 
-        source = Saved(source, saver)
+        source = SavingSource(source, saver)
     run(make_sniffer(source, options, tls=tshark.tls), options)
     fail_if_unsaved(saver)
 

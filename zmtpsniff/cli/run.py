@@ -26,7 +26,7 @@ def make_sniffer(
     """A Sniffer over the source, with what the options of `decoding` and `output` say, and what is decrypted."""
     from dissectors.zmtp.stream import Limits as DissectorLimits
     from zmtpsniff.analysis.patterns import Patterns
-    from zmtpsniff.net.flows import Limits as FlowLimits
+    from zmtpsniff.net.flows import FlowLimits
     from zmtpsniff.sniffer import Sniffer
 
     body_octets = options["max_bytes"]

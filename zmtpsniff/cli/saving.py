@@ -11,7 +11,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import File, options
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.saving import Saver
+    from zmtpsniff.capture.saver import Saver
 
 saving = options(
     click.option(
@@ -42,9 +42,9 @@ def make_saver(
     ``interface`` is its name if there is exactly one. Raises click.UsageError if the options contradict each other,
     CaptureError if the file cannot be written.
     """
-    from zmtpsniff.capture.pcapng_writer import Origin
+    from zmtpsniff.capture.pcapng_writer import Provenance
     from zmtpsniff.capture.ring import parse_ring
-    from zmtpsniff.capture.saving import STANDARD_OUTPUT, Saver
+    from zmtpsniff.capture.saver import STANDARD_OUTPUT, Saver
 
     path, target = options["save"], options["output"]
     try:
@@ -60,7 +60,7 @@ def make_saver(
             raise click.UsageError("-w -: the records go to standard output, too; give them a file with -o")
     elif target is not None and os.path.realpath(path) == os.path.realpath(target):
         raise click.UsageError(f"-w {path}: the records go to this file (-o)")
-    origin = Origin(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
+    origin = Provenance(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
     return Saver(path, origin, ring, inputs=inputs, comments=comments, count=options["count"])
 
 

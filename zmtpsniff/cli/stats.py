@@ -13,7 +13,7 @@ from zmtpsniff.cli.run import make_sniffer
 if TYPE_CHECKING:
     from zmtpsniff.analysis.statistics import Statistics
 
-# As zmtpsniff.analysis.statistics.sorting has them, which is not imported at start-up; a test compares.
+# As zmtpsniff.analysis.statistics.sorts has them, which is not imported at start-up; a test compares.
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
 
 

@@ -8,7 +8,7 @@ import click
 from zmtpsniff.cli.options import File, options
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.decrypted import Decrypted
+    from zmtpsniff.capture.plaintexts import Plaintexts
     from zmtpsniff.net.tls import Tls
 
 tshark_options = options(
@@ -28,7 +28,7 @@ class Tshark(NamedTuple):
     """How tshark is run."""
 
     arguments: list[str]
-    decrypted: "Decrypted | None"  # where what it decrypts of TLS goes, None if it has no keys
+    decrypted: "Plaintexts | None"  # where what it decrypts of TLS goes, None if it has no keys
     tls: "Tls | None"  # what takes it from there, None if this is not tshark
 
 
@@ -42,7 +42,7 @@ def plan_tshark(options: dict[str, Any], captures: Sequence[str] = ()) -> Tshark
             if options[name]:
                 raise click.UsageError(f"{option}: only with --engine tshark")
         return Tshark([], None, None)
-    from zmtpsniff.capture.decrypted import Decrypted
+    from zmtpsniff.capture.plaintexts import Plaintexts
     from zmtpsniff.capture.tls_keys import brings_secrets, gives_keys, key_arguments
     from zmtpsniff.capture.tshark import parse_option
     from zmtpsniff.net.tls import Tls
@@ -56,5 +56,5 @@ def plan_tshark(options: dict[str, Any], captures: Sequence[str] = ()) -> Tshark
     except ValueError as error:
         raise click.UsageError(f"--tls-keys {error}") from error
     has_keys = options["tls_keys"] or any(map(gives_keys, options["tshark_options"]))
-    decrypted = Decrypted() if has_keys or any(map(brings_secrets, captures)) else None
+    decrypted = Plaintexts() if has_keys or any(map(brings_secrets, captures)) else None
     return Tshark(arguments, decrypted, Tls(decrypted))

@@ -9,7 +9,7 @@ import msgspec
 from dissectors.events import AnyEvent, Event, Payload, record_fields
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
 from zmtpsniff.filters.paths import PARTS, PAYLOAD_FIELDS, Value, is_octets, is_record, kind_of, without_none
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 
 
 class FieldInfo(NamedTuple):
@@ -188,7 +188,7 @@ def _derived() -> list[tuple[str, FieldInfo]]:
     for name, derived in DERIVED.items():
         values: dict[str, Value] = {}
         for event in events:
-            if (value := derived.make(event, Source({}))) is not None:
+            if (value := derived.make(event, SourceCode({}))) is not None:
                 values[str(event.__struct_config__.tag)] = value
         made.append((name, FieldInfo(name, derived.kind, tuple(values), derived.meaning)))
     return made

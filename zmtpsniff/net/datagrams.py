@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.flows import End, Limits
+from zmtpsniff.net.flows import End, FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram
 
@@ -18,7 +18,7 @@ Transport = Literal["udp", "pgm", "epgm"]
 Kind = Transport | Literal["beacon"]
 
 
-class Dissection(Protocol):
+class DatagramDissection(Protocol):
     """What takes the datagrams of a flow."""
 
     rejected: bool
@@ -39,7 +39,7 @@ class Dissection(Protocol):
         """The flow is over; so many packets came as repairs only, so many were parity."""
 
 
-Connect = Callable[[int, Kind, Address, Address], Dissection]
+Connect = Callable[[int, Kind, Address, Address], DatagramDissection]
 """Called with a flow's number, what carries it or that it is of beacons, sender and destination."""
 
 
@@ -48,7 +48,7 @@ class _Sender:
 
     __slots__ = ("dissection", "last_ns", "last_packet", "order", "start_ns")
 
-    def __init__(self, dissection: Dissection, time_ns: int) -> None:
+    def __init__(self, dissection: DatagramDissection, time_ns: int) -> None:
         self.dissection = dissection
         self.start_ns = self.last_ns = time_ns
         self.last_packet = 0
@@ -70,7 +70,7 @@ class DatagramTable:
         number: Callable[[], int],
         is_named: Callable[[int, int], bool],
         is_beacon: Callable[[bytes], bool],
-        limits: Limits | None = None,
+        limits: FlowLimits | None = None,
     ) -> None:
         """Ask ``connect`` who takes the datagrams of each flow, ``number`` for the number of a new one.
 
@@ -81,7 +81,7 @@ class DatagramTable:
         self._number = number
         self._is_named = is_named
         self._is_beacon = is_beacon
-        self._limits = limits or Limits()
+        self._limits = limits or FlowLimits()
         self._idle_ns = int(min(self._limits.idle_seconds, 1e9) * 1e9)
         self._senders: dict[bytes, _Sender] = {}
         self._next_sweep = 0

@@ -43,11 +43,11 @@ stays until something says more, until too much waits, or until nothing has happ
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from zmtpsniff.net.reassembly import ATTENTION, MODULO, WINDOW, Direction, Waiting, distance
+from zmtpsniff.net.reassembly import ATTENTION, MODULO, WINDOW, Direction, WaitingSegment, distance
 from zmtpsniff.net.segment import ACK, Segment
 
 if TYPE_CHECKING:
-    from zmtpsniff.net.flows import Dissection, FlowTable
+    from zmtpsniff.net.flows import FlowDissection, FlowTable
 
 _PACKETS = 32  # of the flow that pass before octets are taken to be lost
 _LEAST_NS = 250_000_000  # that pass, too
@@ -112,7 +112,7 @@ class Flow:
         self.count = 0  # packets that were looked at closely, as all are while something is waited for
         self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
-        self.dissection: Dissection | None = None
+        self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
@@ -208,7 +208,7 @@ class Flow:
                 idle += 1
             direction = direction.other
 
-    def _learn(self, late: Direction, delivered: list[Waiting], time_ns: int, packet: int) -> None:
+    def _learn(self, late: Direction, delivered: list[WaitingSegment], time_ns: int, packet: int) -> None:
         """Learn how late the octets of a direction came, for which segments of the other one have waited."""
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:

@@ -29,7 +29,7 @@ _LIVE_WAIT_NS = 1_000_000_000  # the same where packets come as they pass
 End = Literal["fin", "rst", "timeout", "open"]
 
 
-class Dissection(Protocol):
+class FlowDissection(Protocol):
     """What takes the octets of a flow."""
 
     @property
@@ -54,7 +54,7 @@ class Dissection(Protocol):
         """Nothing more is asked of it: let go of what refers back to it."""
 
 
-class Limits(NamedTuple):
+class FlowLimits(NamedTuple):
     """Bounds of memory and time."""
 
     waiting_octets_per_direction: int = 4 << 20
@@ -65,7 +65,7 @@ class Limits(NamedTuple):
     linger_seconds: float = 5.0  # how long late segments of a closed flow are expected
 
 
-Connect = Callable[[int, Address, Address, tuple[bool, bool]], Dissection | None]
+Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
 
 Refuse = Callable[[int, str, str, int, int], None]
@@ -81,7 +81,7 @@ class FlowTable:
     def __init__(
         self,
         connect: Connect,
-        limits: Limits | None = None,
+        limits: FlowLimits | None = None,
         refuse: Refuse | None = None,
         doubt: Doubt | None = None,
     ) -> None:
@@ -93,7 +93,7 @@ class FlowTable:
         self._connect = connect
         self._refuse = refuse
         self._doubt = doubt
-        self._limits = limits = limits or Limits()
+        self._limits = limits = limits or FlowLimits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))

@@ -54,7 +54,7 @@ class Receiver(Protocol):
         """Learn that octets already seen came again with another value."""
 
 
-class Waiting(NamedTuple):
+class WaitingSegment(NamedTuple):
     """A segment, or a part of one, that waits for octets before it, or for those that it acknowledges."""
 
     offset: int  # in the stream
@@ -147,7 +147,7 @@ class Direction:
         self.receiver: Receiver | None = None
         self.deliver: Callable[[bytes, int, int, int, int], None] = _nobody  # receiver.feed, looked up once
         self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
-        self.waiting: list[Waiting] = []
+        self.waiting: list[WaitingSegment] = []
         self.waiting_octets = 0
         self.acked = 0  # stream offset up to which the other side has acknowledged octets
         self.acked_at = 0  # `offset` when that was told last
@@ -287,7 +287,7 @@ class Direction:
             self._compare(offset, payload, time_ns, packet)
             missing -= max(known - len(payload), 0)
             offset, payload = self.offset, payload[known:]
-        segment = Waiting(offset, payload, missing, time_ns, packet, ack)
+        segment = WaitingSegment(offset, payload, missing, time_ns, packet, ack)
         if offset == self.offset and not self.waiting:
             seen = self.other.seen_by(ack)
             if seen == UNBOUNDED or seen <= self.other.available:
@@ -316,7 +316,7 @@ class Direction:
         packet, time_ns = self._not_before(packet, time_ns)
         self.receiver.conflict(offset, length, time_ns, packet)
 
-    def _wait(self, segment: Waiting) -> None:
+    def _wait(self, segment: WaitingSegment) -> None:
         """Put a segment among those that wait, without what of it already waits."""
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:
@@ -343,7 +343,7 @@ class Direction:
             together.append(self._part(segment, end, segment.end))
         waiting[first:last] = together
 
-    def _sent_earlier(self, waiting: Waiting, segment: Waiting) -> list[Waiting]:
+    def _sent_earlier(self, waiting: WaitingSegment, segment: WaitingSegment) -> list[WaitingSegment]:
         """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
         begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
         self._account(-len(waiting.payload) - _SEGMENT_COST)
@@ -354,7 +354,7 @@ class Direction:
                 parts.append(part._replace(ack=segment.ack) if first == begin else part)
         return parts
 
-    def _compare_waiting(self, segment: Waiting, other: Waiting) -> None:
+    def _compare_waiting(self, segment: WaitingSegment, other: WaitingSegment) -> None:
         """Compare a segment with one that already waits, which wins."""
         begin = max(other.offset, segment.offset)
         end = min(other.offset + len(other.payload), segment.offset + len(segment.payload))
@@ -363,7 +363,7 @@ class Direction:
             if theirs != segment.payload[begin - segment.offset : end - segment.offset]:
                 self._conflict(begin, end - begin, segment.time_ns, segment.packet)
 
-    def _part(self, segment: Waiting, begin: int, end: int) -> Waiting:
+    def _part(self, segment: WaitingSegment, begin: int, end: int) -> WaitingSegment:
         """What of a segment lies between two stream offsets; it is going to wait."""
         begin = max(begin, segment.offset)
         payload = segment.payload[begin - segment.offset : end - segment.offset]
@@ -418,7 +418,7 @@ class Direction:
 
     # ------------------------------------------------------------------ segments go on
 
-    def drain(self, time_ns: int, packet: int) -> list[Waiting]:
+    def drain(self, time_ns: int, packet: int) -> list[WaitingSegment]:
         """Deliver what waits for nothing any more, and return it.
 
         ``time_ns`` and ``packet`` are those of the packet that may have brought what was missing.
@@ -448,7 +448,7 @@ class Direction:
         if self.acked > self.available:
             self.owed_ns, self.owed_count = time_ns, self.flow.count
 
-    def _deliver(self, segment: Waiting, seen: int) -> None:
+    def _deliver(self, segment: WaitingSegment, seen: int) -> None:
         """Hand on what of a segment has not been seen."""
         assert self.receiver is not None
         packet, time_ns = self._not_before(segment.packet, segment.time_ns)

@@ -6,9 +6,9 @@ Nothing is decrypted here. A record whose plaintext is not known is a hole in th
 import socket
 from typing import NamedTuple, Protocol
 
-from zmtpsniff.capture.decrypted import Decrypted
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.flows import Dissection, End
+from zmtpsniff.net.flows import End, FlowDissection
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
@@ -27,7 +27,7 @@ class StreamReceiver(Receiver, Protocol):
         """Learn that octets are missing, nobody knows how many; told as the problem ``code``."""
 
 
-class StreamDissection(Dissection, Protocol):
+class StreamDissection(FlowDissection, Protocol):
     """What takes the octets of a flow in TLS."""
 
     @property
@@ -52,7 +52,7 @@ class _Hole(NamedTuple):
 class Tls:
     """The TLS connections of a capture."""
 
-    def __init__(self, decrypted: Decrypted | None) -> None:
+    def __init__(self, decrypted: Plaintexts | None) -> None:
         """``decrypted`` is what tshark decrypts, None if it has no keys; then octets pass as they are."""
         self.decrypted = decrypted
         self._count = 0  # connections of which nothing was decrypted
@@ -89,7 +89,7 @@ class TlsConnection:
         self._is_tls = False
         self.decrypted = False  # something has been
         self.undecrypted = 0  # records
-        table = tls.decrypted or Decrypted()
+        table = tls.decrypted or Plaintexts()
         self.client = TlsHalf(self, dissection.client, table, _key(client, server))
         self.server = TlsHalf(self, dissection.server, table, _key(server, client))
 
@@ -140,7 +140,7 @@ class TlsConnection:
 class TlsHalf:
     """One side of a flow that is TLS, or not."""
 
-    def __init__(self, connection: TlsConnection, inner: StreamReceiver, decrypted: Decrypted, key: bytes) -> None:
+    def __init__(self, connection: TlsConnection, inner: StreamReceiver, decrypted: Plaintexts, key: bytes) -> None:
         """Hand what is decrypted on to ``inner``; ``key`` names the direction."""
         self._connection: TlsConnection | None = connection
         self._inner = inner

@@ -11,7 +11,7 @@ from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits as DissectorLimits
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
-from zmtpsniff.net.flows import FlowTable, Limits
+from zmtpsniff.net.flows import FlowLimits, FlowTable
 from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.groups import is_unix
@@ -45,7 +45,7 @@ class Connections:
         """
         self._options = options
         self._limits = DissectorLimits(options.max_bytes, options.show_secrets)
-        self._flow_limits = Limits(idle_seconds=options.idle_seconds)
+        self._flow_limits = FlowLimits(idle_seconds=options.idle_seconds)
         self._events: list[AnyEvent] = []
         self._connect_tcp = self._connect  # one object, which a state refers to
         self._table = FlowTable(self._connect_tcp, self._flow_limits)

@@ -4,7 +4,7 @@ from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Greeting, WireEvent
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Sent
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Subject
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
@@ -32,13 +32,13 @@ class _Storm:
 class _Claim(NamedTuple):
     """Two connections of which the second claims an identity, or a PAIR socket, that the first one has."""
 
-    event: Sent
+    event: Subject
     first: int  # flow
     code: str
     detail: str
 
 
-class Connections:
+class ConnectionLog:
     """All connections of a capture."""
 
     def __init__(self, findings: Findings) -> None:

@@ -18,7 +18,7 @@ class Doubt(Event, tag="doubt"):
     since_ns: int
 
 
-class Sent(Protocol):
+class Subject(Protocol):
     """What a problem needs to know of the event that it is about."""
 
     @property
@@ -54,7 +54,7 @@ class Findings:
         """Start with none."""
         self.events: list[AnyEvent] = []
 
-    def report(self, code: str, event: Sent, detail: str, severity: str | None = None) -> None:
+    def report(self, code: str, event: Subject, detail: str, severity: str | None = None) -> None:
         """Report a problem of the sender of ``event``, as severe as its code is unless told otherwise."""
         self.events.append(
             Problem(

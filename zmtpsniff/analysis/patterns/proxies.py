@@ -18,7 +18,7 @@ _LONGEST_IDENTITY = 255  # octets
 _OWN_IDENTITY = 5  # octets of one that libzmq gives: a zero and four that count
 
 
-class Forwarding:
+class Proxies:
     """What has come to ROUTERs and may be sent on, and replies on their way back."""
 
     def __init__(self) -> None:

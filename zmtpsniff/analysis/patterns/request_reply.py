@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
-from zmtpsniff.analysis.patterns.proxies import Forwarding
+from zmtpsniff.analysis.patterns.proxies import Proxies
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _PENDING = 65_536  # requests of one connection that wait for a reply; older ones are forgotten
@@ -38,7 +38,7 @@ class Exchange:
     """What all kinds of requests have in common: their connection, and how long they may take."""
 
     def __init__(
-        self, conversation: Conversation, findings: Findings, forwarding: Forwarding, room: Room, timeout_ns: int
+        self, conversation: Conversation, findings: Findings, forwarding: Proxies, room: Room, timeout_ns: int
     ) -> None:
         """``timeout_ns`` is how long a request may wait."""
         self.conversation = conversation
@@ -354,7 +354,7 @@ class RequestReply(Rules):
         self._pending.clear()
 
 
-class Relayed(Rules):
+class DealerPair(Rules):
     """One connection of two DEALERs: nothing tells what answers what, but a proxy may be one of them."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -367,7 +367,7 @@ class Relayed(Rules):
             relay(event, self._forwarding)
 
 
-def relay(event: Message, forwarding: Forwarding) -> None:
+def relay(event: Message, forwarding: Proxies) -> None:
     """Join a message with an identity in front: a request that a proxy sends on, or a reply to be sent back."""
     event.forwards = forwarding.forwarded(event)
     if event.forwards is None:
@@ -378,7 +378,7 @@ def request_reply(exchange: Exchange) -> Rules:
     """The rules for a connection between sockets of request-reply types."""
     kinds = sorted(exchange.conversation.types.values())
     if kinds == ["DEALER", "DEALER"]:
-        return Relayed(exchange)
+        return DealerPair(exchange)
     if kinds == ["ROUTER", "ROUTER"] or not may_talk(*kinds):
         return Rules()
     return LockStep(exchange) if "REQ" in kinds else RequestReply(exchange)

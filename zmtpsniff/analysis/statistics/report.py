@@ -19,7 +19,7 @@ from zmtpsniff.analysis.statistics.records import (
 )
 from zmtpsniff.analysis.statistics.rows import Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorting import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.sorts import DEFAULT_SORT, order
 from zmtpsniff.analysis.statistics.statistics import Statistics
 
 DEFAULT_TOP = 20
