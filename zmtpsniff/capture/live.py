@@ -1,4 +1,8 @@
-"""Packets from interfaces while they pass, through a bounded queue between the engine and those who dissect."""
+"""Packets from interfaces while they pass, through a bounded queue between the engine and those who dissect.
+
+A live capture has two threads. One reads an engine; the other dissects and writes. Between them is a queue. When it is
+full, packets are dropped here and counted, so that the kernel need not drop them unseen.
+"""
 
 import queue
 import threading

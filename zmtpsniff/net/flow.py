@@ -18,7 +18,10 @@ This order is the same whatever the capture point did. Segments of which neither
 independently; their order means nothing, and nobody may read anything into it. So each segment goes on together with
 the stream offset up to which its sender had seen the other direction.
 
-A flow has two states.
+A flow has two states, and then it ends::
+
+    not begun ─ both initial sequence numbers known, or patience over ─▶ begun ─ FINs, RST, too long idle ─▶ ended
+    begun ─ another connection begins on its addresses ─▶ predecessor of that one, while packets may still come
 
 *It has not begun.* As long as the SYNs are not known, nobody knows where the streams begin: the first segment in the
 capture may not be the first that was sent. Segments are gathered. The flow begins when both initial sequence numbers
@@ -38,6 +41,8 @@ direction of which no packet was captured at all is told as absent.
 
 A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
 stays until something says more, until too much waits, or until nothing has happened for very long.
+
+*It has ended.* The flow is kept for some seconds, so that late segments do not begin another one.
 """
 
 from dataclasses import dataclass
