@@ -1,15 +1,15 @@
-"""What all tests share: where captures are, and the option that renews golden output."""
+"""What all tests share: how hypothesis chooses, the option that renews golden output, a Spark session."""
 
 import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from spark_settings import SETTINGS
+
+from tests.support.spark_settings import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
-
-PROJECT = Path(__file__).parent.parent
-FIXTURES = PROJECT / "fixtures"
-# Recorded captures with known contents; a checkout has them beside it where they are available.
-CAPTURES = Path(os.environ.get("ZMTPSNIFF_CAPTURES", PROJECT.parent / "shared" / "captures"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+
+from tests.support.paths import PROJECT
 
 # module or package: what it may import of ours
 ALLOWED = {

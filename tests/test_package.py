@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import FIXTURES, PROJECT
-from no_java import without_java
-from shown import blocks
 
+from tests.support.no_java import without_java
+from tests.support.paths import FIXTURES, PROJECT
+from tests.support.shown import blocks
 from zmtpsniff import __version__
 
 _LEFT_OUT = {

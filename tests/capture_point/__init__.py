@@ -49,5 +49,5 @@ The parts
 :mod:`.oracle`        what is shown of a case, held against what was sent
 ===================== ==================================================================================
 
-``python -m tests.capture_point`` runs cases for as long as one likes, ``tests/test_capture_point.py`` some of them.
+``python -m tests.capture_point`` runs cases for as long as one likes, ``tests/program/test_capture_point.py`` some.
 """

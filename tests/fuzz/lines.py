@@ -6,7 +6,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.paths import PROJECT
+
+ROOT = PROJECT
 PACKAGES = ("dissectors", "zmtpsniff")
 
 

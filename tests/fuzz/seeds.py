@@ -12,7 +12,7 @@ import msgspec
 import zstandard
 
 from dissectors.events import Message
-from tests.streams import ROOT, Conversation, from_capture
+from tests.support.streams import ROOT, Conversation, from_capture
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.sniffer import Sniffer

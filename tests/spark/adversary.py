@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from made_up import binary_body, frame, frame_v1, greetings, message, numbers_body, ready, text_body
-from streams import (
+from tests.support.made_up import binary_body, frame, frame_v1, greetings, message, numbers_body, ready, text_body
+from tests.support.streams import (
     CLIENT,
     SERVER,
     START_NS,
@@ -22,7 +22,6 @@ from streams import (
     segments,
     stray_resets,
 )
-
 from zmtpsniff.capture.source import Packet
 
 Body = Callable[[Random, int], bytes]

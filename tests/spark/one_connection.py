@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from local_job import Memory
 
+from tests.spark.local_job import Memory
 from zmtpsniff.spark.listing import Listed
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.taking import Position, Task

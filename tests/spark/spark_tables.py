@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import records
 
 from dissectors.events import Cut, Hidden
+from tests.support import records
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet

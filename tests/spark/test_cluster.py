@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import FIXTURES, PROJECT
+
+from tests.support.paths import FIXTURES, PROJECT
 
 pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from spark_settings import JAVA_OPTIONS, write_settings
-from spark_tables import by_series, cut, expected, read_tables
+from tests.spark.spark_tables import by_series, cut, expected, read_tables
+from tests.support.spark_settings import JAVA_OPTIONS, write_settings
 
 PATIENCE = 400  # seconds, on a machine that does much else
 

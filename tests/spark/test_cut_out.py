@@ -11,17 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import records
 import zstandard
-from conftest import FIXTURES, PROJECT
-from shown import blocks
-from test_capture_offsets import captures, sections
+
+from tests.capture.test_offsets import captures, sections
+from tests.support import records
+from tests.support.paths import FIXTURES, PROJECT
+from tests.support.shown import blocks
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-from spark_tables import packets, read_tables
-
+from tests.spark.local_job import Session
+from tests.spark.spark_tables import packets, read_tables
 from zmtpsniff.spark.ingest import ingest
 
 SHELL, PYTHON = (

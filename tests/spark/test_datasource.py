@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import CAPTURES, FIXTURES
 
+from tests.support.paths import CAPTURES, FIXTURES
 from zmtpsniff.decode_as import parse
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-from spark_tables import assert_places, by_series, cut, expected, later, packets
 
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, packets
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, Part, ZmtpSource
 from zmtpsniff.spark.session import SparkError

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-from spark_tables import cut, packets
-
 import zmtpsniff.spark.ingest as adding
+from tests.spark.local_job import Session
+from tests.spark.spark_tables import cut, packets
 from zmtpsniff.spark import export
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.session import SparkError

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-from spark_settings import write_settings
-from spark_tables import by_series, cut, expected, later, packets, read_tables
-
+from tests.spark.local_job import Session
+from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
+from tests.support.spark_settings import write_settings
 from zmtpsniff.cli.main import cli
 from zmtpsniff.net.flows import FlowLimits
 from zmtpsniff.spark import follow as following

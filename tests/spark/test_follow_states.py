@@ -12,15 +12,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-import adversary
 import pyarrow.parquet as pq
-from local_job import Memory, Session
-from spark_tables import by_series, cut, expected, later, packets, read_tables
 
+from tests.spark import adversary
+from tests.spark.local_job import Memory, Session
+from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import committing, shards, states, whole

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import CAPTURES, FIXTURES
 
+from tests.support.paths import CAPTURES, FIXTURES
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark import dissect
 from zmtpsniff.spark.options import Options
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-from spark_tables import assert_places, by_series, cut, expected, packets, read_tables
-
+from tests.spark.local_job import Session
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.tables import TABLES, arrow_schema
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-
+from tests.spark.local_job import Session
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import check_series, list_files, series_of, tables_of

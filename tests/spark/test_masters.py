@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import FIXTURES
 
+from tests.support.paths import FIXTURES
 from zmtpsniff.spark.masters import mistake
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")

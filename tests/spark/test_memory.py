@@ -1,14 +1,14 @@
 """One connection may have most of all octets: a task never holds all of it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-import one_connection
+from tests.spark import one_connection
+from tests.support.paths import program
 
 LIMIT = 512 << 20  # octets of a Python worker
 
@@ -21,7 +21,7 @@ def test_a_task_holds_no_connection_as_a_whole(tmp_path: Path, stage: str, messa
     one_connection.make(capture, messages, octets)
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, one_connection.__file__, stage, str(capture), str(folder)],
+        [*program(one_connection), stage, str(capture), str(folder)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found, peak = map(int, done.stdout.split())

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-
+from tests.spark.local_job import Session
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report as report_of
 from zmtpsniff.capture.files import open_captures

@@ -12,8 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 from lxml import html
-from report_records import HOSTILE, records
 
+from tests.spark.report_records import HOSTILE, records
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.spark.report.asking import suiting
 from zmtpsniff.spark.report.draw import draw

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FIXTURES
-from no_java import without_java
 
+from tests.support.no_java import without_java
+from tests.support.paths import FIXTURES
 from zmtpsniff.spark.daemon import without_archives
 from zmtpsniff.spark.session import code_archive, find_java, get_session_in_parts, silent_python
 

@@ -1,8 +1,8 @@
 """The page on Spark has the tables as they are."""
 
 import pytest
-from conftest import PROJECT
 
+from tests.support.paths import PROJECT
 from zmtpsniff.spark.tables import OCTETS, TABLES, ddl
 
 PAGE = PROJECT / "docs" / "spark.md"

@@ -6,12 +6,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FIXTURES, PROJECT
+
+from tests.support.paths import FIXTURES, PROJECT
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from local_job import Session
-
+from tests.spark.local_job import Session
 from zmtpsniff.spark.ingest import ingest
 
 if TYPE_CHECKING:

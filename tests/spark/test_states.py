@@ -6,10 +6,10 @@ import zlib
 from random import Random
 
 import pytest
-from made_up import pushes, request_reply
-from streams import Conversation, packets, segments
 
 from dissectors.events import AnyEvent, Message
+from tests.support.made_up import pushes, request_reply
+from tests.support.streams import Conversation, packets, segments
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Segment
 from zmtpsniff.spark import states

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FIXTURES
+
+from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 import pyarrow.parquet as pq
-from local_job import Session
-from spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 
+from tests.spark.local_job import Session
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark.ingest import ingest
 from zmtpsniff.spark.options import Options

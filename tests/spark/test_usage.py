@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from conftest import FIXTURES
 
+from tests.support.paths import FIXTURES
 from zmtpsniff.cli.main import cli
 
 CAPTURE = str(FIXTURES / "m31_push_pull.pcap")

@@ -22,7 +22,7 @@ class FieldInfo(NamedTuple):
     also: str = ""  # the name of the same field in our records, for one of Wireshark's
 
 
-# What each field says; tests/test_filters_program.py holds this to what the events have.
+# What each field says; tests/filters/test_program.py holds this to what the events have.
 MEANINGS: dict[str, str] = {
     "type": "Which record this is.",
     "time_ns": "When its last packet was captured, in nanoseconds since 1970.",

@@ -1,0 +1,207 @@
+"""What messages mean to each other, in captures of programs that misbehave and of the same ones when they do not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
+from tests.support.paths import CAPTURES, FIXTURES
+from tests.support.zmtp_octets import dissect, frame, peers
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.connections import Refusal
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.segment import ACK, RST, SYN, Segment
+from zmtpsniff.sniffer import Sniffer
+
+# program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves
+PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
+    "late_reply": [("request-unanswered", "warning", 17)],
+    "two_replies": [("reply-without-request", "warning", 19)],
+    "no_delimiter": [("no-delimiter", "warning", 16), ("request-unanswered", "warning", 14)],
+    "relaxed_request": [("request-before-reply", "warning", 16)],
+    "request_to_pull": [("incompatible-socket-types", "error", 13)],
+    "late_subscriber": [("slow-joiner", "note", 30)],
+    "manual_publisher": [("unmatched-message", "warning", 16)],
+    "odd_subscriptions": [("subscribed-twice", "note", 13), ("cancel-without-subscribe", "warning", 14)],
+    "same_identity": [("identity-in-use", "warning", 29)],
+    "returning_identity": [("identity-in-use", "note", 27)],
+    "third_of_a_pair": [("pair-in-use", "warning", 28)],
+    "reconnect_storm": [("reconnect-storm", "warning", None)],
+    "refused": [("connection-refused", "note", 2)],
+    "frozen_peer": [("heartbeat-late", "warning", 69), ("ping-unanswered", "warning", 75)],
+    "multipart_client": [("multipart-not-allowed", "warning", 13)],
+    "group_not_joined": [("group-not-joined", "warning", 14)],
+    "unequal_work": [],
+    "proxy": [("request-unanswered", "warning", 61), ("request-unanswered", "warning", 62)],
+    "forwarder": [("slow-joiner", "note", 46)],
+}
+# What a handshake that never ends has beside what patterns find.
+OF_HANDSHAKES = {"greeting-truncated", "handshake-incomplete"}
+
+
+def events(path: Path, timeout: float = 0.5, **options: Any) -> list[AnyEvent]:
+    sniffer = Sniffer(open_captures([str(path)]), patterns=Patterns(timeout), **options)
+    return [event for batch in sniffer.events() for event in batch]
+
+
+def found(name: str) -> list[tuple[str, str, int | None]]:
+    return [
+        (event.code, event.severity, event.packet)
+        for event in events(FIXTURES / f"rec_{name}.pcap")
+        if isinstance(event, Problem) and event.code not in OF_HANDSHAKES
+    ]
+
+
+def messages(name: str) -> list[Message]:
+    return [event for event in events(FIXTURES / f"rec_{name}.pcap") if isinstance(event, Message)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_misbehaviour_is_found_where_it_is(name: str) -> None:
+    assert found(name) == PROGRAMS[name]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_its_cause_nothing_is_found(name: str) -> None:
+    assert found(f"{name}_ok") == []
+
+
+def test_every_recorded_program_is_tested() -> None:
+    recorded = {path.stem for path in FIXTURES.glob("rec_*_ok.pcap")}
+    assert recorded == {f"rec_{name}_ok" for name in PROGRAMS}
+
+
+# ------------------------------------------------------------------ what messages are given
+
+
+def test_reply_tells_its_request_and_how_long_it_took() -> None:
+    requests, replies = messages("late_reply")[::2], messages("late_reply")[1::2]
+    for request, reply in zip(requests, replies, strict=True):
+        assert (reply.request, reply.latency_ns) == (request.packet, reply.time_ns - request.time_ns)
+        assert request.request is None
+    assert [round((reply.latency_ns or 0) / 1e9, 1) for reply in replies] == [0, 0.6, 0]
+
+
+def test_correlated_replies_are_paired_by_their_number() -> None:
+    first, second, *replies = messages("relaxed_request_ok")
+    assert [reply.request for reply in replies] == [first.packet, second.packet]
+    assert {reply.paired for reply in replies} == {"envelope"}
+
+
+def test_reply_without_delimiter_answers_nothing() -> None:
+    request, reply = messages("no_delimiter")
+    assert (reply.request, reply.envelope) == (None, None)
+    assert request.envelope is not None
+
+
+@pytest.mark.parametrize(
+    ("client", "frames", "says"),
+    [
+        (b"REQ", frame(b""), "nothing follows the empty frame"),
+        (b"DEALER", frame(b"id", 1) + frame(b""), "nothing follows the empty frame"),
+        (b"DEALER", frame(b"x"), "without the empty frame"),
+    ],
+)
+def test_what_is_wrong_about_the_delimiter_is_told(client: bytes, frames: bytes, says: str) -> None:
+    events = Patterns().take(dissect([*peers(client, b"REP"), (0, frames)]))
+    told = [event.detail for event in events if isinstance(event, Problem) and event.code == "no-delimiter"]
+    assert len(told) == 1
+    assert says in told[0]
+
+
+def test_both_legs_through_a_proxy_are_joined() -> None:
+    for request, forwarded, reply, returned in zip(*[iter(messages("proxy_ok"))] * 4, strict=True):
+        assert forwarded.frames[1:] == request.frames
+        assert forwarded.forwards == Place(request.flow, request.packet)
+        assert reply.request == forwarded.packet
+        assert returned.forwards == Place(reply.flow, reply.packet)
+        assert returned.request == request.packet
+        assert [event.envelope and event.envelope.identities for event in (request, forwarded)] == [0, 1]
+
+
+def test_messages_tell_the_shortest_subscription_that_matches() -> None:
+    to_subscribers = [event for event in messages("forwarder_ok") if event.socket_type == "XPUB"]
+    assert {(event.frames[0], event.matched) for event in to_subscribers} >= {(b"abc 0", b"a"), (b"abc 0", b"ab")}
+    assert all(event.matched is not None for event in to_subscribers)
+
+
+def test_shares_of_workers() -> None:
+    (work,) = [event for event in events(FIXTURES / "rec_unequal_work.pcap") if isinstance(event, Work)]
+    assert [(share.messages, share.share) for share in work.workers] == [(6, 0.75), (2, 0.25)]
+    (work,) = [event for event in events(FIXTURES / "rec_unequal_work_ok.pcap") if isinstance(event, Work)]
+    assert [(share.messages, share.share) for share in work.workers] == [(4, 0.5), (4, 0.5)]
+
+
+def test_every_pong_tells_its_ping() -> None:
+    commands = [event for event in events(FIXTURES / "rec_frozen_peer_ok.pcap") if isinstance(event, Command)]
+    pings = {event.packet: event for event in commands if event.name == "PING"}
+    pongs = [event for event in commands if event.name == "PONG"]
+    assert pongs
+    for pong in pongs:
+        assert pong.request is not None
+        assert pong.latency_ns == pong.time_ns - pings[pong.request].time_ns
+        assert pings[pong.request].src == pong.dst
+
+
+def test_without_patterns_nothing_is_said() -> None:
+    sniffer = Sniffer(open_captures([str(FIXTURES / "rec_two_replies.pcap")]))
+    plain = [event for batch in sniffer.events() for event in batch]
+    assert not [event for event in plain if isinstance(event, Problem)]
+    assert all(event.latency_ns is None for event in plain if isinstance(event, Message))
+
+
+# ------------------------------------------------------------------ no false alarms
+
+_TRUTHS = sorted(CAPTURES.glob("*.truth.json"))
+
+
+@pytest.mark.skipif(not _TRUTHS, reason=f"no captures at {CAPTURES} (set ZMTPSNIFF_CAPTURES)")
+@pytest.mark.parametrize("name", [path.name.removesuffix(".truth.json") for path in _TRUTHS] or ["none"])
+def test_patterns_raise_no_false_alarm(name: str) -> None:
+    (path,) = [path for path in CAPTURES.glob(f"{name}.*") if not path.name.endswith(".truth.json")]
+    with_patterns = [event for event in events(path, 5.0) if isinstance(event, Problem)]
+    sniffer = Sniffer(open_captures([str(path)]))
+    without = [event for batch in sniffer.events() for event in batch if isinstance(event, Problem)]
+    assert [problem for problem in with_patterns if problem not in without and problem.severity != "note"] == []
+
+
+# ------------------------------------------------------------------ refused connections
+
+_CLIENT, _SERVER = (
+    bytes([10, 0, 0, 1, 10, 0, 0, 2, 0x9C, 0x40, 0x15, 0xB3]),
+    bytes([10, 0, 0, 2, 10, 0, 0, 1, 0x15, 0xB3, 0x9C, 0x40]),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_refused"),
+    [
+        ((2, 2, _SERVER, 0, 101, RST | ACK, b"", 0), True),
+        ((2, 2, _SERVER, 0, 999, RST | ACK, b"", 0), False),  # acknowledges something else
+        ((2, 2, _SERVER, 0, 0, RST, b"", 0), False),
+        ((2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0), False),
+        ((2, 2, _CLIENT, 101, 0, RST, b"", 0), False),  # the client gives up
+    ],
+)
+def test_a_refused_connection_is_told(answer: Segment, is_refused: bool) -> None:
+    told: list[tuple[int, str, str, int, int]] = []
+    table = FlowTable(lambda *_: None, refuse=lambda *what: told.append(what))
+    table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), answer])
+    assert told == ([(1, "10.0.0.1:40000", "10.0.0.2:5555", 2, 2)] if is_refused else [])
+
+
+def test_a_reset_of_an_open_connection_is_no_refusal() -> None:
+    told: list[Any] = []
+    table = FlowTable(lambda *_: None, refuse=lambda *what: told.append(what))
+    table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), (2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0)])
+    table.take([(3, 3, _SERVER, 501, 101, RST | ACK, b"", 0)])
+    assert told == []
+
+
+def test_refused_connections_of_other_protocols_are_not_reported() -> None:
+    patterns = Patterns()
+    refusals: list[Any] = [Refusal(1, 1, 1, "10.0.0.1:40000", "10.0.0.2:80") for _ in range(20)]
+    assert patterns.take(refusals) == []
+    assert patterns.finish() == []

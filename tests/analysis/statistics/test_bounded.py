@@ -1,0 +1,249 @@
+"""Sketches, bounded tables and time lines against exact counts, and how far memory goes."""
+
+import tracemalloc
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dissectors.events import Command, Connection, Cut, Message, Sides, Subscription
+from tests.support.stats_events import ALL, as_json, check_percentile, connection, nearest_rank, published, rows
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.records import ConnectionRow, TopicRow
+from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.analysis.statistics.rows import Topic
+from zmtpsniff.analysis.statistics.sketch import ACCURACY, Sketch
+from zmtpsniff.analysis.statistics.statistics import ROWS
+from zmtpsniff.analysis.statistics.table import Table
+from zmtpsniff.analysis.statistics.timeline import Timeline
+
+# ------------------------------------------------------------------ sketches
+
+
+@example([276, 279], 0.0)
+@given(st.lists(st.integers(-5, 10**13), min_size=1), st.sampled_from([0.0, 0.01, 0.5, 0.95, 0.99, 1.0]))
+def test_percentiles_are_within_the_error(values: list[int], share: float) -> None:
+    sketch = Sketch()
+    for value in values:
+        sketch.add(value)
+    check_percentile(sketch.percentile(share), values, share)
+    assert sum(count for _, _, count in sketch.histogram()) == len(values)
+
+
+@given(st.lists(st.integers(0, 10**12)), st.lists(st.integers(0, 10**12)))
+def test_merged_sketches_are_one_of_all(first: list[int], second: list[int]) -> None:
+    sketches = [Sketch() for _ in range(3)]
+    for sketch, values in zip(sketches, (first, second, first + second), strict=True):
+        for value in values:
+            sketch.add(value)
+    sketches[0].merge(sketches[1])
+    fields = [{name: getattr(sketch, name) for name in Sketch.__slots__} for sketch in sketches]
+    assert fields[0] == fields[2]
+
+
+def test_percentiles_of_many() -> None:
+    random = Random(4)
+    values = [int(random.lognormvariate(13, 2)) for _ in range(100_000)]
+    sketch = Sketch()
+    for value in values:
+        sketch.add(value)
+    for share in (0.5, 0.95, 0.99):
+        assert sketch.percentile(share) == pytest.approx(nearest_rank(values, share), rel=ACCURACY)
+    assert len(sketch.buckets) < 1700
+
+
+# ------------------------------------------------------------------ what stays bounded
+
+
+def test_a_great_many_topics() -> None:
+    """200,000 topics, a few of them heavy: these are right, all else is bounded and says so."""
+    random = Random(1)
+    heavy = {f"heavy {number}".encode(): 300 + number for number in range(10)}
+    names = [f"topic {number:08}".encode() for number in range(200_000)]
+    names += [name for name, count in heavy.items() for _ in range(count)]
+    random.shuffle(names)
+    statistics = Statistics()
+    for start in range(0, len(names), 1000):
+        statistics.take([published(name) for name in names[start : start + 1000]])
+    assert len(statistics.topics.rows) <= 2 * ROWS
+    records = report(statistics, top=10)
+    for row in rows(records, TopicRow):
+        assert row.messages <= heavy[row.topic] <= row.messages + row.missing
+    (cut,) = [record for record in as_json(records) if record["type"] == "stats-cut"]
+    assert cut == {"type": "stats-cut", "of": "stats-topic", "at_least": 2 * ROWS - 10}
+    kept = sum(row.messages for row in statistics.topics.rows.values())
+    assert kept + statistics.topics.rest.messages == len(names)
+
+
+@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 30)))
+def test_bounds_of_tables_hold(first: list[int], second: list[int]) -> None:
+    tables = []
+    for keys in (first, second):
+        table: Table[int, Topic] = Table(3, Topic)
+        for key in keys:
+            table.row(key).messages += 1
+        assert len(table.rows) <= 6
+        check_bounds(table, keys)
+        tables.append(table)
+    tables[0].merge(tables[1])
+    check_bounds(tables[0], first + second)
+    assert len(tables[0].rows) <= 6
+
+
+def check_bounds(table: Table[int, Topic], keys: list[int]) -> None:
+    exact = Counter(keys)
+    for key, row in table.rows.items():
+        assert row.messages <= exact[key] <= row.messages + row.missing
+    assert table.at_least() <= len(exact)
+    assert sum(row.messages for row in table.rows.values()) + table.rest.messages == len(keys)
+    if len(exact) <= 3:
+        assert {key: row.messages for key, row in table.rows.items()} == exact
+
+
+def peak_of(count: int) -> int:
+    tracemalloc.start()
+    statistics = Statistics(rows=200)
+    for flow in range(count):
+        address = f"10.{flow >> 16}.{flow >> 8 & 255}.{flow & 255}:5555"
+        statistics.take(
+            [
+                Subscription(flow, 1, flow, "10.0.0.2:40000", address, "subscribe", b"%d" % flow * 100, "command"),
+                published(b"%d" % flow * 100, flow),
+                Message(1, 2, flow, address, "10.0.0.2:4", [b""], latency_ns=flow + 1, request=1),
+                Command(1, 2, flow, address, "10.0.0.2:4", "PONG", latency_ns=flow + 1, request=1),
+                connection(flow, address),
+            ]
+        )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(report(statistics, 20)) < 500
+    return peak
+
+
+def test_memory_does_not_grow_with_what_is_counted() -> None:
+    few, many = peak_of(2_000), peak_of(5_000)  # either is beyond all bounds
+    assert many < few * 1.1
+    assert many < 4 << 20
+
+
+def test_open_connections_cost_little_and_totals_stay_right() -> None:
+    statistics = Statistics()
+    for flow in range(3000):
+        statistics.take([Message(1, 2, flow, "10.0.0.1:5", "10.0.0.2:4", [b""], latency_ns=7, request=1)])
+        topics = [b"%d" % topic for topic in range(30)]
+        for topic in topics:
+            statistics.take([Subscription(1, 1, flow, "10.0.0.2:4", "10.0.0.1:5", "subscribe", topic, "command")])
+    statistics.take([connection(flow) for flow in range(3000)])
+    assert statistics.all_answers().requests.count == 3000
+    assert statistics.not_followed == 3000 * 30 - 50_000
+    assert {row.subscribers for row in statistics.topics.rows.values()} == {0}
+
+
+@pytest.mark.parametrize("sort", ["messages", "octets", "duration", "start", "address"])
+def test_the_first_connections_of_many_are_exact(sort: str) -> None:
+    random = Random(2)
+    connections = [connection(flow, f"a:{random.randrange(10**6)}", random.randrange(10**6)) for flow in range(5000)]
+    for each in connections:
+        each.octets = Sides(random.randrange(10**6), 0)
+        each.end_ns = each.start_ns + random.randrange(1, 10**9)
+    exact = Statistics(sort=sort)
+    exact.take(connections)
+    bounded = Statistics(sort=sort, rows=100)
+    bounded.take(connections)
+    assert bounded.connection_rows(100) == exact.connection_rows(100)
+    assert len(exact.connection_rows(ALL)) == 5000
+
+
+def test_long_names_are_cut() -> None:
+    assert _hostile().client.socket_type == "X" * 32
+    statistics = Statistics()
+    statistics.take([published(b"t" * 100_000), published(b"t" * 100_000), connection(1)])
+    (topic,) = statistics.topics.rows
+    assert topic == Cut(b"t" * 255, 100_000)
+    assert statistics.topics.rows[topic].messages == 2
+    (row,) = statistics.connection_rows(1)
+    assert row.client.identity == Cut(b"i" * 255, 1000)
+
+
+def _hostile() -> ConnectionRow:
+    """The row of a connection whose client calls itself by a name of a megabyte."""
+    event = connection(1)
+    event.client.socket_type = "X" * (1 << 20)
+    statistics = Statistics()
+    statistics.take([event])
+    return statistics.connection_rows(1)[0]
+
+
+def subscription(flow: int, action: Any, topic: bytes = b"t") -> Subscription:
+    return Subscription(1, 1, flow, "c:1", "s:2", action, topic, "command")
+
+
+def still_open(flow: int) -> Connection:
+    event = connection(flow)
+    event.end = "open"
+    return event
+
+
+def test_subscribers_now_and_at_most() -> None:
+    statistics = Statistics()
+    statistics.take([subscription(flow, "subscribe") for flow in (1, 1, 2, 3)])  # one of them twice
+    statistics.take([subscription(1, "cancel"), subscription(1, "cancel"), connection(2), still_open(1), still_open(3)])
+    row = statistics.topics.rows[b"t"]
+    assert (row.subscribers, row.subscribers_most) == (1, 3)
+
+    later = Statistics()
+    later.take([subscription(flow, "subscribe") for flow in (1, 2, 3)])
+    later.take([connection(1), connection(2), still_open(3)])
+    statistics.merge(later)
+    assert (row.subscribers, row.subscribers_most) == (2, 4)
+
+
+def test_a_subscription_that_was_cancelled_makes_room() -> None:
+    statistics = Statistics()
+    for number in range(60_000):
+        statistics.take([subscription(1, "subscribe", b"%d" % number), subscription(1, "cancel", b"%d" % number)])
+    topics = [b"%d" % number for number in range(30_000)]
+    for flow in (2, 3):
+        statistics.take([subscription(flow, "subscribe", topic) for topic in topics])
+        statistics.take([connection(flow)])
+    assert statistics.not_followed == 0
+
+
+# ------------------------------------------------------------------ time line
+
+
+@given(st.lists(st.integers(0, 10**11), min_size=1), st.sampled_from([None, 10**6, 10**9]))
+def test_time_lines_lose_no_message(times: list[int], interval_ns: int | None) -> None:
+    timeline = Timeline(interval_ns)
+    for time_ns in times:
+        timeline.add(time_ns, 1)
+    width_ns, found = timeline.rows()
+    exact = Counter(time_ns // width_ns * width_ns for time_ns in times)
+    assert dict(found) == exact
+    assert interval_ns is None or width_ns == interval_ns
+    if interval_ns is None:
+        assert (found[-1][0] - found[0][0]) // width_ns <= 120
+        assert str(width_ns).rstrip("0") in ("1", "2", "5")
+
+
+def test_a_long_time_line_has_longer_intervals() -> None:
+    timeline = Timeline(10**9)
+    for second in range(86_400):
+        timeline.add(second * 10**9, 2)
+    assert len(timeline.counts) <= 10_000
+    width_ns, found = timeline.rows()
+    assert width_ns == 16 * 10**9
+    assert sum(count for _, count in found) == 2 * 86_400
+
+
+def test_merged_time_lines() -> None:
+    long, short = Timeline(), Timeline()
+    for second in range(20_000):
+        long.add(second * 10**9, 1)
+    short.add(5 * 10**9 + 1, 3)
+    short.merge(long)
+    assert short.width_ns == long.width_ns > 10**6
+    assert sum(short.counts.values()) == 20_003

@@ -1,0 +1,270 @@
+"""Statistics of real captures against their records; merging, filters, charts and tables."""
+
+import io
+import itertools
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dissectors.events import AnyEvent, Connection, Message, Peer, Subscription
+from tests.support.paths import CAPTURES, FIXTURES
+from tests.support.stats_events import ALL, as_json, check_percentile, connection, published, rows
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
+from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
+from zmtpsniff.render.statistics import draw
+from zmtpsniff.sniffer import Sniffer
+
+BOTH = [*sorted(FIXTURES.glob("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
+
+
+def batches(*captures: Path) -> Iterator[list[AnyEvent]]:
+    for capture in captures:
+        for events in Sniffer(open_captures([str(capture)]), patterns=Patterns()).events():
+            yield list(events)
+
+
+def counted(*captures: Path, **options: Any) -> Statistics:
+    statistics = Statistics(**options)
+    for events in batches(*captures):
+        statistics.take(events)
+    return statistics
+
+
+# ------------------------------------------------------------------ real captures
+
+
+@pytest.mark.parametrize("capture", BOTH, ids=lambda path: path.name)
+def test_sums_are_those_of_the_records(capture: Path) -> None:
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in as_json(list(itertools.chain.from_iterable(batches(capture)))):
+        records[record["type"]].append(record)
+    told: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for record in as_json(report(counted(capture), top=ALL)):
+        told[record["type"]].append(record)
+    (total,) = told["stats-total"]
+    (capture_record,) = records["capture"]
+
+    assert {name: total[name] for name in capture_record if name != "type"} == {
+        name: value for name, value in capture_record.items() if name != "type"
+    }
+    assert "stats-cut" not in told
+    same = ("flow", "transport", "client", "server", "messages", "octets", "start_ns", "end", "version", "mechanism")
+    for record in records["connection"]:
+        for side in ("client", "server"):
+            if record[side].get("identity", {"length": 0})["length"] > 255:  # only so much is kept
+                identity = record[side]["identity"]
+                identity.update(text=identity["text"][:255], truncated=True)
+    assert [{name: row.get(name) for name in same} for row in sorted(told["stats-connection"], key=flow_of)] == [
+        {name: row.get(name) for name in same} for row in sorted(records["connection"], key=flow_of)
+    ]
+    assert sum(row["connections"] for row in told["stats-socket"]) == len(records["connection"])
+    for into, side in (("in", "client"), ("out", "server")):
+        for what in ("messages", "octets"):
+            expected = Counter[str]()
+            for record in records["connection"]:
+                expected[record["server"]["address"]] += record[what][side]
+            assert {row["address"]: row[f"{what}_{into}"] for row in told["stats-socket"]} == expected
+    assert total["octets"] == sum(sum(record["octets"].values()) for record in records["connection"])
+    encrypted = Counter(
+        (row["flow"], row["src"]) for row in records["command"] if row["name"] == "MESSAGE" and "box" in row
+    )
+    assert total.get("encrypted", 0) == encrypted.total()
+    for row in told["stats-connection"]:
+        sides = {side: encrypted[row["flow"], row[side]["address"]] for side in ("client", "server")}
+        assert row.get("encrypted", {"client": 0, "server": 0}) == sides
+    assert sum(row["messages"] for row in told["stats-timeline"]) == len(records["message"])
+    problems = Counter((record["severity"], record["code"]) for record in records["problem"])
+    assert {(row["severity"], row["code"]): row["count"] for row in told["stats-problem"]} == problems
+    for row in told["stats-problem"]:
+        same_code = [r for r in records["problem"] if (r["severity"], r["code"]) == (row["severity"], row["code"])]
+        assert row.get("packet") == same_code[0].get("packet")
+        assert row["detail"] == same_code[0]["detail"]
+    check_topics(records, told["stats-topic"])
+    check_latencies(records, told["stats-latency"])
+
+
+def flow_of(row: dict[str, Any]) -> int:
+    flow: int = row["flow"]
+    return flow
+
+
+def key_of(octets: dict[str, Any]) -> str:
+    return str(octets.get("text", octets.get("hex")))
+
+
+def check_topics(records: dict[str, list[dict[str, Any]]], told: list[dict[str, Any]]) -> None:
+    messages, octets = Counter[str](), Counter[str]()
+    for record in records["message"]:
+        if "matched" in record or record.get("socket_type") in ("PUB", "XPUB", "RADIO"):
+            topic = key_of(record.get("matched", record["frames"][0]))
+            messages[topic] += 1
+            octets[topic] += sum(frame["length"] for frame in record["frames"])
+    assert {key_of(row["topic"]): row["messages"] for row in told if row["messages"]} == messages
+    assert {key_of(row["topic"]): row["octets"] for row in told if row["messages"]} == octets
+    still = Counter[str]()
+    for record in records["connection"]:
+        if record["end"] == "open":
+            still.update(map(key_of, record.get("subscriptions", [])))
+    # Groups of dishes are not among the subscriptions of a connection's record.
+    groups = {key_of(record["group"]) for record in records["command"] if "group" in record}
+    now = {key_of(row["topic"]): row["subscribers"] for row in told if row["subscribers"]}
+    assert {topic: count for topic, count in now.items() if topic not in groups} == still
+
+
+def check_latencies(records: dict[str, list[dict[str, Any]]], told: list[dict[str, Any]]) -> None:
+    server = {record["flow"]: record["server"]["address"] for record in records["connection"]}
+    for pattern, kind in (("request-reply", "message"), ("heartbeat", "command")):
+        exact: dict[str | None, list[int]] = defaultdict(list)
+        for record in records[kind]:
+            if "latency_ns" in record:
+                exact[None].append(record["latency_ns"])
+                exact[server[record["flow"]]].append(record["latency_ns"])
+        found = {row.get("service"): row for row in told if row["pattern"] == pattern}
+        assert found.keys() == exact.keys()
+        for service, values in exact.items():
+            row = found[service]
+            assert (row["count"], row["min_ns"], row["max_ns"]) == (len(values), min(values), max(values))
+            assert sum(each["count"] for each in row["histogram"]) == len(values)
+            for share, name in ((0.5, "p50_ns"), (0.95, "p95_ns"), (0.99, "p99_ns")):
+                check_percentile(row[name], values, share)
+
+
+def test_captures_together_are_one_after_the_other() -> None:
+    pairs = [(BOTH[0], BOTH[-1]), *itertools.pairwise(BOTH)]
+    for first, second in pairs[:: 1 + len(pairs) // 40]:
+        merged = counted(first)
+        merged.merge(pickle.loads(pickle.dumps(counted(second))))
+        assert as_json(report(merged, ALL)) == as_json(report(counted(first, second), ALL)), (first, second)
+
+
+def test_all_captures_merged_in_any_order_have_the_same_sums() -> None:
+    one = counted(*BOTH)
+    merged = Statistics()
+    for capture in reversed(BOTH):
+        merged.merge(counted(capture))
+    for kind in (SocketRow, LatencyRow, TimelineRow):
+        assert sorted(map(str, as_json(rows(report(merged, ALL), kind)))) == sorted(
+            map(str, as_json(rows(report(one, ALL), kind)))
+        ), kind
+    counts = [{str(row.topic): row.messages for row in rows(report(each, ALL), TopicRow)} for each in (merged, one)]
+    assert counts[0] == counts[1]
+
+
+def test_what_is_not_over_cannot_be_merged() -> None:
+    statistics = Statistics()
+    statistics.take([Subscription(1, 1, 1, "a:1", "b:2", "subscribe", b"t", "command")])
+    with pytest.raises(ValueError, match="not over"):
+        Statistics().merge(statistics)
+
+
+# ------------------------------------------------------------------ filters
+
+
+def test_only_what_passes_is_counted() -> None:
+    capture = FIXTURES / "m31_req_rep.pcap"
+    everything = as_json(list(itertools.chain.from_iterable(batches(capture))))
+    (server,) = {record["server"]["address"] for record in everything if record["type"] == "connection"}
+    statistics = Statistics()
+    for events in batches(capture):
+        statistics.take(events, lambda event: isinstance(event, Message) and event.src == server)
+    records = {record["type"]: record for record in as_json(report(statistics))}
+    replies = sum(record["type"] == "message" and record["src"] == server for record in everything)
+    assert replies
+    assert records["stats-total"]["messages"] == replies
+    assert records["stats-connection"]["messages"] == {"client": 0, "server": replies}
+    assert records["stats-socket"]["messages_out"] == replies
+
+
+def test_a_connection_whose_own_record_passes_is_whole() -> None:
+    capture = FIXTURES / "m31_req_rep.pcap"
+    statistics = Statistics()
+    for events in batches(capture):
+        statistics.take(events, lambda event: isinstance(event, Connection))
+    (row,) = statistics.connection_rows(5)
+    assert row.messages.client > 0
+    assert statistics.messages == 0
+
+
+@pytest.mark.parametrize("capture", [path for path in BOTH if path.parent == FIXTURES], ids=lambda path: path.name)
+def test_a_filter_that_lets_all_pass_changes_nothing(capture: Path) -> None:
+    statistics = Statistics()
+    for events in batches(capture):
+        statistics.take(events, lambda event: True)
+    assert report(statistics, ALL) == report(counted(capture), ALL)
+
+
+def test_nothing_passes() -> None:
+    statistics = Statistics()
+    for events in batches(FIXTURES / "m31_req_rep.pcap"):
+        statistics.take(events, lambda event: False)
+    assert [record["type"] for record in as_json(report(statistics))] == ["stats-total"]
+
+
+def test_a_problem_that_the_end_of_a_connection_shows_passes() -> None:
+    statistics = Statistics()
+    for events in batches(FIXTURES / "rec_unanswered_request.pcap"):
+        statistics.take(events, lambda event: getattr(event, "code", None) == "request-unanswered")
+    kinds = [record["type"] for record in as_json(report(statistics))]
+    assert kinds == ["stats-connection", "stats-socket", "stats-problem", "stats-total"]
+    Statistics().merge(statistics)  # nothing is left open
+
+
+# ------------------------------------------------------------------ charts and tables
+
+
+def test_bars() -> None:
+    blocks = Blocks()
+    assert bar(10, 10, 4, blocks) == "████"
+    assert bar(5, 10, 4, blocks) == "██"
+    assert bar(1, 1000, 4, blocks) == "▏"
+    assert bar(0, 10, 4, blocks) == ""
+    assert bar(10, 10, 4, make_blocks("ascii")) == "####"
+    assert columns([0, 1, 16], 2, blocks) == ["  █", " ▁█"]
+    assert columns([1, 6], 2, make_blocks("latin-1")) == [" #", ".#"]
+
+
+def test_a_tiny_terminal_is_no_error() -> None:
+    for capture in FIXTURES.glob("*.pcap*"):
+        for width in (1, 10, 23):
+            draw(report(counted(capture)), io.StringIO(), width=width)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_tables_fit_the_terminal(width: int) -> None:
+    for capture in FIXTURES.glob("*.pcap*"):
+        stream = io.StringIO()
+        draw(report(counted(capture)), stream, utc=True, color="never", width=width)
+        lines = stream.getvalue().splitlines()
+        assert max(map(len, lines)) <= width, capture
+        if "ipv6" not in capture.name:
+            for row in counted(capture).connection_rows(20):
+                assert any(row.client.address in line for line in lines), capture
+
+
+def test_nothing_from_the_network_reaches_a_terminal_raw() -> None:
+    evil = "\x1b]0;pwned\x07\u202e"
+    octets = evil.encode()
+    address = f"{evil}:1"
+    client = Peer(address, evil, evil, octets)
+    statistics = Statistics()
+    statistics.take([published(octets), Message(1, 2, 1, address, address, [b""], latency_ns=5, request=1)])
+    event = connection(1)
+    event.client = event.server = client
+    event.version = event.mechanism = evil
+    statistics.take([event])
+    stream = io.StringIO()
+    draw(report(statistics), stream, color="always")
+    shown = stream.getvalue()
+    for sequence in ("\x1b]", "\x07", "\u202e"):
+        assert sequence not in shown
+    stream = io.StringIO()
+    draw(report(statistics), stream, color="never")
+    assert "\x1b" not in stream.getvalue()

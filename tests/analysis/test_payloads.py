@@ -1,0 +1,218 @@
+"""Application protocols inside messages, held against what the applications really sent."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
+from dissectors.payloads import PayloadConnection
+from dissectors.payloads.registry import built_in
+from dissectors.payloads.zap import Zap
+from tests.support.paths import CAPTURES
+from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.decode_as import parse
+from zmtpsniff.sniffer import Sniffer
+
+KNOWN = {  # captures with known contents, and the protocols in them
+    "app_jupyter.pcap": {"jupyter"},
+    "app_majordomo_mdp01.pcap": {"mdp"},
+    "app_malamute.pcap": {"mlm"},
+    "mix_21_cases_interleaved.pcap": {"mlm", "mdp", "zap"},
+    "zap_over_tcp.pcap": {"zap"},
+}
+needs_captures = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures at {CAPTURES} (set ZMTPSNIFF_CAPTURES)")
+PLACE = (1_700_000_000_000_000_000, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
+
+
+def read(path: Path, *options: str) -> list[dict[str, Any]]:
+    """The records that the program gives."""
+    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", *options, str(path)]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def payloads_of(path: Path, *options: str) -> list[dict[str, Any]]:
+    return [record["payload"] for record in read(path, *options) if "payload" in record]
+
+
+def octets(shown: dict[str, Any]) -> bytes:
+    return shown["text"].encode() if "text" in shown else bytes.fromhex(shown["hex"])
+
+
+def truth(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CAPTURES / f"{name}.truth.json").read_text())
+    return found
+
+
+def given(dissectors: Sequence[Any], frames: list[Any], rules: Sequence[str] = ()) -> list[AnyEvent]:
+    """What comes of one message."""
+    return Payloads(dissectors, [parse(rule) for rule in rules]).take([Message(*PLACE, frames)])
+
+
+def captures() -> Iterator[str]:
+    yield from sorted(path.name for path in CAPTURES.glob("*.pcap*"))
+
+
+@needs_captures
+@pytest.mark.parametrize("name", list(captures()) or ["none"])
+def test_nothing_else_is_recognised(name: str) -> None:
+    events = [
+        event
+        for batch in Sniffer(open_captures([str(CAPTURES / name)]), payloads=Payloads(built_in())).events()
+        for event in batch
+    ]
+    found = {event.payload.protocol for event in events if isinstance(event, Message) and event.payload is not None}
+    assert found == KNOWN.get(name, set())
+    assert not [event for event in events if isinstance(event, Problem) and event.code == "payload-dissector-failed"]
+
+
+# ---------------------------------------------------------------------- ZAP
+
+
+@needs_captures
+def test_zap_fields_are_what_was_sent() -> None:
+    (connection,) = truth("zap_over_tcp")["connections"]
+    found = payloads_of(CAPTURES / "zap_over_tcp.pcap", "--show-secrets")
+    requests = [payload for payload in found if payload["kind"] == "request"]
+    replies = [payload for payload in found if payload["kind"] == "reply"]
+    names = ["request_id", "domain", "address", "identity", "mechanism"]
+    for payload, frames in zip(requests, connection["messages"]["client_to_server"], strict=True):
+        shown = [payload[name] for name in [*names, *list(payload)[3 + len(names) :]]]
+        values = [value.encode() if isinstance(value, str) else octets(value) for value in shown]
+        assert values == [bytes.fromhex(frame) for frame in frames[2:]]
+    for payload, frames in zip(replies, connection["messages"]["server_to_client"], strict=True):
+        _, _, request_id, status, reason, user_id, _ = map(bytes.fromhex, frames)
+        assert octets(payload["request_id"]) == request_id
+        assert [str(payload["status"]), payload["reason"], payload["user_id"]] == [
+            status.decode(), reason.decode(), user_id.decode(),
+        ]  # fmt: skip
+    assert {name: octets(value) for name, value in replies[2]["metadata"].items()} == {"Group": b"staff"}
+    assert [reply["request"] for reply in replies] == [12, 14, 16, 18]
+
+
+@needs_captures
+@pytest.mark.parametrize("form", ["tree", "summary", "dump"])
+def test_zap_password_is_hidden(form: str) -> None:
+    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", form, str(CAPTURES / "zap_over_tcp.pcap")]
+    hidden = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run([*command, "--show-secrets", "-v"], capture_output=True, text=True, check=True, timeout=60)
+    assert "secret" not in hidden
+    assert "secret" in shown.stdout
+
+
+def test_zap_password_is_hidden_in_the_payload() -> None:
+    frames = [b"1.0", b"1", b"d", b"::1", b"", b"PLAIN", b"user", b"secret"]
+    (event,) = given([Zap()], [b"", *frames])
+    assert isinstance(event, Message)
+    assert event.payload is not None
+    assert event.payload.fields["password"] == Hidden(6)
+    assert event.payload.secrets == [8]
+
+
+# ---------------------------------------------------------------------- the stage
+
+
+class Raises:
+    name = "raises"
+
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        return message.frames[0] == b"x"
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload:
+        raise ValueError("no such thing")
+
+
+class Counts:
+    """Counts how often it is asked."""
+
+    name = "counts"
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.dissected = 0
+
+    def match(self, message: Message, connection: PayloadConnection) -> float:
+        self.asked += 1
+        return 0.5 if message.frames[0] == b"mine" else 0.4
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload:
+        self.dissected += 1
+        connection.state["number"] = connection.state.get("number", 0) + 1
+        return Payload(self.name, str(connection.state["number"]))
+
+
+def test_dissector_that_fails_costs_payloads_only() -> None:
+    stage = Payloads([Raises()])
+    events = stage.take([Message(*PLACE, [b"x"]), Message(*PLACE, [b"y"]), Message(*PLACE, [b"x"])])
+    assert [type(event) for event in events] == [Message, Problem, Message, Message]
+    problem = events[1]
+    assert isinstance(problem, Problem)
+    assert (problem.severity, problem.code) == ("note", "payload-dissector-failed")
+    assert "'raises'" in problem.detail
+    assert "no such thing" in problem.detail
+
+
+def test_connection_that_nobody_knows_is_asked_rarely() -> None:
+    counts = Counts()
+    stage = Payloads([counts])
+    for _ in range(100):
+        stage.take([Message(*PLACE, [b"other"]) for _ in range(100)])
+    assert 32 <= counts.asked < 50
+    for _ in range(50):
+        events = stage.take([Message(*PLACE, [b"mine"]) for _ in range(100)])
+    assert 3000 < counts.dissected < 5000  # it was looked at again, and from then on all were known
+    last = events[-1]
+    assert isinstance(last, Message)
+    assert last.payload == Payload("counts", str(counts.dissected))
+
+
+def test_port_forces_a_dissector() -> None:
+    (event,) = given([Counts()], [b"other"], ["tcp.port==5555,counts"])
+    assert isinstance(event, Message)
+    assert event.payload == Payload("counts", "1")
+    with pytest.raises(ValueError, match=r"'nobody' is none of zmtp, counts$"):
+        given([Counts()], [b"other"], ["tcp.port==5555,nobody"])
+
+
+@needs_captures
+def test_payloads_can_be_switched_off() -> None:
+    assert payloads_of(CAPTURES / "zap_over_tcp.pcap", "--no-payload") == []
+
+
+@pytest.mark.parametrize("dissector", built_in(), ids=lambda dissector: dissector.name)
+def test_every_dissector_takes_what_is_cut_or_empty(dissector: Any) -> None:
+    for frames in ([], [b""], [b"", b""], [Cut(b"\xaa\xa8", 9)], [Hidden(3)], [b"", Hidden(3), Cut(b"", 4)]):
+        stage = Payloads([dissector])
+        (event,) = stage.take([Message(*PLACE, list(frames))])
+        assert isinstance(event, Message)
+        assert event.payload is None
+
+
+# ---------------------------------------------------------------------- filters
+
+
+@needs_captures
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("app_malamute", 'payload.protocol == "mlm"', 47),
+        ("app_malamute", 'payload.command == "OK"', 11),
+        ("app_malamute", 'payload.status_code == "200"', 11),
+        ("app_malamute", 'payload.content contains "page"', 2),
+        ("app_malamute", "payload.answers", 17),
+        ("app_malamute", "payload.nothing_of_that_name", 0),
+        ("app_jupyter", 'payload.header.msg_type == "execute_request" && payload.content.code contains "1"', 2),
+        ("app_jupyter", "payload.header.date.length == 27", 26),
+        ("zap_over_tcp", "payload.password.length == 6", 1),
+        ("zap_over_tcp", 'payload.password == "secret"', 0),
+    ],
+)
+def test_fields_in_filters(name: str, text: str, count: int) -> None:
+    shown = [record for record in read(CAPTURES / f"{name}.pcap", "-Y", text) if record["type"] == "message"]
+    assert len(shown) == count

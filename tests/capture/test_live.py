@@ -1,0 +1,97 @@
+"""Live capture of real pyzmq programs over loopback, with each engine that is installed."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+import zmq
+
+from tests.support.live_program import PROGRAM, Record, engines, live, needs_privilege, running
+
+on_loopback = ("-i", "lo", "-f", "tcp")
+
+
+def request_and_reply(count: int) -> tuple[int, list[bytes]]:
+    """Send requests over loopback, each answered; returns the port and what was sent, in order."""
+    sent = []
+    with zmq.Context() as context, context.socket(zmq.REP) as rep, context.socket(zmq.REQ) as req:
+        port = rep.bind_to_random_port("tcp://127.0.0.1")
+        req.connect(f"tcp://127.0.0.1:{port}")
+        for number in range(count):
+            req.send(b"request %d" % number)
+            rep.recv()
+            rep.send(b"reply %d" % number)
+            req.recv()
+            sent += [b"request %d" % number, b"reply %d" % number]
+    return port, sent
+
+
+def messages(records: list[Record], port: int) -> list[bytes]:
+    ours = [r for r in records if r["type"] == "message" and f":{port}" in f"{r['src']} {r['dst']}"]
+    return [record["frames"][1]["text"].encode() for record in ours]
+
+
+@needs_privilege
+@engines()
+def test_every_message_once_in_order_and_totals_after_an_interrupt(engine: str) -> None:
+    with live("--engine", engine, *on_loopback) as program:
+        port, sent = request_and_reply(200)
+        program.read_until(lambda records: messages(records[-1:], port) == sent[-1:])
+        records = program.interrupt()
+    assert messages(records, port) == sent
+    assert records[-1]["type"] == "capture"
+    assert records[-1]["dropped"] == 0
+
+
+@needs_privilege
+@engines()
+def test_messages_appear_while_the_capture_goes_on(engine: str) -> None:
+    with live("--engine", engine, *on_loopback) as program:
+        port, sent = request_and_reply(3)
+        records = program.read_until(lambda records: len(messages(records, port)) == len(sent))
+        assert messages(records, port) == sent
+        assert program.process.poll() is None
+
+
+@needs_privilege
+@engines()
+def test_nothing_is_left_running(engine: str) -> None:
+    with live("--engine", engine, "-i", "lo", "-a", "duration:0.5") as program:
+        children = program.children()
+        assert children or engine == "scapy"  # which captures in our own process
+        assert program.process.wait(30) == 0
+    assert running(children) == []
+
+
+@needs_privilege
+@engines()
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-i", "lo", "-f", "tcp porrt 5"], "syntax error"),
+        (["-i", "no-such-if0"], "no-such-if0"),
+        (["-i", "\x1b[31mred"], "[31mred"),
+        (["-i", "lo", "-a", "files:3"], "must be duration:N"),
+    ],
+    ids=["filter", "interface", "escape", "autostop"],
+)
+def test_what_cannot_be_captured_is_told_in_one_line(engine: str, options: list[str], said: str) -> None:
+    command = [*PROGRAM, "--engine", engine, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert done.stderr.rstrip("\n").isprintable()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="giving up a privilege needs root and setpriv"
+)
+def test_without_privilege_the_ways_out_are_told() -> None:
+    without = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"]
+    done = subprocess.run([*without, *PROGRAM, "-i", "lo"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "sudo" in done.stderr
+    assert "wireshark" in done.stderr

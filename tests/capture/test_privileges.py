@@ -1,0 +1,174 @@
+"""Privileges are given up to who called sudo, before anything from the network is looked at."""
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.capture.test_live import messages, request_and_reply
+from tests.support.live_program import engines, live, running, wait_for
+from zmtpsniff.capture.files import open_captures
+
+NOBODY = pwd.getpwnam("nobody")
+SUDO = ["env", f"SUDO_UID={NOBODY.pw_uid}", f"SUDO_GID={NOBODY.pw_gid}", "SUDO_USER=nobody"]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to give up")
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+@engines()
+def test_started_with_sudo_it_goes_on_as_the_invoking_user(engine: str) -> None:
+    with live("-i", "lo", "-f", "tcp", "--engine", engine, prefix=SUDO) as program:
+        assert "as nobody" in program.said()
+        status = status_of(program.pid)
+        assert {*status["Uid"].split(), *status["Gid"].split()} == {str(NOBODY.pw_uid), str(NOBODY.pw_gid)}
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert int(status[kind], 16) == 0, kind
+        assert status["NoNewPrivs"] == "1"
+        children = program.children()
+        port, sent = request_and_reply(5)
+        program.read_until(lambda records: messages(records, port) == sent)
+        program.interrupt()
+    wait_for(lambda: running(children) == [])
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that anybody may write to."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        yield Path(folder)
+
+
+def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
+    written = [open_folder / "records.json", open_folder / "packets.pcapng"]
+    options = ["-o", str(written[0]), "-w", str(written[1])]
+    with live("-i", "lo", "-f", "tcp", *options, prefix=SUDO) as program:
+        request_and_reply(1)
+        program.process.send_signal(signal.SIGINT)
+        assert program.process.wait(30) == 0, program.said()
+    for file in written:
+        assert (file.stat().st_uid, file.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
+    assert {packet[1] for batch in open_captures([str(written[1])]).batches() for packet in batch} == {1}
+
+
+PLUG_IN = """
+import os, sys
+sys.stderr.write(f"loaded as {os.geteuid()}\\n")
+
+class Tea:
+    name = "tea"
+
+    def match(self, message, connection):
+        return False
+
+    dissect = match
+"""
+
+
+@pytest.mark.parametrize("command", [["live"], ["check", "--live", "--include", "protocol"]], ids=["live", "check"])
+def test_plug_ins_do_not_run_as_root(command: list[str], open_folder: Path) -> None:
+    """Neither a file nor an installed package, which is two folders here as pip would make them."""
+    (open_folder / "tea.py").write_text(PLUG_IN)
+    (open_folder / "offer.py").write_text(PLUG_IN.replace("loaded", "offer loaded"))
+    info = open_folder / "offer-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offer\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[zmtpsniff.dissectors]\noffer = offer:Tea\n")
+    program = [*SUDO, f"PYTHONPATH={open_folder}", sys.executable, "-m", "zmtpsniff", *command]
+    options = ["-i", "lo", "-f", "tcp port 9", "-a", "duration:1", "--plugin", str(open_folder / "tea.py")]
+    done = subprocess.run([*program, *options], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "loaded as" in line]
+    assert said == [f"loaded as {NOBODY.pw_uid}", f"offer loaded as {NOBODY.pw_uid}"]
+
+
+def test_plug_in_that_only_root_can_read(tmp_path: Path) -> None:
+    plug_in = tmp_path / "tea.py"
+    plug_in.write_text(PLUG_IN)
+    plug_in.chmod(0o600)
+    program = [*SUDO, sys.executable, "-m", "zmtpsniff", "live", "-i", "lo", "-a", "duration:1"]
+    done = subprocess.run([*program, "--plugin", str(plug_in)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"zmtpsniff: plug-in {plug_in}: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("environment", [{"SUDO_UID": "0"}, {"SUDO_UID": "what"}, {"SUDO_UID": "3999999999"}, {}])
+def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
+    code = "import os; from zmtpsniff.capture.privileges import drop_privileges; print(drop_privileges(), os.geteuid())"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["None", "0"]
+
+
+# Runs the program with an observer in front of each parser, which notes the state of all threads when it is first used.
+OBSERVED = """
+import json, sys
+from pathlib import Path
+import zmtpsniff.capture.files, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
+from dissectors.zmtp.stream import OctetStream
+from zmtpsniff.cli.main import main
+
+FOLDER = Path(__file__).parent
+
+def observe(owner, name, seen=[]):
+    parse = getattr(owner, name)
+    def parser(*given, **named):
+        if name not in seen:
+            seen.append(name)
+            states = [path.read_text() for path in Path("/proc/self/task").glob("*/status")]
+            (FOLDER / name).write_text(json.dumps(states))
+        return parse(*given, **named)
+    setattr(owner, name, parser)
+
+observe(zmtpsniff.capture.files, "_recognise")
+observe(zmtpsniff.capture.pcap, "read_pcap")
+observe(zmtpsniff.capture.pcapng, "read_pcapng")
+observe(zmtpsniff.net.packets.HeaderDecoder, "segments")
+observe(OctetStream, "feed")
+main()
+"""
+
+
+@engines(only=("dumpcap", "tcpdump", "scapy"))
+def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: Path) -> None:
+    """Of no thread, at the first octet from the network that each parser sees."""
+    program = open_folder / "observed.py"
+    program.write_text(OBSERVED)
+    command = [*SUDO, sys.executable, str(program), "live", "-i", "lo", "-f", "tcp", "--engine", engine, "-T", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/") as process:
+        try:
+            wait_for(lambda: _asked(open_folder, "feed"))
+        finally:
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 0, said
+    parsers = {"segments", "feed"} if engine == "scapy" else {"_recognise", "segments", "feed"}
+    assert parsers <= {path.name for path in open_folder.iterdir()}
+    for parser in parsers:
+        states = json.loads((open_folder / parser).read_text())
+        assert states
+        for state in states:
+            fields = {name: value.strip() for name, _, value in (line.partition(":") for line in state.splitlines())}
+            assert set(fields["Uid"].split()) == {str(NOBODY.pw_uid)}, parser
+            assert set(fields["Gid"].split()) == {str(NOBODY.pw_gid)}, parser
+            for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+                assert int(fields[kind], 16) == 0, (parser, kind)
+
+
+def _asked(folder: Path, name: str) -> bool:
+    """Send a message now and then until a parser has been used."""
+    if not (folder / name).exists():
+        request_and_reply(1)
+    return (folder / name).exists()

@@ -1,0 +1,173 @@
+"""The engine that reads scapy's sockets through a ring: what only it must see to, with the kernel's help."""
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.paths import FIXTURES
+from zmtpsniff.capture.engines import LiveOptions
+from zmtpsniff.capture.engines.scapy import ScapyEngine
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.source import CaptureError, Packet
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="packet sockets need root"),
+    pytest.mark.xdist_group("any interface"),  # at the same time these would see each other's packets
+]
+
+_TUNSETIFF, _TAP, _TUN, _NO_PACKET_INFO = 0x400454CA, 2, 1, 0x1000
+_CLONE_NEWNET = 0x4000_0000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _UP = 0x8913, 0x8914, 1
+
+
+def in_a_namespace(function: Callable[[], list[Packet]]) -> list[Packet]:
+    """What a function returns that runs in a network namespace of its own, where nobody else has interfaces."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def run() -> list[Packet]:
+        if libc.unshare(_CLONE_NEWNET):  # of this thread alone; gone with it
+            raise OSError(ctypes.get_errno(), "unshare")
+        return function()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(run).result()
+
+
+@contextmanager
+def own_interface(kind: int) -> Iterator[tuple[str, int]]:
+    """A TUN or TAP interface that is up, and the descriptor through which packets come in on it."""
+    if not os.path.exists("/dev/net/tun"):
+        pytest.skip("there is no /dev/net/tun here")
+    name = f"zt{os.getpid() % 1_000_000}{'n' if kind == _TUN else 'p'}"
+    descriptor = os.open("/dev/net/tun", os.O_RDWR)
+    try:
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH14x", name.encode(), kind | _NO_PACKET_INFO))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            request = struct.pack("16sH14x", name.encode(), 0)
+            flags = struct.unpack_from("=H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)[0]
+            fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", name.encode(), flags | _UP))
+        yield name, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def packets_of(name: str) -> list[Packet]:
+    return [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
+
+
+def captured(engine: ScapyEngine, seconds: float = 0.3) -> list[Packet]:
+    """What the engine has after so long."""
+    threading.Timer(seconds, engine.stop).start()
+    payloads = (piece.payload for piece in engine.pieces())
+    return [packet for batch in engine.packets(payloads) for packet in batch]
+
+
+@pytest.mark.parametrize("interfaces", ["its own", "any"])
+@pytest.mark.parametrize("capture_filter", ["", "tcp port 20201"])
+def test_a_tunnel_without_link_headers(interfaces: str, capture_filter: str) -> None:
+    sent = [packet[2][14:] for packet in packets_of("m31_push_pull.pcap")]
+
+    def through_a_tunnel() -> list[Packet]:
+        with own_interface(_TUN) as (name, descriptor):
+            engine = ScapyEngine(LiveOptions([name if interfaces == "its own" else "any"], capture_filter))
+            engine.start()
+            for octets in sent:
+                os.write(descriptor, octets)
+            return captured(engine)
+
+    packets = in_a_namespace(through_a_tunnel)
+    ours = [packet for packet in packets if packet[1] == 101 and packet[2] in sent]
+    when = ", ".join(f"#{sent.index(packet[2])} at {(packet[0] - ours[0][0]) / 1e6:.3f} ms" for packet in ours)
+    assert [packet[2] for packet in ours] == sent, when
+    if capture_filter:
+        assert all(b"\x4e\xe9" in packet[2] for packet in packets), "others than of port 20201"
+
+
+def test_a_filter_for_another_port_lets_nothing_through() -> None:
+    with own_interface(_TUN) as (name, descriptor):
+        engine = ScapyEngine(LiveOptions([name], "tcp port 20202"))
+        engine.start()
+        for packet in packets_of("m31_push_pull.pcap"):
+            os.write(descriptor, packet[2][14:])
+        assert captured(engine) == []
+
+
+def test_a_vlan_tag_that_the_kernel_took_out_is_put_back() -> None:
+    sent = [packet[2] for packet in packets_of("m31_vlan_tag.pcap")]
+    assert all(octets[12:14] == b"\x81\x00" for octets in sent)
+    with own_interface(_TAP) as (name, descriptor):
+        engine = ScapyEngine(LiveOptions([name]))
+        engine.start()
+        for octets in sent:
+            os.write(descriptor, octets)
+        packets = captured(engine)
+    assert [packet[2] for packet in packets if packet[2] in sent] == sent
+    assert all(packet[3] == len(packet[2]) for packet in packets)
+
+
+@contextmanager
+def udp_over_loopback() -> Iterator[tuple[socket.socket, int]]:
+    """A sender, and the port that it sends to."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(receiver.getsockname())
+            yield sender, receiver.getsockname()[1]
+
+
+def test_what_the_kernel_drops_is_counted() -> None:
+    with udp_over_loopback() as (sender, port):
+        engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}", buffer_mib=1))
+        engine.start()
+        for _ in range(2000):  # nobody reads meanwhile
+            sender.send(bytes(1400))
+        packets = captured(engine)
+    assert 0 < len(packets) < 2000
+    assert len(packets) + engine.dropped == 2000
+
+
+def test_time_is_the_kernels_and_each_packet_over_loopback_comes_once() -> None:
+    with udp_over_loopback() as (sender, port):
+        engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}"))
+        engine.start()
+        before = time.time_ns()
+        for number in range(50):
+            sender.send(b"%05d" % number)
+        after = time.time_ns()
+        packets = captured(engine)
+    assert [packet[2][42:47] for packet in packets] == [b"%05d" % number for number in range(50)]
+    assert all(before <= packet[0] <= after for packet in packets)
+
+
+def test_whole_packets_or_as_much_as_is_asked_for() -> None:
+    for snaplen, expected in ((262_144, 60_042), (96, 96)):
+        with udp_over_loopback() as (sender, port):
+            engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}", snaplen=snaplen))
+            engine.start()
+            sender.send(bytes(60_000))
+            (packet,) = captured(engine)
+        assert (len(packet[2]), packet[3]) == (expected, 60_042)
+
+
+def test_a_filter_that_speaks_of_ethernet_only() -> None:
+    with udp_over_loopback() as (sender, port):
+        engine = ScapyEngine(LiveOptions(["any"], f"ether proto 0x0800 and udp port {port}"))
+        engine.start()
+        sender.send(b"x")
+        assert len(captured(engine)) == 1
+
+
+@pytest.mark.parametrize(("options", "said"), [(("lo", "tcp porrt"), "syntax error"), (("nowhere9", ""), "nowhere9")])
+def test_what_cannot_be_captured(options: tuple[str, str], said: str) -> None:
+    engine = ScapyEngine(LiveOptions([options[0]], options[1]))
+    with pytest.raises(CaptureError, match=said):
+        engine.start()

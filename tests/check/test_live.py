@@ -1,0 +1,162 @@
+"""Live traffic of real pyzmq programs held against a policy while it passes."""
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import zmq
+
+from tests.support.live_program import engines, needs_privilege, wait_for
+from zmtpsniff.check.report import FORMATS
+
+PROGRAM = [sys.executable, "-m", "zmtpsniff", "check", "--live", "-v", "-i", "lo", "-T", "json"]
+PATIENCE = 60  # seconds
+
+POLICY = """\
+include = ["protocol", "complete", "modern"]
+
+[[rule]]
+name = "orders flow"
+expect = 'type == "message" && frames[1].text == "order"'
+min = 20
+
+[[rule]]
+name = "orders are confirmed"
+latency = { pattern = "request-reply", p99_ms = 30000, where = 'frames[1].text == "confirmed"' }
+min = 20
+
+[[rule]]
+name = "nobody else"
+forbid = 'type == "connection" && !(server.socket_type == "REP")'
+"""
+
+
+@contextmanager
+def _checking(policy: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, once it captures."""
+    command = [*PROGRAM, "--policy", str(policy), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said: list[str] = []
+
+        def listen() -> None:
+            assert process.stderr
+            said.extend(iter(process.stderr.readline, ""))
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        try:
+            wait_for(lambda: any("capturing on" in line for line in list(said)) or process.poll() is not None, PATIENCE)
+            assert process.poll() is None, said
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _orders(count: int, answered: bool = True) -> Callable[[int], None]:
+    def run(port: int) -> None:
+        with zmq.Context() as context, context.socket(zmq.REP) as rep, context.socket(zmq.REQ) as req:
+            for socket in (rep, req):
+                socket.linger = 0
+                socket.rcvtimeo = PATIENCE * 1000
+            rep.bind(f"tcp://127.0.0.1:{port}")
+            req.connect(f"tcp://127.0.0.1:{port}")
+            for number in range(count):
+                req.send(b"order")
+                rep.recv()
+                if answered or number < count - 1:
+                    rep.send(b"confirmed")
+                    req.recv()
+
+    return run
+
+
+def _free_port() -> int:
+    with zmq.Context() as context, context.socket(zmq.REP) as socket:
+        return int(socket.bind_to_random_port("tcp://127.0.0.1"))
+
+
+def _ended(process: subprocess.Popen[str]) -> tuple[int, dict[str, bool]]:
+    assert process.stdout
+    out = process.stdout.read()
+    return process.wait(PATIENCE), {rule["name"]: rule["passed"] for rule in json.loads(out)["rules"]}
+
+
+@needs_privilege
+@engines(only=("dumpcap", "scapy"))
+@pytest.mark.parametrize(
+    ("count", "answered", "broken"),
+    [
+        (25, True, set()),
+        (25, False, {"every request answered"}),
+        (5, True, {"orders flow", "orders are confirmed"}),
+    ],
+    ids=["good", "unanswered", "too-few"],
+)
+def test_live_traffic(count: int, answered: bool, broken: set[str], engine: str, tmp_path: Path) -> None:
+    port = _free_port()
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+    with _checking(policy, "--engine", engine, "-f", f"tcp port {port}", "-w", str(tmp_path / "it.pcapng")) as process:
+        _orders(count, answered)(port)
+        wait_for(lambda: _closed(tmp_path / "it.pcapng"), PATIENCE)
+        process.send_signal(signal.SIGINT)
+        status, rules = _ended(process)
+    assert {name for name, passed in rules.items() if not passed} == broken
+    assert status == (1 if broken else 0)
+
+
+def _closed(file: Path) -> bool:
+    """Whether what was saved so far holds the end of the connection."""
+    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    records = map(json.loads, done.stdout.splitlines())
+    return any(each["type"] == "connection" and each["end"] != "open" for each in records)
+
+
+@needs_privilege
+def test_it_ends_after_the_time_asked_for(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('include = ["protocol"]')
+    port = _free_port()
+    with _checking(policy, "-f", f"tcp port {port}", "-a", "duration:0.5") as process:
+        status, rules = _ended(process)
+    assert (status, rules) == (0, {"no errors": True})
+
+
+@needs_privilege
+def test_reports_belong_to_the_invoking_user() -> None:
+    nobody = pwd.getpwnam("nobody")
+    sudo = ["env", f"SUDO_UID={nobody.pw_uid}", f"SUDO_GID={nobody.pw_gid}", "SUDO_USER=nobody"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        targets = [argument for name in FORMATS for argument in ("-T", f"{name}={folder}/{name}")]
+        options = ["-a", "duration:0.5", "--include", "protocol", "-o", f"{folder}/json on standard output", *targets]
+        done = subprocess.run(
+            [*sudo, *PROGRAM, *options], capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+        assert "as nobody" in done.stderr
+        assert done.returncode in (0, 1), done.stderr  # whatever others send over loopback
+        files = list(Path(folder).iterdir())
+        assert len(files) == len(FORMATS) + 1
+        assert {(file.stat().st_uid, file.stat().st_gid) for file in files} == {(nobody.pw_uid, nobody.pw_gid)}
+
+
+@needs_privilege
+def test_what_cannot_be_captured_ends_it_with_2() -> None:
+    command = [*PROGRAM, "-i", "no-such-if0", "--include", "protocol"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no-such-if0" in done.stderr

@@ -1,0 +1,272 @@
+"""The program as its users and their scripts meet it: exit status, errors of one line, pipes, files, interrupts."""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from tests.support.made_up import pushes
+from tests.support.paths import FIXTURES
+from tests.support.streams import packets, segments
+from zmtpsniff.cli.main import cli
+
+PROGRAM = [sys.executable, "-m", "zmtpsniff"]
+REQ_REP = FIXTURES / "m31_req_rep.pcap"
+ALL_FIXTURES = sorted(path for path in FIXTURES.iterdir() if ".pcap" in path.name)
+
+
+def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", check=False, **options
+    )
+
+
+def records(*arguments: object) -> list[dict[str, object]]:
+    done = run("read", "-T", "json", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def records_here(capture: Path) -> list[dict[str, object]]:
+    """The same without a process of its own, for what all captures are tried with."""
+    done = CliRunner().invoke(cli, ["read", "-T", "json", str(capture)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["read"], "Missing argument 'CAPTURE...'"),
+        (["read", "--nonsense", REQ_REP], "No such option '--nonsense'"),
+        (["read", "-T", "xml", REQ_REP], "'xml' is not one of"),
+        (["read", "--max-bytes", "-1", REQ_REP], "-1 is not in the range"),
+        (["read", "-c", "0", REQ_REP], "0 is not in the range"),
+        (["read", "-d", "5555", REQ_REP], "no rule like tcp.port==5555,zmtp"),
+        (["read", "-d", "tcp.port==5555,http", REQ_REP], "'http' is none of zmtp"),
+        (["read", "-d", "tcp.port==9-1,zmtp", REQ_REP], "no range of ports"),
+        (["read", "no-such-file.pcap"], "no-such-file.pcap: "),
+        (["read", FIXTURES], "fixtures: "),
+        (["read", __file__], "not a capture file"),
+        (["read", REQ_REP, "no-such-file.pcap"], "no-such-file.pcap: "),
+        (["read", "-o", "/no/such/folder/out", REQ_REP], "/no/such/folder/out: "),
+        (["dance"], "No such command 'dance'"),
+        (["read", "-o", "", REQ_REP], "-o: the name of a file is missing"),
+        (["read", "-o", REQ_REP, REQ_REP], "this is one of the captures to read"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(arguments: list[object], said: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("zmtpsniff: ")
+    assert said in done.stderr
+
+
+def test_help_and_version() -> None:
+    assert run("--version").stdout.startswith("zmtpsniff ")
+    for arguments in (["--help"], ["read", "--help"]):
+        done = run(*arguments)
+        assert done.returncode == 0
+        assert "read" in done.stdout
+    assert (run().returncode, run().stderr) == (2, "zmtpsniff: Missing command (see zmtpsniff --help)\n")
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(run("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("capture", ALL_FIXTURES, ids=lambda path: path.name)
+def test_every_record_is_valid_by_the_schema(validator: jsonschema.Draft202012Validator, capture: Path) -> None:
+    found = records_here(capture)
+    assert found[-1]["type"] == "capture"
+    for record in found:
+        validator.validate(record)
+
+
+def test_totals_are_those_of_the_records() -> None:
+    for capture in ALL_FIXTURES:
+        found = records_here(capture)
+        totals = found[-1]
+        kinds = [record["type"] for record in found]
+        assert kinds.count("capture") == 1
+        assert totals["messages"] == kinds.count("message")
+        assert totals["problems"] == kinds.count("problem")
+        assert totals["zmtp_flows"] == kinds.count("connection")
+
+
+def test_a_cut_file_is_read_as_far_as_it_goes_and_is_no_failure(tmp_path: Path) -> None:
+    whole = records(REQ_REP)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(REQ_REP.read_bytes()[:-20])
+    found = records(cut)
+    assert [record["code"] for record in found if record["type"] == "problem"][-1] == "capture-truncated"
+    assert [r for r in found if r["type"] == "message"] == [r for r in whole if r["type"] == "message"]
+
+
+def test_what_is_wrong_with_the_capture_is_told_even_where_the_format_has_no_place_for_it(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(REQ_REP.read_bytes()[:-20])
+    done = run("read", "-T", "dump", cut)
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"zmtpsniff: {cut}: cut short")
+
+
+def test_comments_come_where_they_belong(tmp_path: Path) -> None:
+    import scapy.utils
+
+    packets = list(scapy.utils.RawPcapReader(str(REQ_REP)))
+    target = tmp_path / "commented.pcapng"
+    writer = scapy.utils.PcapNgWriter(str(target))
+    with writer:
+        for number, packet in enumerate(scapy.utils.PcapReader(str(REQ_REP)), 1):
+            if number == 10:
+                packet.comments = [b"look here"]
+            writer.write(packet)
+    found = records(target)
+    place = next(number for number, record in enumerate(found) if record["type"] == "comment")
+    assert (found[place]["text"], found[place]["packet"]) == ("look here", 10)
+    assert found[place - 1]["packet"] == 9
+    assert found[place + 1]["packet"] == 10
+    assert found[-1]["packets"] == len(packets)
+
+
+def test_stop_after_some_packets() -> None:
+    assert records("-c", "13", REQ_REP)[-1]["packets"] == 13
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{' '.join(PROGRAM)} read -T json {REQ_REP} {REQ_REP} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[1] in ("0", "141")
+
+
+def test_a_full_disk_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "read", str(REQ_REP)], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "zmtpsniff: standard output: No space left on device\n"
+
+
+def test_output_file_has_its_name_only_when_complete(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    assert run("read", "-T", "json", "-o", out, REQ_REP).stdout == ""
+    assert [json.loads(line) for line in out.read_text().splitlines()] == records(REQ_REP)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_killed_run_leaves_no_file_that_looks_complete(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    with subprocess.Popen([*PROGRAM, "read", "-T", "json", "-o", str(out), "-"], stdin=subprocess.PIPE) as program:
+        assert program.stdin
+        program.stdin.write(REQ_REP.read_bytes())
+        program.stdin.flush()
+        _wait_for(lambda: (tmp_path / "out.json.partial").exists() and (tmp_path / "out.json.partial").stat().st_size)
+        program.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json.partial"]
+
+
+def _wait_for(condition: object) -> None:
+    for _ in range(200):
+        if condition():  # type: ignore[operator]
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in 10 seconds")
+
+
+def test_standard_input_is_read_as_it_comes() -> None:
+    capture = REQ_REP.read_bytes()
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdin
+        assert program.stdout
+        position, packets = 24, 0
+        while packets < 13:  # the 13th packet holds the first message
+            position += 16 + int.from_bytes(capture[position + 8 : position + 12], "little")
+            packets += 1
+        program.stdin.write(capture[:position])
+        program.stdin.flush()
+        # All that these packets hold must come although the pipe stays open.
+        first = [json.loads(program.stdout.readline()) for _ in range(5)]
+        assert [record["type"] for record in first] == ["greeting", "greeting", "command", "command", "message"]
+        program.stdin.write(capture[position:])
+        program.stdin.close()
+        rest = program.stdout.read().splitlines()
+        assert [*first, *map(json.loads, rest)] == records(REQ_REP)
+        assert program.wait(10) == 0
+
+
+def test_an_interrupt_ends_with_the_totals() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdin
+        assert program.stdout
+        assert program.stderr
+        program.stdin.write(REQ_REP.read_bytes())
+        program.stdin.flush()
+        program.stdout.readline()
+        program.send_signal(signal.SIGINT)
+        last = json.loads(program.stdout.read().splitlines()[-1])
+        assert last["type"] == "capture"
+        assert program.wait(10) == 130
+        assert program.stderr.read() == b""
+
+
+def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) -> None:
+    # So many messages that they fill the pipe.
+    capture = tmp_path / "long.pcap"
+    sent = packets(segments(pushes(3, Random(1), 3000, batch=200)))
+    records_of_it = [
+        struct.pack("<IIII", time_ns // 10**9, time_ns % 10**9, len(data), len(data)) + data
+        for time_ns, _, data, _, _ in sent
+    ]
+    capture.write_bytes(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1) + b"".join(records_of_it))
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", str(capture)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as program:
+        assert program.stdout
+        time.sleep(1.5)  # by now it waits for room in the pipe
+        program.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        output = program.stdout.read()
+        assert len(output) > 65_536
+        numbers = [json.loads(line)["packet"] for line in output.splitlines() if b'"message"' in line]
+        assert numbers == sorted(numbers)
+        assert json.loads(output.splitlines()[-1])["type"] == "capture"
+
+
+def test_decode_as_reads_one_side_that_proves_nothing(tmp_path: Path) -> None:
+    # Only what the client of a ZMTP 1.0 connection sends: a chain of frames, but by itself no proof.
+    capture = FIXTURES / "net_zmtp1_gap.pcap"
+    assert any(record["type"] == "message" for record in records("-d", "tcp.port==5555,zmtp1", capture))
+    assert records("-d", "tcp.port==1-2,zmtp", capture) == records(capture)
+
+
+def test_colours_only_where_they_are_wanted() -> None:
+    assert "\x1b" not in run("read", REQ_REP).stdout
+    assert "\x1b[" in run("read", "--color", "always", REQ_REP).stdout
+    script = f"{' '.join(PROGRAM)} read {REQ_REP}"
+    for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        environment = {**os.environ, "TERM": "xterm-256color", **variables}
+        if "NO_COLOR" not in variables:
+            environment.pop("NO_COLOR", None)
+        done = subprocess.run(["script", "-qec", script, "/dev/null"], capture_output=True, env=environment, check=True)
+        assert (b"\x1b[" in done.stdout) == coloured, variables

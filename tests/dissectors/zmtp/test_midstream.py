@@ -1,0 +1,310 @@
+"""Captures that begin in the middle of a connection: which are ZMTP, which are not, and which cannot be told."""
+
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
+from dissectors.zmtp.connection import ZmtpConnection
+from tests.support.lookalikes import PROTOCOLS
+from tests.support.made_up import binary_body, frame, json_body, message, text_body
+from tests.support.streams import (
+    CLIENT,
+    SERVER,
+    Conversation,
+    Packets,
+    Piece,
+    Sent,
+    packets,
+    resegment,
+    segments,
+    sniff,
+)
+from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.net.segment import ACK
+from zmtpsniff.sniffer import Sniffer
+
+FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))
+"""Flows of each protocol and shape; 100 are for an afternoon."""
+
+Body = Callable[[Random, int], bytes]
+BODIES: tuple[Body, ...] = (text_body, json_body, binary_body)
+
+
+def begin_late(sent: list[Sent], random: Random, side: int | None = None) -> list[Sent]:
+    """What a capture has that begins somewhere in the first half, perhaps of one side alone."""
+    kept = [one for one in sent if side is None or one.side == side]
+    octets = sum(len(one.payload) for one in kept)
+    skip = random.random() * octets / 2
+    at = 0
+    while skip >= len(kept[at].payload):
+        skip -= len(kept[at].payload)
+        at += 1
+    first = kept[at]
+    if random.random() < 0.5 or len(first.payload) > octets / 20:  # inside a segment
+        cut = int(skip)
+        return [replace(first, offset=first.offset + cut, payload=first.payload[cut:]), *kept[at + 1 :]]
+    rest = kept[at + 1 :]
+    return rest[next(index for index, one in enumerate(rest) if one.payload) :]
+
+
+def is_claimed(events: list[AnyEvent]) -> bool:
+    return any(isinstance(event, Connection) for event in events)
+
+
+def notes(events: list[AnyEvent]) -> list[Problem]:
+    return [event for event in events if isinstance(event, Problem) and event.code == "perhaps-zmtp"]
+
+
+# ---------------------------------------------------------------------- what is none
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_other_protocols_are_not_claimed(name: str) -> None:
+    for number in range(FLOWS):
+        random = Random(f"{name} {number}")
+        pieces = [
+            Piece(side, data)
+            for turn in PROTOCOLS[name](random, random.choice([20, 60]))
+            for side, data in zip((CLIENT, SERVER), turn, strict=True)
+            if data
+        ]
+        sent = segments(Conversation(name, tuple(pieces)), fin=random.random() < 0.5)
+        if random.random() < 0.5:
+            sent = resegment(sent, lambda: 1448)
+        for side in (None, CLIENT, SERVER):
+            given = begin_late(sent, random, side)
+            assert not is_claimed(sniff(packets(given))), (number, side)
+
+
+def test_what_is_certainly_something_else_is_not_told_of() -> None:
+    for name in ("dns", "dns over tcp", "http", "kafka, small", "len32"):
+        random = Random(name)
+        turns = PROTOCOLS[name](random, 40)
+        pieces = tuple(Piece(side, data) for turn in turns for side, data in enumerate(turn))
+        assert not notes(sniff(packets(begin_late(segments(Conversation(name, pieces)), random)))), name
+
+
+# ---------------------------------------------------------------------- what is ZMTP
+
+
+def bodies(random: Random, most: int, least: int = 1) -> Callable[[], bytes]:
+    body = random.choice(BODIES)
+    return lambda: body(random, random.randrange(least, most))
+
+
+def requests(random: Random) -> list[Piece]:
+    body = bodies(random, random.choice([10, 120, 600]))
+    return [Piece(side, message(3, b"", body())) for _ in range(50) for side in (CLIENT, SERVER)]
+
+
+def all_alike(random: Random) -> list[Piece]:
+    return [
+        Piece(side, message(3, b"", body)) for _ in range(50) for side, body in ((CLIENT, b"ping"), (SERVER, b"pong"))
+    ]
+
+
+def parts(random: Random) -> list[Piece]:
+    body = bodies(random, random.choice([20, 100, 400]))
+    several = lambda: message(3, *(body() for _ in range(random.randint(1, 5))))  # noqa: E731
+    return [Piece(side, several()) for _ in range(50) for side in (CLIENT, SERVER)]
+
+
+def pushed(random: Random) -> list[Piece]:
+    body = bodies(random, random.choice([20, 100, 250]))
+    batch = random.choice([1, 1, 20])
+    return [Piece(CLIENT, b"".join(message(3, body()) for _ in range(random.randint(1, batch)))) for _ in range(60)]
+
+
+def pushed_parts(random: Random) -> list[Piece]:
+    body = bodies(random, random.choice([20, 100, 400]))
+    return [Piece(CLIENT, message(3, *(body() for _ in range(random.randint(1, 4))))) for _ in range(60)]
+
+
+def long_and_short(random: Random) -> list[Piece]:
+    long, short = bodies(random, 9000, 300), bodies(random, 100)
+    return [Piece(side, message(3, body())) for _ in range(40) for side, body in ((CLIENT, long), (SERVER, short))]
+
+
+def published(random: Random) -> list[Piece]:
+    topics = (b"weather.oslo", b"weather.rome", b"stock.ACME")
+    body = bodies(random, 90)
+    return [Piece(SERVER, message(3, random.choice(topics), body())) for _ in range(50)]
+
+
+def published_whole(random: Random) -> list[Piece]:
+    topics = (b"weather.oslo ", b"weather.rome ", b"stock.ACME ")
+    return [
+        Piece(SERVER, message(3, random.choice(topics) + text_body(random, random.randrange(1, 90)))) for _ in range(60)
+    ]
+
+
+def subscribed_late(random: Random) -> list[Piece]:
+    pieces = published_whole(random)
+    for at in (35, 50):
+        topic = random.choice([b"weather.", b"stock.", b"weather.r"])
+        pieces.insert(at, Piece(CLIENT, frame(bytes([random.randrange(2)]) + topic)))
+    return pieces
+
+
+def alive(random: Random) -> list[Piece]:
+    body = bodies(random, random.choice([20, 100]))
+    pieces = []
+    for number in range(60):
+        pieces += [Piece(CLIENT, message(3, body())), Piece(SERVER, message(3, body()))]
+        if number % 7 == 3:
+            ping = frame(b"\4PING" + struct.pack("!H", 100), command=True)
+            pieces += [Piece(CLIENT, ping), Piece(SERVER, frame(b"\4PONG", command=True))]
+    return pieces
+
+
+def encrypted(random: Random) -> list[Piece]:
+    def box() -> bytes:
+        return frame(
+            b"\7MESSAGE" + struct.pack("!Q", random.randrange(1000)) + random.randbytes(random.randrange(18, 150))
+        )
+
+    return [Piece(side, box()) for _ in range(50) for side in (CLIENT, SERVER)]
+
+
+SHAPES: dict[str, Callable[[Random], list[Piece]]] = {
+    "requests": requests,
+    "requests that are all alike": all_alike,
+    "messages of several frames": parts,
+    "pushes": pushed,
+    "pushes of several frames": pushed_parts,
+    "long frames": long_and_short,
+    "publications": published,
+    "publications of one frame": published_whole,
+    "late subscriptions": subscribed_late,
+    "heartbeats": alive,
+    "CURVE": encrypted,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_zmtp_is_found(shape: str) -> None:
+    flows = max(FLOWS, 10)
+    found = 0
+    for number in range(flows):
+        random = Random(f"{shape} {number}")
+        sent = segments(Conversation(shape, tuple(SHAPES[shape](random))), fin=random.random() < 0.5)[3:]
+        if random.random() < 0.5:
+            sent = resegment(sent, lambda: 1448)
+        events = sniff(packets(begin_late(sent, random)))
+        found += is_claimed(events)
+        assert not [event for event in events if isinstance(event, Problem) and event.severity != "note"]
+    assert found >= 0.95 * flows
+
+
+@pytest.mark.parametrize("shape", ["pushes", "publications of one frame"])
+def test_what_talks_alone_is_found_without_the_packets_of_the_other_side(shape: str) -> None:
+    """Its acknowledgments do not change, so that the other side says nothing."""
+    random = Random(shape)
+    pieces = [piece for _ in range(3) for piece in SHAPES[shape](random)]
+    sent = [one for one in segments(Conversation(shape, tuple(pieces)), fin=False)[3:] if one.side == pieces[0].side]
+    assert is_claimed(sniff(packets(sent)))
+
+
+def test_what_talks_alone_is_believed_as_soon_as_it_is_known_to() -> None:
+    """Messages are shown while they come, and none is held until the end."""
+    sent = segments(Conversation("pushes", tuple(pushed(Random(2)) * 2)), fin=False)[3:]
+    given = packets(sent, step_ns=10_000_000)  # so that what comes late is not waited for
+    sniffer = Sniffer(Packets(given, 1))
+    shown = 0
+    for number, events in enumerate(sniffer.events()):
+        shown = shown or (number if any(isinstance(event, Message) for event in events) else 0)
+    assert 0 < shown < 60
+
+
+def test_an_answer_to_pipelined_requests_is_waited_for() -> None:
+    """Five requests come before the first answer, which shows that this is not pushed."""
+    random = Random(4)
+    ask = [struct.pack("!H", 40) + random.randbytes(40) for _ in range(60)]
+    pieces = [*(Piece(CLIENT, one) for one in ask[:5]), *(Piece(side, one) for one in ask for side in (SERVER, CLIENT))]
+    assert not is_claimed(sniff(packets(segments(Conversation("pipelined", tuple(pieces)))[3:])))
+
+
+# ---------------------------------------------------------------------- what cannot be told
+
+
+def pair(random: Random, count: int = 40) -> Conversation:
+    """Messages of one short frame, both ways."""
+    body = bodies(random, random.choice([20, 100, 250]))
+    return Conversation(
+        "pair", tuple(Piece(side, message(3, body())) for _ in range(count) for side in (CLIENT, SERVER))
+    )
+
+
+def test_what_cannot_be_told_is_told_of() -> None:
+    given = packets(begin_late(segments(pair(Random(1)))[3:], Random(1)))
+    events = sniff(given)
+    (note,) = notes(events)
+    assert note.severity == "note"
+    assert "-d tcp.port==5555,zmtp" in note.detail
+    assert not is_claimed(events)
+    assert isinstance(events[-1], Capture)
+    assert events[-1].zmtp_flows == 0
+
+    forced = Sniffer(Packets(given), decode_as=[DecodeAs("tcp", 5555, 5555, 0)])
+    shown = [event for batch in forced.events() for event in batch]
+    assert is_claimed(shown)
+    assert not notes(shown)
+    assert sum(isinstance(event, Message) for event in shown) >= 38
+
+
+def test_many_flows_of_a_port_are_told_of_once() -> None:
+    given = []
+    for number in range(30):
+        given += packets(segments(pair(Random(number)))[3:], ports=(40_000 + number, 5555))
+    (note,) = notes(sniff(given))
+    assert note.detail.startswith("30 connections may be ZMTP (the first: flow 1, ")
+
+
+def test_one_captured_side_of_a_dialogue_is_not_claimed() -> None:
+    """Its acknowledgments say that there were answers."""
+    sent = [one for one in segments(pair(Random(3)))[3:] if one.side == CLIENT]
+    events = sniff(packets(sent))
+    assert not is_claimed(events)
+    assert len(notes(events)) == 1
+
+
+def test_a_hole_in_a_known_connection_needs_no_such_proof() -> None:
+    """Behind a greeting the chain of frames is enough."""
+    talk = pair(Random(5))
+    events: list[AnyEvent] = []
+    connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False))
+    connection.accept()
+    connection.client.gap(500, False, 1, 1)
+    for piece in talk.pieces:
+        if piece.side == CLIENT:
+            connection.client.feed(piece.data, 2, 2)
+    assert sum(isinstance(event, Message) for event in events) > 30
+
+
+def test_a_silent_side_that_speaks_at_last() -> None:
+    """It was believed by then; its messages are shown, too."""
+    random = Random(6)
+    pieces = [
+        *pushed(random),
+        *pushed(random),
+        Piece(SERVER, message(3, b"at last")),
+        Piece(SERVER, message(3, b"more")),
+    ]
+    sent = segments(Conversation("late", tuple(pieces)), fin=False)[3:]
+    assert sent[0].flags & ACK
+    events = sniff(packets(sent))
+    assert is_claimed(events)
+
+
+def test_one_accident_is_no_proof() -> None:
+    """A message whose length looks like MORE, and leads to what looks like another frame, again and again."""
+    odd = b"\1\5" + b"other\0\xfe" + b"x" * 254
+    usual = struct.pack("!H", 100) + b"y" * 100
+    for answers in (usual, odd):
+        pieces = [Piece(side, data) for _ in range(40) for side, data in ((CLIENT, odd), (SERVER, answers))]
+        assert not is_claimed(sniff(packets(segments(Conversation("odd", tuple(pieces)))[3:])))

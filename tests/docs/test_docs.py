@@ -1,0 +1,172 @@
+"""Documentation that is made from the code says what the code says."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from dissectors.problems import PROBLEMS
+from tests.support.paths import PROJECT
+from tests.support.shown import blocks
+
+PROBLEMS_PAGE = PROJECT / "docs" / "problems.md"
+
+
+def _problems_page() -> str:
+    lines = [
+        "# Problem codes",
+        "",
+        "Each `problem` record has one of these codes, which do not change their meaning. `error` is against the",
+        "protocol or means that octets are lost; `warning` is allowed, but something is wrong; `note` is normal, but",
+        "worth knowing.",
+        "",
+        "| code | severity | what was seen | what it means, what to do |",
+        "| :-- | :-- | :-- | :-- |",
+    ]
+    lines += [f"| `{code}` | {kind.severity} | {kind.meaning} | {kind.advice} |" for code, kind in PROBLEMS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def test_problems_page(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--renew-golden"):
+        PROBLEMS_PAGE.write_text(_problems_page())
+    assert PROBLEMS_PAGE.read_text() == _problems_page()
+
+
+def _reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", PROJECT / "docs" / "reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_reference_and_manual_pages(request: pytest.FixtureRequest) -> None:
+    reference = _reference()
+    if request.config.getoption("--renew-golden"):
+        reference.main()
+    made: dict[Path, str] = reference.pages()
+    for path, text in made.items():
+        assert path.read_text() == text, f"{path}: renew it with pytest tests/docs/test_docs.py --renew-golden"
+    for folder in ("man", "reference"):
+        assert {path for path in made if path.parent.name == folder} == set((PROJECT / "docs" / folder).iterdir())
+
+
+MANUAL_PAGES = sorted((PROJECT / "docs" / "man").iterdir())
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")
+def test_manual_pages_are_sound_for_man() -> None:
+    for page in MANUAL_PAGES:
+        done = subprocess.run(
+            ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page], capture_output=True, text=True, check=True
+        )
+        assert done.stderr == "", page
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_manual_pages_are_sound_for_mandoc() -> None:
+    done = subprocess.run(
+        ["mandoc", "-Tlint", "-W", "warning", *MANUAL_PAGES], capture_output=True, text=True, check=False
+    )
+    # A date would make another page of each build.
+    assert [line for line in done.stdout.splitlines() if "missing date" not in line] == []
+
+
+def test_yaml_in_pages_is_yaml() -> None:
+    found = 0
+    for page in (PROJECT / "docs").rglob("*.md"):
+        for block in blocks(page):
+            if block.kind == "yaml":
+                assert yaml.safe_load(block.text), f"{page}:{block.line}"
+                found += 1
+    assert found
+
+
+def test_the_sidecar_runs_what_there_is() -> None:
+    (block,) = [block for block in blocks(PROJECT / "docs" / "howto" / "kubernetes.md") if block.kind == "yaml"]
+    containers: list[dict[str, Any]] = yaml.safe_load(block.text)["spec"]["containers"]
+    (sidecar,) = [each for each in containers if each["name"] == "zmtpsniff"]
+    program, name, *arguments = sidecar["command"]
+    assert program == "zmtpsniff"
+    command = _reference().cli.commands[name]
+    with command.make_context(name, arguments) as context:
+        assert context.params["interfaces"] == ("any",)
+
+
+def test_the_changelog_is_in_order() -> None:
+    text = (PROJECT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"(?m)^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", text)
+    assert versions[0] == ("Unreleased", "")
+    assert all(date for _, date in versions[1:])
+    assert set(re.findall(r"(?m)^### (.+)$", text)) <= {
+        "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security",
+    }  # fmt: skip
+
+
+def test_records_stay_what_they_were(request: pytest.FixtureRequest) -> None:
+    """Within one MAJOR nothing that the schema says goes away or changes; what is new does no harm."""
+    from zmtpsniff.analysis.statistics.records import AnyRecord
+    from zmtpsniff.render.schema import VERSION, json_schema
+
+    now = {"record": json_schema(), "statistics": json_schema(AnyRecord)}
+    known = PROJECT / "tests" / "support" / "schemas" / f"records-{VERSION.partition('.')[0]}.json"
+    if known.exists():
+        differences = list(_lost(json.loads(known.read_text()), json.loads(json.dumps(now)), "schema"))
+        assert differences == [], "raise MAJOR of the records' version, or keep what was there"
+    if request.config.getoption("--renew-golden"):  # what is new must stay from now on
+        known.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+    assert known.exists()
+
+
+def _lost(old: Any, new: Any, place: str) -> Any:
+    """What a schema said that another does not; titles, texts and identifiers may change."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in old.items():
+            if key in ("description", "title", "$id"):
+                continue
+            if key not in new:
+                yield f"{place}.{key} is gone"
+            else:
+                yield from _lost(value, new[key], f"{place}.{key}")
+        if "properties" in old:
+            # A field that was always there must not become one that may be missing.
+            yield from (f"{place}: {name}" for name in set(old.get("required", [])) - set(new.get("required", [])))
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from (f"{place}: {value} is gone" for value in old if value not in new)
+    elif old != new:
+        yield f"{place}: {old} is {new} now"
+
+
+def test_what_is_lost_is_found() -> None:
+    """The comparison above sees what it is for."""
+    old = {"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a"]}
+    assert list(_lost(old, {**old, "properties": {**old["properties"], "c": {"type": "string"}}}, "")) == []
+    assert len(list(_lost(old, {**old, "properties": {"a": {"type": "string"}, "b": {"enum": ["x"]}}}, ""))) == 2
+    assert len(list(_lost(old, {**old, "required": []}, ""))) == 2
+    assert len(list(_lost(old, {"properties": {"a": old["properties"]["a"]}, "required": ["a"]}, ""))) == 1
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), *PROJECT.glob("*/README.md")]:
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_readme_has_figures_of_the_whole_report() -> None:
+    """The README's short table is written from the same measurement as the long ones."""
+    _, _, rest = (PROJECT / "README.md").read_text().partition("<!-- benchmarks: begin -->")
+    table, end, _ = rest.partition("<!-- benchmarks: end -->")
+    figures = re.findall(r"\d[\d.,-]*\d", table.replace("-T", ""))
+    report = (PROJECT / "benchmarks" / "RESULTS.md").read_text()
+    assert end
+    assert len(figures) > 12
+    assert [figure for figure in figures if figure not in report] == []

@@ -1,0 +1,148 @@
+"""Every command that README and docs show works: it is run, or it is marked in the page why not, and is right then."""
+
+import contextlib
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.support.paths import PROJECT
+from tests.support.shown import PAGES, POLICY, Block, blocks, can_capture, folder, inline_commands, run, without_blocks
+from zmtpsniff.cli.main import cli
+
+_NEEDS = re.compile(r"\blive\b|tcpdump|tshark|strace|jq\b")
+_WORDS = re.compile(r"\b(COMMAND|DIR|INPUT|CAPTURE|FILE|INTERFACE|PID|PROGRAM|NAME)\b|…|\[")  # that stand for something
+
+
+def _shell(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.kind in ("sh", "console")]
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(PROJECT))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name == "tutorial.md" else [], id=_name(page))
+        for page in PAGES
+        if _shell(page) or inline_commands(page)
+    ],
+)
+def test_its_commands_run(page: Path, tmp_path: Path) -> None:
+    """One after another, in one folder, as a reader would: first what stands in blocks, then what is in the text."""
+    path = tmp_path / "work"
+    environment = folder(path)
+    skipped = 0
+    for block in blocks(page):
+        if (file := block.mark("file")) is not None:
+            (path / file).write_text(block.text)
+        if block.kind not in ("sh", "console") or block.is_elsewhere:
+            continue
+        if _NEEDS.search(block.text) and not can_capture():
+            skipped += 1
+            continue
+        (path / "policy.toml").write_text(POLICY)  # one that holds for whatever there is
+        for command, expected in block.steps():
+            done = run(command, path, environment)
+            status = (
+                2
+                if expected is not None and expected.startswith("zmtpsniff: ")
+                else int((block.mark("exit") or "0")[0])
+            )
+            said = done.stdout + done.stderr
+            assert done.returncode == status, f"{page.name}:{block.line}: {command}\n{said}"
+            assert "Traceback" not in said
+            if expected is not None:
+                assert _without_digits(said) == _without_digits(expected), f"{page.name}:{block.line}: {command}"
+    for command in inline_commands(page):
+        if _stands_for_something(command):
+            continue  # the next test reads it
+        if _NEEDS.search(command) and not can_capture():
+            skipped += 1
+            continue
+        done = run(command.replace("less -R", "cat"), path, environment)
+        assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout}{done.stderr}"
+    if skipped:
+        pytest.skip(f"{skipped} commands capture, which needs root, ip, tcpdump, tshark and jq")
+
+
+def _without_digits(text: str) -> str:
+    """Text in which all numbers are the same: times, ports and what was refused at first differ in each run."""
+    return re.sub(r"\d+(\.\d+)?( ms| s)?", "0", text).replace("0 flows", "0 flow").strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_what_is_not_run_is_right(page: Path) -> None:
+    """Where a machine of the reader's is needed, or a word stands for something, options and their values are right."""
+    texts = [block.text for block in _shell(page) if block.is_elsewhere]
+    texts += [command for command in inline_commands(page) if _stands_for_something(command)]
+    for text in texts:
+        for arguments in _arguments(text):
+            _parse(arguments, text)
+
+
+def _stands_for_something(command: str) -> bool:
+    """Whether a word in it is to be replaced, or it is only the beginning of a command line."""
+    if _WORDS.search(command):
+        return True
+    words = _arguments(command)[0]
+    needs = {"read": 2, "stats": 2, "check": 2, "live": 2, "spark": 3}
+    return not words or words[0].startswith("-") or len(words) < needs.get(words[0], 0)
+
+
+def _arguments(text: str) -> list[list[str]]:
+    """The arguments of each zmtpsniff that a text runs."""
+    found: list[list[str]] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        inside = False
+        try:
+            words = list(lexer)
+        except ValueError:  # a line of a program between quotes
+            continue
+        for word in words:
+            if re.fullmatch(r"[|&;()<>]+", word):
+                inside = False
+            elif re.fullmatch(r"(\S*/)?zmtpsniff", word) and not inside:
+                inside = True
+                found.append([])
+            elif inside:
+                found[-1].append(word)
+    return found
+
+
+def _parse(arguments: list[str], text: str) -> None:
+    command: click.Command = cli
+    words = [word for word in arguments if word != "…"]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        if words[0] in ("COMMAND", "spark") and words[0] not in command.commands:
+            return
+        assert words[0] in command.commands, text
+        command = command.commands[words.pop(0)]
+    # Of a part of a command line, such as a subcommand alone, the argument may be missing.
+    no_arguments = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)  # since click 8.2
+    with contextlib.suppress(click.exceptions.Exit, click.MissingParameter, no_arguments):
+        command.make_context(command.name, words)
+
+
+def test_every_mark_is_known() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            for mark in block.marks:
+                assert re.match(r"(not run: |run by |exit \d|file: |made by )", mark), f"{page}:{block.line}: {mark}"
+                if block.mark("run by"):
+                    assert (PROJECT / (block.mark("run by") or "")).exists(), f"{page}:{block.line}"
+
+
+def test_commands_stand_in_marked_blocks() -> None:
+    """A command in a block without a language, or indented, would not be run."""
+    for page in PAGES:
+        for block in blocks(page):
+            if not block.kind:
+                assert "zmtpsniff " not in block.text, f"{page}:{block.line}: say ```sh"
+        assert not re.search(r"(?m)^    (sudo |\$ )?zmtpsniff (read|live|check|stats)\b", without_blocks(page)), page

@@ -1,0 +1,70 @@
+"""The documentation as a site: built strictly, and every link in what was built leads somewhere."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import lxml.html
+import pytest
+
+from tests.support.paths import PROJECT
+
+DOCS = PROJECT / "docs"
+
+
+def _build(source: Path, target: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", *options, "-b", "html"]
+    return subprocess.run(
+        [*command, str(source), str(target)], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("site") / "html"
+    done = _build(DOCS, target)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def test_every_page_is_in_it(site: Path) -> None:
+    for page in DOCS.rglob("*.md"):
+        assert (site / page.relative_to(DOCS).with_suffix(".html")).exists(), page
+
+
+def test_every_link_in_it_leads_somewhere(site: Path) -> None:
+    made = {page: lxml.html.parse(str(page)).getroot() for page in site.rglob("*.html")}
+    places = {page: {element.get("id") for element in root.iter() if element.get("id")} for page, root in made.items()}
+    links = 0
+    for page, root in made.items():
+        for element, attribute, link, _ in root.iterlinks():
+            parts = urlsplit(link)
+            if parts.scheme == "https" and element.tag == "a":
+                continue
+            assert not parts.scheme, f"{page.name}: {link} is fetched from elsewhere"
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            assert target.exists(), f"{page.name}: {link}"
+            if attribute == "href" and parts.fragment and target in places:
+                assert parts.fragment in places[target], f"{page.name}: {link}"
+                links += 1
+    assert links > 100
+
+
+@pytest.mark.parametrize("link", ["[gone](no-such-page.md)", "[gone](live.md#no-such-heading)", "[gone](#no-heading)"])
+def test_a_dead_link_fails_the_build(link: str, tmp_path: Path) -> None:
+    source = tmp_path / "docs"
+    source.mkdir()
+    shutil.copy(DOCS / "conf.py", source)
+    shutil.copy(DOCS / "live.md", source)
+    text = re.sub(r"\]\((?!live)[\w-]+\.md(#[\w-]+)?\)", "](live.md)", (source / "live.md").read_text())
+    (source / "live.md").write_text(text)
+    (source / "index.md").write_text("# Index\n\n```{toctree}\nlive\n```\n")
+    done = _build(source, tmp_path / "sound")
+    assert done.returncode == 0, done.stderr
+    (source / "index.md").write_text(f"# Index\n\n{link}\n\n```{{toctree}}\nlive\n```\n")
+    done = _build(source, tmp_path / "dead")
+    assert done.returncode != 0
+    assert "gone" in done.stderr or "no-such" in done.stderr or "no-heading" in done.stderr

@@ -1,0 +1,347 @@
+"""-Y and zmtpsniff fields on real captures: what passes is what plain Python finds in the JSON output."""
+
+import io
+import ipaddress
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from dissectors.events import AnyEvent
+from tests.support.conversation import converse
+from tests.support.live_program import engines, live
+from tests.support.namespaces import joined_namespaces, needs_namespaces
+from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.filters import compile_filter
+from zmtpsniff.filters.aliases import ALIASES, DERIVED
+from zmtpsniff.filters.fields import MEANINGS, list_fields
+from zmtpsniff.render.jsonl import JsonlRenderer
+from zmtpsniff.sniffer import Sniffer
+
+Record = dict[str, Any]
+FILES = sorted(FIXTURES.glob("*.pcap*")) + sorted(CAPTURES.glob("*.pcap*"))
+REQ_REP = FIXTURES / "m31_req_rep.pcap"
+GUIDE = PROJECT / "docs" / "filters.md"
+
+
+@lru_cache(1)
+def everything() -> list[tuple[AnyEvent, Record]]:
+    """All events of all captures at hand, each with its record in the JSON output."""
+    pairs: list[tuple[AnyEvent, Record]] = []
+    for path in FILES:
+        events = [
+            event for batch in Sniffer(open_captures((str(path),)), patterns=Patterns()).events() for event in batch
+        ]
+        stream = io.BytesIO()
+        JsonlRenderer(stream, 0).write(events)
+        pairs += zip(events, map(json.loads, stream.getvalue().splitlines()), strict=True)
+    return pairs
+
+
+def _octets(shown: Record) -> bytes:
+    return shown["text"].encode() if "text" in shown else bytes.fromhex(shown.get("hex", ""))
+
+
+def _frames(record: Record) -> list[bytes]:
+    return [_octets(frame) for frame in record.get("frames", [])]
+
+
+def _text(record: Record, *path: str | int) -> Any:
+    """What is at a path of a record, None if nothing is."""
+    value: Any = record
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError):
+            return None
+    return value
+
+
+def _ends(record: Record) -> list[tuple[Any, int]]:
+    if record["type"] == "connection":
+        shown = [record["client"]["address"], record["server"]["address"]]
+    else:
+        shown = [record[end] for end in ("src", "dst") if end in record]
+    split = [end.rpartition(":") for end in shown]
+    return [(ipaddress.ip_address(host.strip("[]")), int(port)) for host, _, port in split]
+
+
+NET = ipaddress.ip_network("127.0.0.0/31")
+# A filter, and the same question in Python.
+QUESTIONS: list[tuple[str, Callable[[Record], Any]]] = [
+    ('type == "message"', lambda r: r["type"] == "message"),
+    ('type != "message"', lambda r: r["type"] != "message"),
+    ('socket_type == "REQ"', lambda r: r.get("socket_type") == "REQ"),
+    ('socket_type != "REQ"', lambda r: "socket_type" in r and r["socket_type"] != "REQ"),
+    ('!(socket_type == "REQ")', lambda r: r.get("socket_type") != "REQ"),
+    ('socket_type > "PUB"', lambda r: r.get("socket_type", "") > "PUB"),
+    ("packet < 10", lambda r: r.get("packet", 99) < 10),
+    ("packet <= 10", lambda r: r.get("packet", 99) <= 10),
+    ("packet > 1e2", lambda r: r.get("packet", 0) > 100),
+    ("packet ge 0x64", lambda r: r.get("packet", 0) >= 100),
+    ("packet in {1, 5 .. 8, 010}", lambda r: r.get("packet") in (1, 5, 6, 7, 8)),
+    ("packet not in {1 .. 20}", lambda r: not 1 <= r.get("packet", 0) <= 20),
+    ("identity", lambda r: "identity" in r),
+    ("latency_ns", lambda r: "latency_ns" in r),
+    ("latency_ns < 500us", lambda r: r.get("latency_ns", 10**9) < 500_000),
+    ("incomplete", lambda r: "incomplete" in r),
+    ("frames.truncated", lambda r: any("truncated" in frame for frame in r.get("frames", []))),
+    ('frames[0].text == "orders" || frames[0].text == ""', lambda r: _text(r, "frames", 0, "text") in ("orders", "")),
+    ('frames[0] == ""', lambda r: _frames(r)[:1] == [b""]),
+    ('frames[0] < "B"', lambda r: any(frame < b"B" for frame in _frames(r)[:1])),
+    ('frames[-1] != ""', lambda r: any(frame != b"" for frame in _frames(r)[-1:])),
+    ("frames[1]", lambda r: len(r.get("frames", [])) > 1),
+    ("frames[0].hex", lambda r: _text(r, "frames", 0, "hex") is not None),
+    ('frames[0].hex >= "80"', lambda r: (_text(r, "frames", 0, "hex") or "") >= "80"),
+    ("frames[0].length == 0", lambda r: _text(r, "frames", 0, "length") == 0),
+    ("frames.length > 255", lambda r: any(frame["length"] > 255 for frame in r.get("frames", []))),
+    ("all frames.length < 9", lambda r: "frames" in r and all(frame["length"] < 9 for frame in r["frames"])),
+    ('frames contains "re"', lambda r: any(b"re" in frame for frame in _frames(r))),
+    ("frames contains 00:00", lambda r: any(b"\0\0" in frame for frame in _frames(r))),
+    ('frames[1:].text contains "e"', lambda r: any("e" in frame.get("text", "") for frame in r.get("frames", [])[1:])),
+    ('any frames matches "^[a-m]+ ?[0-9]$"', lambda r: any(re.search(b"(?i)^[a-m]+ ?[0-9]$", f) for f in _frames(r))),
+    (r'frames ~ r"\x00.\x01"', lambda r: any(re.search(b"\x00.\x01", frame) for frame in _frames(r))),
+    ('frames.text matches r"REQUEST \\d"', lambda r: any(re.search(rb"(?i)request \d", f) for f in _frames(r))),
+    ('detail matches "of the (client|server)"', lambda r: re.search("(?i)of the (client|server)", r.get("detail", ""))),
+    ("len(frames) == 2", lambda r: len(r.get("frames", [])) == 2),
+    ("count(frames) > 2", lambda r: len(r.get("frames", [])) > 2),
+    ("len(topic) < 3", lambda r: _text(r, "topic", "length") in (0, 1, 2)),
+    ('topic[0:1] == "w" || topic[0] == 41', lambda r: "topic" in r and _octets(r["topic"])[:1] in (b"w", b"A")),
+    ('upper(name) == "READY" && lower(name) == "ready"', lambda r: r.get("name", "").upper() == "READY"),
+    ('properties.Socket-Type == "SUB"', lambda r: _text(r, "properties", "Socket-Type", "text") == "SUB"),
+    ('properties["Identity"].length > 0', lambda r: (_text(r, "properties", "Identity", "length") or 0) > 0),
+    ('zmtp.metadata.key contains "Prop"', lambda r: any("Prop" in key for key in r.get("properties", {}))),
+    ("client.version && !server.version", lambda r: "version" in r.get("client", {}) and "version" not in r["server"]),
+    ('client.version == "3.1" xor server.version == "3.1"',
+     lambda r: (_text(r, "client", "version") == "3.1") != (_text(r, "server", "version") == "3.1")),
+    ("messages.client > messages.server",
+     lambda r: r["type"] == "connection" and r["messages"]["client"] > r["messages"]["server"]),
+    ("subscriptions", lambda r: bool(r.get("subscriptions"))),
+    ("messages > 10", lambda r: isinstance(r.get("messages"), int) and r["messages"] > 10),
+    ("envelope.identities >= 1", lambda r: (_text(r, "envelope", "identities") or 0) >= 1),
+    ("envelope.delimiter == true", lambda r: _text(r, "envelope", "delimiter") is True),
+    ("matched", lambda r: "matched" in r),
+    ("matched == frames[0]", lambda r: "matched" in r and _octets(r["matched"]) == _frames(r)[0]),
+    ('severity in {"error", "warning"}', lambda r: r.get("severity") in ("error", "warning")),
+    ('code contains "socket"', lambda r: "socket" in r.get("code", "")),
+    ("password.length > 0 && !password.text", lambda r: (_text(r, "password", "length") or 0) > 0),
+    ("as_server == true", lambda r: r.get("as_server") is True),
+    ("zmtp", lambda r: "src" in r),
+    ("src > dst", lambda r: r.get("src", "") > r.get("dst", "")),
+    ('frames[0] != frames[1]', lambda r: len(_frames(r)) > 1 and _frames(r)[0] != _frames(r)[1]),
+    ("tcp.port == 20205", lambda r: any(port == 20205 for _, port in _ends(r))),
+    ("tcp.port < 20000", lambda r: any(port < 20_000 for _, port in _ends(r))),
+    ("tcp.port != 20205", lambda r: _ends(r) and all(port != 20205 for _, port in _ends(r))),
+    ("ip.addr == 127.0.0.1", lambda r: any(str(host) == "127.0.0.1" for host, _ in _ends(r))),
+    ("ip.addr in {127.0.0.0/31}", lambda r: any(host.version == 4 and host in NET for host, _ in _ends(r))),
+    ("ip.addr != 127.0.0.0/8",
+     lambda r: any(h.version == 4 for h, _ in _ends(r)) and not any(h.is_loopback for h, _ in _ends(r))),
+    ("ipv6.addr == ::1", lambda r: any(str(host) == "::1" for host, _ in _ends(r))),
+    ("frame.time_epoch < 1795263457.6", lambda r: r.get("time_ns", 10**19) < 1795263457_600000000),
+    ('zmtp.command-name == "PING" && zmtp.ping.ttl > 5', lambda r: r.get("ttl_ms", 0) >= 600),
+    ("zmtp.version.major == 3", lambda r: r["type"] == "greeting" and r.get("version", "")[:1] == "3"),
+    ('mechanism == "PLAIN" && type == "command"', lambda r: r["type"] == "command" and "username" in r),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "question"), QUESTIONS, ids=[text for text, _ in QUESTIONS])
+def test_what_passes_is_what_python_finds(text: str, question: Callable[[Record], Any]) -> None:
+    passes = compile_filter(text)
+    found = [record for event, record in everything() if passes(event)]
+    assert found == [record for _, record in everything() if question(record)]
+    assert found or not CAPTURES.exists(), "no capture has it, so nothing is tested"
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of all that a record shows."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            here = name if not path else f'properties["{name}"]' if path == "properties" else f"{path}.{name}"
+            yield here
+            yield from _paths(inner, here)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _paths(item, path)
+
+
+def test_all_that_json_shows_can_be_asked_for() -> None:
+    filters: dict[str, Callable[[AnyEvent], bool]] = {}
+    for event, record in everything():
+        for path in _paths(record):
+            if path not in filters:
+                filters[path] = compile_filter(path)
+            assert filters[path](event), (path, record)
+    assert len(filters) > 80
+
+
+def test_every_field_has_a_meaning_and_every_meaning_a_field() -> None:
+    listed = {info.name: info for info in list_fields()}
+    assert [name for name, info in listed.items() if not info.meaning] == []
+    assert set(MEANINGS) <= set(listed)
+    assert (ALIASES.keys() | DERIVED.keys()) <= listed.keys()
+    assert [info.name for info in listed.values() if not info.records] == []
+
+
+def test_every_listed_field_is_in_the_records_that_it_is_listed_for() -> None:
+    for info in list_fields():
+        passes = compile_filter(info.name)
+        kinds = {record["type"] for event, record in everything() if passes(event)}
+        assert kinds <= set(info.records), info.name
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "zmtpsniff", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def _records(*arguments: str) -> list[Record]:
+    done = _run("read", "-T", "json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_read_shows_what_passes_and_the_totals() -> None:
+    path = str(REQ_REP)
+    whole = _records(path)
+    wanted = [r for r in whole if (r["type"] == "message" and r.get("socket_type") == "REP") or r["type"] == "capture"]
+    assert _records("-Y", 'type == "message" && socket_type == "REP"', path) == wanted
+    assert _records(path, "-Y", 'name == "NOSUCH"') == whole[-1:]
+    summary = _run("read", "-T", "summary", "-Y", "frames", path).stdout.splitlines()
+    assert len(summary) == sum(r["type"] == "message" for r in whole) + 1
+    assert _run("read", "-T", "dump", "-Y", "packet == 0", path).stdout == ""
+    tree = _run("read", "-Y", 'frames[1] == "reply 0"', path).stdout
+    assert "reply 0" in tree
+    assert "reply 1" not in tree
+    assert "READY" not in tree
+
+
+def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
+    records = _records("--max-bytes", "3", "-Y", 'frames == "request 1" && !frames.truncated', str(REQ_REP))
+    assert [_text(record, "frames", 1) for record in records[:-1]] == [{"length": 9, "text": "req", "truncated": True}]
+
+
+def test_a_mistake_is_one_line_and_ends_with_2() -> None:
+    done = _run("read", str(REQ_REP), "-Y", 'packet && soket_type == "REQ"')
+    assert done.returncode == 2
+    assert done.stdout == ""
+    expected = '-Y: column 11: there is no field "soket_type"; did you mean "socket_type"?'
+    assert done.stderr == f"zmtpsniff: {expected} (see zmtpsniff read --help)\n"
+
+
+def test_fields_lists_them_for_people_and_for_programs() -> None:
+    done = _run("fields", "-T", "json")
+    listed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["name"], each["kind"], each["records"]) for each in listed] == [
+        (info.name, info.kind, list(info.records)) for info in list_fields()
+    ]
+    table = _run("fields").stdout.splitlines()
+    assert [line.split()[0] for line in table[1 : len(listed) + 1]] == [each["name"] for each in listed]
+    assert all(each["meaning"] in line for each, line in zip(listed, table[1:], strict=False))
+    assert [json.loads(line)["name"] for line in _run("fields", "LATENCY", "-T", "json").stdout.splitlines()] == [
+        "latency_ns"
+    ]
+    wrong = _run("fields", "nothing-like-this")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.parametrize(
+    "text",
+    ["tcp.stream == 1", "tcp.port == 5555 || tcp.srcport < 20210", "ip.addr == 127.0.0.1", "ip.src == 127.0.0.0/8",
+     "ip.addr != 127.0.0.1", "!(ip.addr == 127.0.0.1)", "ipv6.addr == ::1", "tcp.port in {20000 .. 20250}",
+     "frame.number > 20 && frame.number <= 30", "any tcp.port > 40000", "all tcp.port > 20100", "tcp.port != 20205",
+     "frame.time_epoch > 1795263457.61", "tcp.dstport lt tcp.srcport"],
+)  # fmt: skip
+def test_names_of_wireshark_mean_what_they_mean_there(text: str) -> None:
+    passes = compile_filter(text)
+    names = (
+        "m31_req_rep.pcap",
+        "m31_ipv6.pcap",
+        "rec_dealer_dealer_ipv6.pcap",
+        "m31_pub_sub.pcap",
+        "sec_types_push_pub.pcap",
+    )
+    asked = 0
+    for name in names:
+        path = str(FIXTURES / name)
+        command = ["tshark", "-r", path, "-Y", text, "-T", "fields", "-e", "frame.number"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode and ("any " in text or "all " in text):
+            pytest.skip("this tshark does not know any and all")
+        assert done.returncode == 0, done.stderr
+        frames = {int(number) for number in done.stdout.split()}
+        for batch in Sniffer(open_captures((path,))).events():
+            for event in batch:
+                packet = getattr(event, "packet", None)
+                if packet is not None:
+                    assert passes(event) == (packet in frames), (name, event)
+                    asked += 1
+    assert asked > 50
+
+
+@needs_namespaces
+@engines(only=["tcpdump", "scapy"])
+def test_live_shows_what_passes_and_the_totals(engine: str) -> None:
+    with joined_namespaces() as (here, there):
+        options = (
+            "--engine",
+            engine,
+            "-i",
+            here.interface,
+            "-f",
+            "tcp",
+            "-Y",
+            'type == "connection" || frames contains "a"',
+        )
+        with live(*options, prefix=here.command()) as program:
+            logs = converse(here, there, here.ipv4, ("req_rep",))
+            program.read_until(lambda records: any(record["type"] == "connection" for record in records))
+            records = program.interrupt()
+    assert {record["type"] for record in records} <= {"message", "connection", "capture"}
+    assert records[-1]["type"] == "capture"
+    messages = [record for record in records if record["type"] == "message"]
+    assert messages
+    assert all(any(b"a" in frame for frame in _frames(record)) for record in messages)
+    assert len(messages) < records[-1]["messages"]
+    assert logs
+
+
+@lru_cache(1)
+def _examples() -> list[tuple[str, str]]:
+    """The filters of the guide, with the capture that each is tried on."""
+    return re.findall(r"^zmtpsniff read (\S+) .*?-Y '([^']+)'", GUIDE.read_text(), re.MULTILINE)
+
+
+def test_examples_of_the_guide_find_something() -> None:
+    assert len(_examples()) > 10
+    for capture, text in _examples():
+        passes = compile_filter(text)
+        events = [
+            e
+            for batch in Sniffer(open_captures((str(PROJECT / capture),)), patterns=Patterns()).events()
+            for e in batch
+        ]
+        assert any(map(passes, events)), text
+
+
+def test_mistakes_of_the_guide_are_what_it_says() -> None:
+    shown = re.findall(r"^zmtpsniff: -Y: (.*) \(see zmtpsniff read --help\)$", GUIDE.read_text(), re.MULTILINE)
+    filters = re.findall(r"^\$ zmtpsniff read \S+ -Y '([^']+)'", GUIDE.read_text(), re.MULTILINE)
+    assert len(shown) == len(filters) > 2
+    for text, says in zip(filters, shown, strict=True):
+        with pytest.raises(ValueError, match="column") as caught:
+            compile_filter(text)
+        assert str(caught.value) == says
+
+
+def test_tables_of_the_guide_are_filters() -> None:
+    for text in re.findall(r"^\| `([^`]+)` \|", GUIDE.read_text(), re.MULTILINE):
+        compile_filter(text.replace("\\|", "|"))

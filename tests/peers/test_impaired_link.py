@@ -1,0 +1,325 @@
+"""Real peers on a network that delays, reorders, duplicates and loses, captured at both ends and in between.
+
+What the programs logged is the truth. TCP mends what the network does, so no capture of it may show a fault; neither
+may several of them read together, whatever their clocks say, nor may a capture that lost packets itself accuse anybody.
+"""
+
+import fcntl
+import json
+import os
+import pickle
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support import peers
+from tests.support.captured_octets import Capture, Hole, holes, later, sent_by, thinned
+from tests.support.conversation import Logs, check, closed, converse, logged, octets, wrong
+from tests.support.impaired_link import LEFT, RIGHT, DroppedError, Impairment, impaired_link, needs_tap, needs_tcpdump
+from tests.support.live_program import Record, live
+from tests.support.made_up import frame, pushes
+from tests.support.namespaces import needs_namespaces
+from tests.support.saved_files import read as packets_of
+from tests.support.saved_files import save
+from tests.support.streams import CLIENT, SERVER, Sent, complaints, is_subsequence, packets, segments, sniff
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.cli.main import cli
+from zmtpsniff.net.segment import ACK, FIN, RST
+
+EXCHANGES = ("push_pull", "req_rep", "req_router", "parts", "dealer_router", "topics")
+IMPAIRMENTS = {
+    "jitter": Impairment(delay=0.002, jitter=0.005),
+    "duplicates": Impairment(delay=0.002, jitter=0.001, duplication=0.1),
+    "loss": Impairment(delay=0.003, loss=0.02),
+    "everything": Impairment(delay=0.001, jitter=0.004, loss=0.02, duplication=0.05),
+}
+POINTS = ("left", "middle", "right")
+SHIFTS = (-0.05, -0.005, 0.0, 0.005, 0.05)  # seconds by which the clock of one machine is fast
+SHARES = (0.01, 0.05, 0.2)  # of the packets that a capture lost
+ENDS = ("fin", "rst")  # a heartbeat that comes when its receiver has left is answered by a RST
+# What is wrong with a capture, and with no peer.
+LOSSES = {"capture-gap", "frames-lost"}
+# After these nobody knows how many octets are missing.
+UNCOUNTED = {"frames-lost", "no-greeting", "one-direction"}
+
+
+class Recording(NamedTuple):
+    """A conversation, with the packets that each point captured."""
+
+    logs: Logs
+    client: str  # its address
+    server: str
+    captured: dict[str, list[Packet]]
+    live: list[Record]  # what zmtpsniff showed while it went on, on the side of the server
+
+
+_TRIES = 4  # to capture all packets of a conversation on a busy machine
+
+
+@pytest.fixture(scope="session")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
+    """All conversations, which take place at the same time; one worker of pytest-xdist records them for all."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    saved = shared / "recordings.pickle"
+    with (shared / "recordings.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not saved.exists():
+            folders = [tmp_path_factory.mktemp(name) for name in IMPAIRMENTS]
+            with ThreadPoolExecutor() as recorders:
+                made = dict(zip(IMPAIRMENTS, recorders.map(record, IMPAIRMENTS.values(), folders), strict=True))
+            saved.write_bytes(pickle.dumps(made))
+    found: dict[str, Recording] = pickle.loads(saved.read_bytes())
+    return found
+
+
+def record(impairment: Impairment, folder: Path) -> Recording:
+    for _ in range(_TRIES - 1):
+        try:
+            return record_once(impairment, folder)
+        except DroppedError:
+            pass
+    return record_once(impairment, folder)
+
+
+def record_once(impairment: Impairment, folder: Path) -> Recording:
+    with impaired_link(impairment, seed=1, folder=folder) as link:
+        client, server = link.sides
+        options = ("--engine", "tcpdump", "-i", server.interface, "--max-bytes", "0", "-f", "tcp")
+        with live(*options, prefix=server.command()) as program:
+            logs = converse(server, client, server.ipv4, EXCHANGES, heartbeat_ms=200)
+            link.finish()
+            program.read_until(closed(len(EXCHANGES) + 1, server.ipv4))
+            shown = program.interrupt()
+    # Each of it happened, or nothing is tested.
+    assert (link.wire.overtaken > 0) == (impairment.jitter > 0)
+    assert (link.wire.lost > 0) == (impairment.loss > 0)
+    assert (link.wire.duplicated > 0) == (impairment.duplication > 0)
+    left, right = (packets_of(link.captures[side])[0] for side in (LEFT, RIGHT))
+    captured = {"left": left, "middle": link.wire.middle, "right": right}
+    return Recording(logs, client.ipv4, server.ipv4, captured, shown)
+
+
+_NEEDS = (needs_namespaces, needs_tap, needs_tcpdump)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=_NEEDS if name == "jitter" else [*_NEEDS, pytest.mark.slow]) for name in IMPAIRMENTS
+    ],
+)
+def recording(request: pytest.FixtureRequest, recordings: dict[str, Recording]) -> Recording:
+    """One of the conversations."""
+    return recordings[request.param]
+
+
+def read(folder: Path, *captures: Sequence[Packet]) -> list[Record]:
+    """What ``zmtpsniff read`` shows of these captures, each a file of its own."""
+    paths = [folder / f"{number}.pcapng" for number in range(len(captures))]
+    for path, capture in zip(paths, captures, strict=True):
+        save(path, [list(capture)])
+    done = CliRunner().invoke(cli, ["read", "-T", "json", "--max-bytes", "0", *map(str, paths)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_all(records: list[Record], recording: Recording) -> None:
+    """All that was said is shown and nothing is wrong; each reply and each PONG knows what it answers."""
+    check(records, recording.logs, recording.server, EXCHANGES, ENDS)
+    assert wrong(records) == []
+    replies = list(filter(is_reply, records))
+    pongs = [record for record in records if record.get("name") == "PONG"]
+    assert len(replies) == 100
+    assert len(pongs) > 10
+    assert all("request" in record for record in (*replies, *pongs))
+    check_requests(records)
+
+
+def is_whole_message(record: Record) -> bool:
+    return record["type"] == "message" and "incomplete" not in record
+
+
+def is_reply(record: Record) -> bool:
+    return is_whole_message(record) and record["frames"][1:2] == [{"length": 8, "text": "reply to"}]
+
+
+def check_requests(records: list[Record]) -> None:
+    """The request that a reply is said to answer is the one that it repeats, and no reply is before its request."""
+    said = defaultdict(list)
+    for record in records:
+        if record["type"] == "message":
+            said[record["flow"], record["src"], record["packet"]].append(record)
+    for reply in filter(is_reply, records):
+        if "request" in reply:
+            asked = said[reply["flow"], reply["dst"], reply["request"]]
+            _, _, *repeated = reply["frames"]
+            assert any(request["frames"][1:] == repeated or "incomplete" in request for request in asked), reply
+        assert reply.get("latency_ns", 0) >= 0
+
+
+def comparable(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """What each side said, without what differs between captures of the same connections.
+
+    That is times and numbers; heartbeats, the last of which may have been lost for good; and whether a publisher had
+    heard of a cancelled subscription, of which a packet that was sent twice tells only how it was the last time.
+    """
+    differs = {"time_ns", "packet", "flow", "request", "latency_ns", "start_ns", "end_ns", "octets", "end", "matched"}
+    said = defaultdict(list)
+    for record in records:
+        if record["type"] in ("capture", "problem", "work") or record.get("name") in ("PING", "PONG"):
+            continue
+        sender = record["client"]["address"] if record["type"] == "connection" else record["src"]
+        said[sender].append({name: value for name, value in record.items() if name not in differs})
+    return dict(said)
+
+
+# ---------------------------------------------------------------------- one capture
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_tcp_mends_is_no_problem(point: str, recording: Recording, tmp_path: Path) -> None:
+    check_all(read(tmp_path, recording.captured[point]), recording)
+
+
+def test_what_tcp_mends_is_no_problem_live(recording: Recording) -> None:
+    check_all(recording.live, recording)
+
+
+def test_what_never_arrived_was_not_lost_by_the_capture() -> None:
+    """A heartbeat that the network loses while its receiver leaves, captured where that one is: nobody got it."""
+    heartbeat = frame(b"\4PING\0\0", command=True)
+    sent = segments(pushes(3, Random(1), 20), fin=False)
+    client, server = (max(segment.end for segment in sent if segment.side == side) for side in (CLIENT, SERVER))
+    after = server + len(heartbeat)
+    sent += [
+        Sent(CLIENT, client, b"", server, FIN | ACK),
+        Sent(SERVER, after, b"", client + 1, ACK),
+        Sent(SERVER, after, b"", client + 1, FIN | ACK),
+        Sent(CLIENT, client + 1, b"", 0, RST),
+    ]
+    assert complaints(sniff(packets(sent))) == []
+
+
+# ---------------------------------------------------------------------- several captures
+
+
+def check_same_as_one(records: list[Record], recording: Recording, folder: Path) -> None:
+    check_all(records, recording)
+    assert comparable(records) == comparable(read(folder, recording.captured["left"]))
+
+
+@pytest.mark.parametrize("points", [("left", "right"), ("right", "left"), POINTS], ids=" ".join)
+def test_captures_of_the_same_connections_show_each_message_once(
+    points: Sequence[str], recording: Recording, tmp_path: Path
+) -> None:
+    records = read(tmp_path, *(recording.captured[point] for point in points))
+    check_same_as_one(records, recording, tmp_path)
+
+
+@pytest.mark.parametrize("seconds", SHIFTS)
+def test_captures_whose_clocks_differ(seconds: float, recording: Recording, tmp_path: Path) -> None:
+    left, right = recording.captured["left"], recording.captured["right"]
+    check_same_as_one(read(tmp_path, left, later(right, seconds)), recording, tmp_path)
+
+
+@pytest.mark.parametrize("seconds", SHIFTS)
+def test_captures_of_what_each_end_sent_whose_clocks_differ(
+    seconds: float, recording: Recording, tmp_path: Path
+) -> None:
+    left, right = own_packets(recording)
+    check_same_as_one(read(tmp_path, left, later(right, seconds)), recording, tmp_path)
+
+
+def own_packets(recording: Recording) -> tuple[list[Packet], list[Packet]]:
+    """What each end sent itself, as it captured it."""
+    left, right = recording.captured["left"], recording.captured["right"]
+    return sent_by(left, recording.client), sent_by(right, recording.server)
+
+
+# ---------------------------------------------------------------------- captures with losses of their own
+
+
+def check_lossy(records: list[Record], recording: Recording, captures: Sequence[Capture]) -> None:
+    """What captures lost is told, peers are accused of nothing, and what is shown as whole was sent."""
+    assert [problem for problem in wrong(records) if problem["code"] not in LOSSES] == []
+    check_requests(records)
+    said = defaultdict(list)
+    for record in records:
+        if "src" in record:
+            said[record["src"], record["dst"]].append(record)
+    clients = {record["client"]["address"] for record in records if record["type"] == "connection"}
+    for (sender, peer), hole in holes(captures).items():
+        if clients.isdisjoint((sender, peer)):
+            # Without either greeting nobody can know what they speak.
+            assert hole.in_greeting > 0
+        else:
+            check_gaps(said[sender, peer], hole)
+            check_sender(said[sender, peer], hole, recording)
+
+
+def check_gaps(said: list[Record], hole: Hole) -> None:
+    """As many octets of a sender are told as missing as are."""
+    problems = [record for record in said if record["type"] == "problem"]
+    told = sum(octets_missing(problem) for problem in problems if problem["code"] == "capture-gap")
+    # A FIN that is not in the capture is acknowledged like an octet.
+    assert told <= hole.possible + (hole.possible > 0), problems
+    assert told >= hole.certain or not UNCOUNTED.isdisjoint(problem["code"] for problem in problems), problems
+
+
+def octets_missing(problem: Record) -> int:
+    found = re.match(r"([\d,]+) octets? (?:is|are) missing", problem["detail"])
+    assert found, problem
+    return int(found[1].replace(",", ""))
+
+
+def check_sender(said: list[Record], hole: Hole, recording: Recording) -> None:
+    """The whole messages of a sender are among those that it sent, in their order; if nothing is missing, all are."""
+    if not said:
+        assert hole.possible > 0
+        return
+    ends = [said[0][end].rpartition(":") for end in ("src", "dst")]
+    roles = ["server" if host == recording.server else "client" for host, _, _ in ends]
+    port = int(ends[roles.index("server")][2])
+    sent = logged(recording.logs, roles[0], port, "sent")
+    received = logged(recording.logs, roles[1], port, "received")
+    shown = [peers.fingerprint(list(map(octets, record["frames"]))) for record in said if is_whole_message(record)]
+    assert is_subsequence(shown, sent)
+    if hole.possible == 0:
+        assert is_subsequence(received, shown)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_a_capture_that_lost_packets_accuses_nobody(share: float, recording: Recording, tmp_path: Path) -> None:
+    passed = recording.captured["middle"]
+    kept = thinned(passed, share, Random(f"{share}"))
+    records = read(tmp_path, kept)
+    check_lossy(records, recording, [Capture(passed, kept)])
+    assert sum(map(is_whole_message, records)) > 400
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_captures_lend_each_other_what_they_lost(share: float, recording: Recording, tmp_path: Path) -> None:
+    check_lossy_pair(recording.captured["left"], recording.captured["right"], share, recording, tmp_path)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_captures_of_what_each_end_sent_with_losses(share: float, recording: Recording, tmp_path: Path) -> None:
+    check_lossy_pair(*own_packets(recording), share, recording, tmp_path)
+
+
+def check_lossy_pair(
+    left: Sequence[Packet], right: Sequence[Packet], share: float, recording: Recording, folder: Path
+) -> None:
+    """Two captures read together, each of which lost this share of its packets; the clock of one is slow."""
+    random = Random(f"{share}")
+    captures = [Capture(passed, thinned(passed, share, random)) for passed in (left, right)]
+    records = read(folder, captures[LEFT].kept, later(captures[RIGHT].kept, -0.01))
+    check_lossy(records, recording, captures)

@@ -1,0 +1,53 @@
+"""What hostile captures and policies cost: a twentieth of each, or all of it with ZMTPSNIFF_ATTACKS=all."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dissectors.events import AnyEvent, Command, Cut, Message, Problem
+from dissectors.zmtp import deflate
+from tests.support import attacks
+from tests.support.streams import Packets
+from zmtpsniff.sniffer import Sniffer
+
+ALL = os.environ.get("ZMTPSNIFF_ATTACKS") == "all"
+PERCENT = 100 if ALL else 5
+OURS = 60  # MiB and seconds that the program needs for whatever it does, on a machine that does much else
+
+
+@pytest.mark.parametrize("name", attacks.ATTACKS)
+def test_cost_is_bounded(name: str, tmp_path: Path) -> None:
+    attack = attacks.ATTACKS[name]
+    cost = attacks.run(attack, PERCENT, tmp_path)
+    assert "Traceback" not in cost.errors
+    assert cost.mib <= attack.mib
+    assert cost.seconds <= (attack.seconds if ALL else attack.seconds * PERCENT / 100 + OURS)
+    if ALL or attack.status != 2:  # a small policy may be allowed
+        assert cost.status == attack.status, cost.errors
+    if attack.arguments[0] == "read":
+        assert json.loads(cost.output.splitlines()[-1])["type"] == "capture"
+
+
+def sniffed(packets: Iterator[bytes]) -> list[AnyEvent]:
+    numbered = [(number, 1, octets, len(octets), None) for number, octets in enumerate(packets)]
+    return [event for some in Sniffer(Packets(numbered)).events() for event in some]
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+def test_compressed_messages_are_inflated_as_far_as_they_may(takeover: bool) -> None:
+    events = sniffed(attacks.inflating(takeover)(1))
+    (message,) = [event for event in events if isinstance(event, Message)]
+    (body,) = message.frames
+    assert isinstance(body, Cut)
+    assert body.length == deflate.INFLATED_LIMIT - 1  # without the flags octet
+    assert [event.code for event in events if isinstance(event, Problem)] == ["websocket-compression"]
+
+
+def test_attacks_are_what_they_say() -> None:
+    """The handshake of those that go on after it is understood, so that what follows is looked at."""
+    events = sniffed(attacks.stream(attacks.frame(b"a" * 300) + b"\1\0\0\0"))
+    assert [event.name for event in events if isinstance(event, Command)] == ["READY", "READY"]
+    assert [event.frames for event in events if isinstance(event, Message)] == [[b"a" * 300], [b"", b""]]

@@ -1,0 +1,271 @@
+"""What is shown of captures that a simulated capture point makes, held against what was sent (``capture_point``)."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.capture_point.conversations import CLIENT, SERVER, Conversation, Sent, converse
+from tests.capture_point.families import FAMILIES, make
+from tests.capture_point.network import FIN, Link, Session, connect
+from tests.capture_point.oracle import Case, judge
+from tests.capture_point.protocols import PROTOCOLS, speak
+from tests.capture_point.tap import Record, Records, late, packets, save, watch, without
+from tests.support.paths import PROJECT
+
+_CASES = 300  # of each family
+_SMALL = settings(max_examples=150)
+
+seeds = st.integers(0, 60)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_was_sent_is_shown(family: str) -> None:
+    failed = {}
+    for seed in range(_CASES):
+        faults = judge(make(family, seed)).faults
+        if faults:
+            failed[seed] = faults
+    if failed:
+        seed, faults = next(iter(failed.items()))
+        said = f"{len(failed)} of {_CASES}, the first with: python -m tests.capture_point --case {family}:{seed}"
+        pytest.fail("\n".join([said, *faults[:10]]))
+
+
+# ---------------------------------------------------------------------- what hypothesis makes as small as it can be
+
+
+def small(seed: int) -> Session:
+    """A short conversation over a plain link."""
+    random = Random(seed)
+    return connect(converse(random, count=3), random, Link(jitter_ns=1))
+
+
+@_SMALL
+@given(seeds, st.lists(st.tuples(st.integers(0, 60), st.integers(1, 10)), max_size=4), st.booleans())
+def test_packets_that_move(seed: int, moves: list[tuple[int, int]], stamped: bool) -> None:
+    session = small(seed)
+    records = watch(0.5, session)
+    moved = list(records)
+    for place, places in moves:
+        if place < len(moved):
+            moved.insert(place + places, moved.pop(place))
+    if not stamped:
+        moved = [Record(time, one) for (time, _), (_, one) in zip(records, moved, strict=True)]
+    assert judge(Case("", [session], [moved])).faults == []
+
+
+@_SMALL
+@given(seeds, st.sampled_from([CLIENT, SERVER]), st.integers(0, 50_000_000))
+def test_a_side_that_is_late(seed: int, side: int, late_ns: int) -> None:
+    session = small(seed)
+    assert judge(Case("", [session], [late(watch(0.5, session), side, late_ns)])).faults == []
+
+
+@_SMALL
+@given(seeds, st.sets(st.integers(0, 60), max_size=4))
+def test_packets_that_are_lost(seed: int, lost: set[int]) -> None:
+    session = small(seed)
+    records = [record for place, record in enumerate(watch(0.5, session)) if place not in lost]
+    assert judge(Case("", [session], [records])).faults == []
+
+
+@_SMALL
+@given(seeds, st.sets(st.integers(0, 60), max_size=6), st.integers(1, 10_000_000))
+def test_packets_that_are_there_twice(seed: int, twice: set[int], later_ns: int) -> None:
+    session = small(seed)
+    records = watch(0.5, session)
+    again = [record for place, record in enumerate(records) if place in twice]
+    records += [Record(time + later_ns, one) for time, one in again]
+    assert judge(Case("", [session], [sorted(records, key=lambda record: record.time_ns)])).faults == []
+
+
+# ---------------------------------------------------------------------- the simulator itself
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_segments_carry_the_conversation_and_acknowledge_what_had_arrived(seed: int) -> None:
+    random = Random(seed)
+    session = connect(converse(random), random, Link.choose(random))
+    talk = session.talk
+    for side in (CLIENT, SERVER):
+        stream = bytearray()
+        for offset, payload in sorted((one.offset, one.payload) for one in session.segments if one.side == side):
+            if payload:
+                assert offset <= len(stream)
+                assert stream[offset : offset + len(payload)] == payload[: len(stream) - offset]
+                stream += payload[len(stream) - offset :]
+        assert stream == talk.stream(side)
+    for one in session.segments:
+        if one.ack > 0:
+            # What arrives in the same nanosecond may have been read or not.
+            assert arrived(session, one.side, one.sent_ns - 1) <= one.ack <= arrived(session, one.side, one.sent_ns)
+
+
+def arrived(session: Session, side: int, now_ns: int) -> int:
+    """How many octets a side has got in order; the FIN is one more."""
+    came = [one for one in session.segments if one.side != side and one.reach == 1.0 and one.arrival_ns <= now_ns]
+    reached = 0
+    for begin, end in sorted((one.offset, one.offset + len(one.payload) + (one.flags & FIN)) for one in came):
+        if begin <= reached:
+            reached = max(reached, end)
+    return reached
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_cause_passes_before_its_effect_wherever_the_capture_point_is(seed: int) -> None:
+    """No packet acknowledges octets that did not pass before it."""
+    random = Random(seed)
+    session = connect(converse(random), random, replace(Link.choose(random), loss=0.0))
+    for place in (0.0, 0.3, 1.0):
+        passed = [0, 0]
+        for _, one in watch(place, session):
+            assert one.ack <= passed[1 - one.side]
+            passed[one.side] = max(passed[one.side], one.offset + len(one.payload) + (one.flags & FIN))
+
+
+def test_conversations_are_of_all_kinds() -> None:
+    talks = [converse(Random(seed)) for seed in range(600)]
+    types = {kind for talk in talks for kind in talk.types}
+    assert types == {"REQ", "REP", "DEALER", "ROUTER", "PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "PAIR"}
+    assert {talk.version for talk in talks} == {"1.0", "2.0", "3.0", "3.1"}
+    assert len({talk.versions for talk in talks}) == 14
+    assert {talk.mechanism for talk in talks} == {None, "NULL", "PLAIN"}
+    commands = Counter(name for talk in talks for side in talk.commands for name in side)
+    assert {"HELLO", "WELCOME", "INITIATE", "READY", "PING", "PONG"} == set(commands)
+    changes = {(action, way) for talk in talks for side in talk.subscriptions for action, _, way in side}
+    assert changes == {(action, way) for action in ("subscribe", "cancel") for way in ("message", "command")}
+    assert {talk.end for talk in talks} == {"fin", "rst", "open"}
+
+
+def test_a_case_comes_of_its_seed() -> None:
+    for family in FAMILIES:
+        one, other = make(family, 7), make(family, 7)
+        assert one.how == other.how
+        assert [packets(file) for file in one.files] == [packets(file) for file in other.files]
+
+
+def test_protocols_are_many_and_go_both_ways() -> None:
+    assert len(PROTOCOLS) >= 40
+    for name in PROTOCOLS:
+        talks = [speak(name, Random(seed)) for seed in range(100)]
+        assert len({talk.stream(CLIENT) + talk.stream(SERVER) for talk in talks}) >= 95, name
+        assert all(talk.stream(CLIENT) and talk.stream(SERVER) for talk in talks), name
+
+
+# ---------------------------------------------------------------------- the oracle itself
+
+
+def told(session: Session, records: Records) -> str:
+    return "\n".join(judge(Case("", [session], [records])).faults)
+
+
+@pytest.fixture
+def request_reply() -> Session:
+    seed = next(
+        seed
+        for seed in range(1000)
+        if (talk := converse(Random(seed))).types == ("REQ", "REP") and talk.version == "3.1" and len(talk.pairs) > 3
+    )
+    session = connect(converse(Random(seed)), Random(seed), Link())
+    assert told(session, watch(0.5, session)) == ""
+    return session
+
+
+def changed(session: Session, talk: Conversation) -> Session:
+    """The same packets with another truth."""
+    other = replace(session, talk=talk)
+    for one in other.segments:
+        one.session = other
+    return other
+
+
+def test_the_oracle_finds_what_is_made_up_and_what_is_left_out(request_reply: Session) -> None:
+    talk = request_reply.talk
+    first, *others = talk.messages[CLIENT]
+    other = Sent((b"", b"other"), first.begin, first.end)
+    made_up = changed(request_reply, replace(talk, messages=([other, *others], talk.messages[SERVER])))
+    found = told(made_up, watch(0.5, made_up))
+    assert "the client never sent what packet" in found
+    assert "1 of " in found
+
+
+def test_the_oracle_finds_wrong_pairs(request_reply: Session) -> None:
+    pairs = dict(request_reply.talk.pairs)
+    pairs[0], pairs[1] = pairs[1], pairs[0]
+    session = changed(request_reply, replace(request_reply.talk, pairs=pairs))
+    verdict = judge(Case("", [session], [watch(0.5, session)]))
+    assert verdict.count["wrong pairs"] == 2
+    assert verdict.count["right pairs"] == len(pairs) - 2
+
+
+def test_the_oracle_finds_other_ends_types_and_versions(request_reply: Session) -> None:
+    talk = replace(request_reply.talk, end="rst", types=("DEALER", "REP"), versions=("3.0", "3.1"))
+    session = changed(request_reply, replace(talk, end="open"))
+    found = told(session, watch(0.5, session))
+    for fault in ("client's type: REQ instead of DEALER", "version: 3.1 instead of 3.0", "end: "):
+        assert fault in found
+
+
+def test_the_oracle_knows_which_octets_are_missing(request_reply: Session) -> None:
+    """Without a request nobody may be blamed; the one behind it, too, may have begun in what is missing."""
+    begin = request_reply.talk.messages[CLIENT][1].begin
+    records = without(watch(0.5, request_reply), lambda one: one.side == CLIENT and one.offset == begin)
+    verdict = judge(Case("", [request_reply], [records]))
+    assert verdict.faults == []
+    assert verdict.count["shown"] == verdict.count["sent"] - 2
+
+
+def test_the_oracle_finds_flows_that_are_no_zmtp(request_reply: Session) -> None:
+    case = Case("", [request_reply], [watch(0.5, request_reply)], foreign=True, how="in order")
+    assert "taken for ZMTP: in order" in judge(case).faults[0]
+
+
+def test_the_oracle_finds_connections_that_are_taken_for_one(request_reply: Session) -> None:
+    """Two connections, of which one is not in the capture at all."""
+    random = Random(1)
+    other = connect(converse(random), random, Link(), 1)
+    verdict = judge(Case("", [request_reply, other], [watch(0.5, request_reply)]))
+    assert not verdict.faults  # nothing of it was seen, so nothing has to be shown
+    assert verdict.count["shown"] < verdict.count["sent"]
+
+
+# ---------------------------------------------------------------------- as a program
+
+
+def test_a_saved_case_is_read_as_it_was_judged(tmp_path: Path) -> None:
+    """The command says of files what the oracle was told in memory."""
+    for family, seed in (("order", 4), ("merge", 4)):
+        case = make(family, seed)
+        paths = []
+        for number, file in enumerate(case.files):
+            paths.append(str(tmp_path / f"{family}-{number}.pcap"))
+            save(Path(paths[-1]), packets(file))
+        done = subprocess.run(
+            [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", *paths],
+            capture_output=True,
+            check=True,
+            cwd=PROJECT,
+        )
+        records = list(map(json.loads, done.stdout.splitlines()))
+        assert records[-1]["packets"] == sum(map(len, case.files))
+        shown = judge(case).count["shown"] + judge(case).count["incomplete"]
+        assert sum(record["type"] == "message" for record in records) == shown
+
+
+def test_the_program_says_how_to_run_a_case_again(tmp_path: Path) -> None:
+    def run(*options: str) -> str:
+        command = [sys.executable, "-m", "tests.capture_point", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT).stdout
+
+    assert run("--family", "order", "--cases", "3").startswith("order           3 cases,     0 fail\n")
+    path = tmp_path / "case.pcap"
+    assert "in order" in run("--case", "order:1", "--save", str(path))
+    assert path.stat().st_size > 1000

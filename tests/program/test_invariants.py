@@ -1,0 +1,185 @@
+"""What holds for any conversation and any way in which it is captured; hypothesis chooses both."""
+
+from functools import cache
+from itertools import cycle
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissectors.events import AnyEvent, Message
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.framing import FrameStream
+from tests.support.made_up import message, publications, pushes, request_reply
+from tests.support.streams import (
+    CLIENT,
+    SERVER,
+    Conversation,
+    Piece,
+    complaints,
+    duplicate,
+    overlap,
+    packets,
+    reorder,
+    resegment,
+    segments,
+    sniff,
+    told,
+    whole_messages,
+)
+from zmtpsniff.net import flows
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.reassembly import _SEGMENT_COST
+
+versions = st.sampled_from([1, 2, 3])
+seeds = st.integers(0, 30)
+chances = st.integers(0, 1 << 32).map(Random)
+some = settings(max_examples=40)
+
+
+@cache
+def conversation(version: int, seed: int) -> Conversation:
+    random = Random(f"{version} {seed}")
+    make = (request_reply, pushes, publications)[seed % 3]
+    return make(version, random, 12, most=random.choice([20, 300, 3000]))  # type: ignore[operator]
+
+
+@cache
+def undisturbed(version: int, seed: int) -> list[AnyEvent]:
+    return sniff(packets(segments(conversation(version, seed))))
+
+
+@some
+@given(versions, seeds, st.lists(st.integers(1, 2000), min_size=1, max_size=20))
+def test_any_cutting(version: int, seed: int, sizes: list[int]) -> None:
+    left = cycle(sizes)
+    events = sniff(packets(resegment(segments(conversation(version, seed)), lambda: next(left))))
+    assert told(events) == told(undisturbed(version, seed))
+
+
+@some
+@given(versions, seeds, chances)
+def test_any_interleaving_of_the_sides(version: int, seed: int, random: Random) -> None:
+    """Each side's segments stay in order, but for the handshake, which answers what it must have read."""
+    talk = conversation(version, seed)
+    sent = segments(talk, acks=False, fin=False)
+    head = sent[:3]
+    mine = {side: [one for one in sent[3:] if one.side == side] for side in (CLIENT, SERVER)}
+    mixed = []
+    while mine[CLIENT] or mine[SERVER]:
+        side = random.choice([side for side in mine if mine[side]])
+        mixed.append(mine[side].pop(0))
+    expected = sniff(packets(sent))
+    assert told(sniff(packets(head + mixed))) == told(expected)
+
+
+@some
+@given(versions, seeds, chances, st.integers(1, 6))
+def test_out_of_order_twice_and_overlapping(version: int, seed: int, random: Random, window: int) -> None:
+    talk = conversation(version, seed)
+    cut = resegment(segments(talk), lambda: random.randint(1, 1460))
+    events = sniff(packets(reorder(duplicate(overlap(cut, talk, random, 0.2), random, 0.2), random, window)))
+    assert whole_messages(events) == whole_messages(undisturbed(version, seed))
+    assert set(complaints(events)) <= set(complaints(undisturbed(version, seed)))
+
+
+@some
+@given(versions, st.lists(st.integers(4000, 9000), min_size=3, max_size=8), st.data())
+def test_a_segment_out_of_a_body_costs_its_message_only(version: int, lengths: list[int], data: st.DataObject) -> None:
+    random = Random(len(lengths))
+    talk = pushes(version, random, 0)
+    bodies = [random.randbytes(length) for length in lengths]
+    stream = b"".join(message(version, body) for body in bodies)
+    start = len(talk.stream(CLIENT))
+    pieces = [Piece(CLIENT, stream[at : at + 1000]) for at in range(0, len(stream), 1000)]
+    sent = segments(Conversation("bodies", (*talk.pieces, *pieces), "fin"))
+    victim = data.draw(st.integers(0, len(bodies) - 1))
+    begin = start + sum(len(message(version, body)) for body in bodies[:victim])
+    end = begin + len(message(version, bodies[victim]))
+    inside = [one for one in sent if one.payload and one.side == CLIENT and begin + 10 <= one.offset and one.end <= end]
+    lost = data.draw(st.sampled_from(inside))
+    events = sniff(packets([one for one in sent if one is not lost]))
+    (whole,) = whole_messages(events).values()
+    assert whole == [[body] for number, body in enumerate(bodies) if number != victim]
+    assert sum(isinstance(event, Message) and event.incomplete for event in events) == 1
+
+
+def encoded(version: int, bodies: list[bytes], more: bool = False) -> int:
+    return len(message(version, *bodies, *([b""] if more else []))) - (2 if more else 0)
+
+
+@some
+@given(versions, seeds, st.integers(1, 700))
+def test_events_and_what_is_pending_tile_the_stream(version: int, seed: int, size: int) -> None:
+    """Every octet is in a message that was reported, or held for one that is not whole: none twice, none lost."""
+    random = Random(seed)
+    talk = pushes(version, random, 20, most=random.choice([20, 300, 6000]), parts=3)
+    opening = len(pushes(version, random, 0).stream(CLIENT))
+    out: list[AnyEvent] = []
+    connection = ZmtpConnection(out, 1, "a:1", "b:2")
+    connection.server.feed(talk.stream(SERVER), 1, 1)
+    stream = talk.stream(CLIENT)
+    client = connection.client
+    reached = reported = 0
+    for at in range(0, len(stream), size):
+        client.feed(stream[at : at + size], 1, 1)
+        fed = min(at + size, len(stream))
+        if fed < opening or not connection.accepted:
+            continue
+        for event in out[reached:]:
+            if isinstance(event, Message):
+                reported += encoded(version, event.frames)  # type: ignore[arg-type]
+        reached = len(out)
+        pending = client._held
+        if client._parts:
+            pending += encoded(version, client._parts, True)  # type: ignore[arg-type]
+        if client._collects:
+            pending += (9 if version > 1 else 10) + client._length - client._left
+        assert opening + reported + pending == fed
+
+
+@some
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20_000), st.integers(1, 1460)), max_size=150))
+def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
+    """Segments of two connections anywhere beyond holes: never more than allowed, but for the one just taken."""
+    limits = flows.FlowLimits(waiting_octets_per_direction=6000, waiting_octets=9000)
+    out: list[AnyEvent] = []
+    table = FlowTable(
+        lambda number, client, server, start: ZmtpConnection(out, number, client.text, server.text), limits
+    )
+    hosts = (b"\x0a\0\0\1\x0a\0\0\2", b"\x0a\0\0\2\x0a\0\0\1")
+    for packet, (which, offset, length) in enumerate(sent, 1):
+        ports = (b"\x9c\x40\x15\xb3", b"\x15\xb3\x9c\x40") if which < 2 else (b"\x9c\x41\x15\xb3", b"\x15\xb3\x9c\x41")
+        side = which & 1
+        # The first of all octets is never sent, so everything else waits.
+        table.take([(packet, packet, hosts[side] + ports[side], 5000 if packet < 5 else 5001 + offset, 0, 0x10,
+                     b"\xff" if packet < 5 else bytes(length), 0)])  # fmt: skip
+        assert table.waiting_octets <= limits.waiting_octets
+        for flow in table._flows.values():
+            for direction in (flow.client, flow.server):
+                assert direction.waiting_octets <= limits.waiting_octets_per_direction
+                held = sum(len(one.payload) + _SEGMENT_COST for one in direction.waiting)
+                assert held == direction.waiting_octets
+
+
+@some
+@given(st.binary(min_size=1, max_size=400), st.integers(1, 400), st.sampled_from([0, 1, 2, 3]), st.booleans())
+def test_what_a_direction_holds_is_bounded(unit: bytes, times: int, forced: int, holes: bool) -> None:
+    """Whatever repeats without end: what is kept of it stays within what a search may take and a body may be."""
+    connection = ZmtpConnection([], 1, "a:1", "b:2", (False, False), None, forced)
+    half: FrameStream = connection.client
+    for number in range(times):
+        half.feed(unit * 20, number, number)
+        if holes and number % 3 == 0:
+            half.gap(7, False, number, number)
+        assert half._held <= (1 << 17) + len(unit) * 20
+        assert half._kept <= half.limits.keep
+
+
+def test_headers_never_raise_for_cut_packets() -> None:
+    """Every packet of an undisturbed conversation, cut after each octet."""
+    decoder = HeaderDecoder()
+    for packet in packets(segments(conversation(3, 1)))[:12]:
+        for end in range(len(packet[2])):
+            decoder.segments([(*packet[:2], packet[2][:end], *packet[3:])], 1)

@@ -1,0 +1,57 @@
+"""zmtpsniff check as a program and as a function, for tests."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.check.model import Outcome
+from zmtpsniff.check.policy import parse_policy
+from zmtpsniff.check.rules import Check
+from zmtpsniff.sniffer import Sniffer
+
+PROGRAM = [sys.executable, "-m", "zmtpsniff", "check"]
+
+
+class Checked(NamedTuple):
+    """What a run said."""
+
+    status: int
+    out: str
+    err: str
+
+    def rules(self) -> dict[str, dict[str, Any]]:
+        """The rules of a report in JSON, by their names."""
+        return {rule["name"]: rule for rule in json.loads(self.out)["rules"]}
+
+    def failed(self) -> set[str]:
+        return {name for name, rule in self.rules().items() if not rule["passed"]}
+
+
+def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes | None = None) -> Checked:
+    """Run the program in the project, whose captures can then be named as in fixtures/."""
+    environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        [*PROGRAM, *map(str, arguments)], cwd=cwd, capture_output=True, check=False, env=environment, input=octets,
+        timeout=120,
+    )  # fmt: skip
+    return Checked(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def capture(name: str) -> Path:
+    """A capture of the fixtures, or else of those that a checkout may have beside it."""
+    return FIXTURES / name if (FIXTURES / name).exists() else CAPTURES / name
+
+
+def outcomes(captures: str | Path | list[str], policy: str, shown: int = 5) -> dict[str, Outcome]:
+    """How the rules of a policy fare with captures, by their names."""
+    names = captures if isinstance(captures, list) else [captures]
+    trial = Check(parse_policy(policy, "policy.toml"), shown, utc=True)
+    for events in Sniffer(open_captures([str(capture(str(name))) for name in names]), patterns=Patterns()).events():
+        trial.take(events)
+    return {outcome.rule.name: outcome for outcome in trial.finish()}
