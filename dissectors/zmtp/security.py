@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dissectors.events import Cut, Side
+from dissectors.problems import refusal
 from dissectors.zmtp import commands, sockets, wire
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Security:
         if name == "ERROR":
             reason = fields.get("reason")
             shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
-            half.problem("peer-error", f"ERROR from the {side}: {shown}")
+            half.problem("peer-error", refusal(side, shown, mechanism))
             self.failed = self.failed or not self.complete
             return
         expected = _EXPECTED.get(mechanism or "", commands.HANDSHAKE_COMMANDS)
