@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from measure import Run
-from tools import EK, FIELDS, JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY
+from tools import EK, FIELDS, JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, TREE
 from traffic import Recording
 
 MEMORY_LIMIT_MIB = 100
 PATTERNS_COST = 0.25  # of the time without them
 PAYLOAD_COST = 0.15  # of the time without looking for it
+TREE_COST = 3
 LINEAR_TOLERANCE = 1.15  # of the time that a file twice, four times as large may take
 
 
@@ -129,6 +130,8 @@ def targets(measurements: Measurements) -> list[Target]:
         _cost(round_trip, "patterns cost", NO_PATTERNS, PATTERNS_COST),
         _cost(push, "looking for payloads costs", NO_PAYLOAD, PAYLOAD_COST),
         _cost(round_trip, "looking for payloads costs", NO_PAYLOAD, PAYLOAD_COST),
+        _tree(push),
+        _tree(round_trip),
         _memory(measurements),
         _linear(measurements.growth),
         *map(_start_up, measurements.start_up),
@@ -159,10 +162,18 @@ def _cost(comparison: Comparison, what: str, without: str, most: float) -> Targe
     return Target(wanted, f"{1 / ratio - 1:.0%}", 1 / ratio - 1 < most)
 
 
+def _tree(comparison: Comparison) -> Target:
+    wanted = f"{comparison.title.lower()}: the tree in at most {TREE_COST} times the time of JSON Lines"
+    ratio = comparison.ratio(TREE)
+    if ratio is None:
+        return Target(wanted, "failed", None)
+    return Target(wanted, f"{ratio:.2f} times", ratio <= TREE_COST)
+
+
 def _memory(measurements: Measurements) -> Target:
     wanted = f"peak memory under {MEMORY_LIMIT_MIB} MiB, whatever the file"
     comparisons = [*measurements.comparisons, *measurements.growth]
-    peaks = [(comparison, comparison.row(tool).peak) for comparison in comparisons for tool in (JSON, SUMMARY)]
+    peaks = [(comparison, comparison.row(tool).peak) for comparison in comparisons for tool in (JSON, SUMMARY, TREE)]
     known = [(peak.peak_mib, comparison) for comparison, peak in peaks if peak]
     if len(known) < len(peaks):
         return Target(wanted, "failed", None)

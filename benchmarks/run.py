@@ -79,7 +79,7 @@ def main() -> int:
             strict=True,
         )
     )
-    own = [tool for tool in commands if tool.name in (tools.JSON, tools.SUMMARY)]
+    own = [tool for tool in commands if tool.name in (tools.JSON, tools.SUMMARY, tools.TREE)]
     measurements = report.Measurements(
         versions={
             "zmtpsniff": tools.version(zmtpsniff),

@@ -12,11 +12,12 @@ from pathlib import Path
 import measure
 from traffic import PORT, Recording
 
-JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, FIELDS, EK, TCPDUMP = (
+JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
     "zmtpsniff -T json",
     "zmtpsniff -T json --no-patterns",
     "zmtpsniff -T json --no-payload",
     "zmtpsniff -T summary",
+    "zmtpsniff -T tree --color always",
     "tshark -T fields",
     "tshark -T ek",
     "tcpdump -nr",
@@ -77,7 +78,8 @@ def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
     """Return the commands in the order of the tables; the first one is what the ratios refer to."""
     return [
         Tool(JSON, lambda capture: [*zmtpsniff, "read", "-T", "json", str(capture)], _verify_json(zmtpsniff)),
-        Tool(SUMMARY, lambda capture: [*zmtpsniff, "read", "-T", "summary", str(capture)], _verify_summary(zmtpsniff)),
+        _for_people(SUMMARY, zmtpsniff, "-T", "summary"),
+        _for_people(TREE, zmtpsniff, "-T", "tree", "--color", "always"),
         *_tshark_tools(tshark),
         Tool(TCPDUMP, lambda capture: ["tcpdump", "-nr", str(capture)], _verify_tcpdump),
     ]
@@ -114,14 +116,19 @@ def _verify_json(zmtpsniff: Sequence[str], *options: str) -> Callable[[Recording
     return verify
 
 
-def _verify_summary(zmtpsniff: Sequence[str]) -> Callable[[Recording], str]:
+def _for_people(name: str, zmtpsniff: Sequence[str], *options: str) -> Tool:
+    """A format whose totals are not counted but its lines: at least one for each message."""
+
+    def command(capture: Path) -> list[str]:
+        return [*zmtpsniff, "read", *options, str(capture)]
+
     def verify(recording: Recording) -> str:
-        output = measure.count([*zmtpsniff, "read", "-T", "summary", str(recording.path)])
+        output = measure.count(command(recording.path))
         if output.lines < recording.messages:
             _expect("lines", output.lines, recording.messages)
         return f"{output.lines:,} lines"
 
-    return verify
+    return Tool(name, command, verify)
 
 
 def _tshark_tools(tshark: Tshark) -> list[Tool]:

@@ -63,7 +63,7 @@ RENAMED_SOON = {
     "zmtpsniff.cli": {"Started", "Command", "Section", "Tshark", "File", "capturing", "saving"},
     "zmtpsniff.spark": {
         "_Asked", "Capture", "CutRow", "Ended", "File", "Following", "Ingested", "Known", "LatencyRow", "Left",
-        "Listed", "Part", "ProblemRow", "Record", "Section", "SocketRow", "Taken", "TimelineRow", "Told",
+        "Listed", "Origin", "Part", "ProblemRow", "Record", "Section", "SocketRow", "Taken", "TimelineRow", "Told",
         "TopicRow", "TotalRow", "asking", "committing", "known", "listing", "taking", "writing",
     },
 }  # fmt: skip

@@ -117,7 +117,5 @@ def text(octets: Octets) -> str:
 
 def body_start(frames: list[Octets]) -> int:
     """The place of the first frame behind the envelope: behind the first empty frame, 0 if there is none."""
-    for place, frame in enumerate(frames[:_ENVELOPE]):
-        if frame == b"":
-            return place + 1
-    return 0
+    first = frames[:_ENVELOPE]
+    return first.index(b"") + 1 if b"" in first else 0

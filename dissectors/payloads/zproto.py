@@ -82,7 +82,7 @@ class Codec:
         if self._fits(frames[0]):
             return 0
         start = body_start(frames)
-        return start if start < len(frames) and self._fits(frames[start]) else None
+        return start if 0 < start < len(frames) and self._fits(frames[start]) else None
 
     def _fits(self, frame: Octets) -> bool:
         # A frame of which only the beginning is at hand cannot be read to its end.

@@ -174,6 +174,17 @@ def version_shown(octets: bytes, identity: int) -> int | None:
     return 2 if has_frame and octets[2] == 0 and octets[3] == identity else None
 
 
+def is_rest_v2(octets: bytes) -> bool:
+    """Whether octets behind a signature are the revision, a socket type and an identity frame, and no frame of 1.0.
+
+    In ZMTP 1.0 they would be a length, flags and a body, or another length, which is never zero.
+    """
+    if len(octets) < GUESS_SIZE or octets[0] not in (wire.REVISION_2, wire.REVISION_3):
+        return False
+    revision, number, flags, _ = octets[:GUESS_SIZE]
+    return number < len(sockets.NAMES_V2) and not flags and (revision == wire.REVISION_2 or number > wire.MORE)
+
+
 def guess_after_signature(octets: bytes) -> int | None:
     """Guess the major version from what follows a signature, where the other side was not captured.
 

@@ -489,7 +489,8 @@ class Opening(FrameStream):
         first = wire.SIGNATURE_SIZE + 1
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
         if end < wire.GREETING_SIZE and not (three or self._state == self._greeting_v3):
-            self._state = self._perhaps_start  # the rest of a 3.x greeting may follow
+            # The rest of a greeting may follow.
+            self._state = self._behind_signature if end == wire.SIGNATURE_SIZE else self._perhaps_start
             self.connection.missed_greeting()
             return
         if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
@@ -509,6 +510,20 @@ class Opening(FrameStream):
             self._state = self._rest_of_greeting
         else:
             self._end_greeting_with_hole()
+
+    def _behind_signature(self, data: bytes, position: int) -> int:
+        """A hole has taken the signature: what follows may be the revision and the rest of a 2.0 greeting."""
+        octets = data[position : position + greeting.GUESS_SIZE]
+        if len(octets) < greeting.GUESS_SIZE and not self.ended:
+            self._need = greeting.GUESS_SIZE
+            return position
+        if self.connection.accepted and greeting.is_rest_v2(octets):
+            self.versioned = True
+            self.revision = octets[0]
+            self._state = self._socket_type
+            return position + 1
+        self._state = self._perhaps_start
+        return position
 
     def _rest_of_greeting(self, data: bytes, position: int) -> int:
         """What follows a hole in the greeting says nothing that counts."""

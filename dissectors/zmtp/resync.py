@@ -43,10 +43,12 @@ _BEFORE_BITS = 10.0
 # segments do. False chains go on there until they come upon a true frame, so that this is worth nothing.
 _DENSE = 0.4
 _DENSE_BITS = 18.0
-# All places are followed if there are no more of them than these and one in so many octets; else so many frames.
+# All places are followed if there are no more of them than these and one in so many octets; else one frame in so many
+# octets, and so many more.
 _FEW = 48
 _OCTETS_A_PLACE = 22
 _OCTETS_A_FRAME = 64
+_FEW_FRAMES = 192
 # A chain that was not followed to its end has to have so many more bits.
 _CUT_BITS = -30.0
 # A message that ends exactly where a segment does: by chance that is as rare as its frame is long.
@@ -106,10 +108,13 @@ def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut
     if not octets:
         return None
     best: Found | None = None
-    for candidate in (framing,) if framing else (2, 1):
-        found = Window(octets, starts, candidate, cut).find(known)
+    windows = [Window(octets, starts, candidate, cut) for candidate in ((framing,) if framing else (2, 1))]
+    for window in windows:
+        found = window.find(known)
         if found and (best is None or found.bits > best.bits):
             best = found
+    if best is not None and any(window.most_bits > best.bits for window in windows if window.framing != best.framing):
+        return None  # more speaks for frames of the other kind, only not yet enough
     return best
 
 
@@ -131,18 +136,35 @@ class Window:
         chance = max(self._short_count, 1) / self.end
         self._dense = chance > _DENSE
         self.surprise = 0.0 if self._dense else -math.log2(chance)  # bits of a flags octet
+        self.most_bits = 0.0  # of any chain that was found
         self._zero = -math.log2(octets.count(0) / self.end) if 0 in octets else _MOST_LONG_BITS
 
     def find(self, known: bool) -> Found | None:
         """Where frames begin, None if nothing is certain enough."""
         links = self._chains()
+        self.most_bits = max((link.bits for link in links.values()), default=0.0)
         least = _UNKNOWN_BITS
         if known:
             # False frames of ZMTP 1.0 go unnoticed, as all octets but zero are lengths there.
             least = _DENSE_BITS if self._dense else _DOUBT_BITS if self.framing == 1 else _KNOWN_BITS
-        start = next((start for start in self.starts if start in links and links[start].bits >= least), self.end)
+        starts = [start for start in self.starts if start in links and links[start].bits >= least]
+        start = self._first_without_rival(links, starts) if starts else self.end
         begin = self._meeting(links, start)
         return self._found(links, begin) if begin < self.end else None
+
+    def _first_without_rival(self, links: dict[int, Link], starts: list[int]) -> int:
+        """The first of ``starts`` that no chain contradicts for which there is more evidence; else the window's end.
+
+        Such a chain begins within what would be a body, and never comes upon a frame of the one from the start.
+        """
+        lasts: dict[int, int] = {}  # the last frame to which the one at a place leads
+        most: dict[int, float] = {}  # bits of a chain that leads to a last frame
+        for place in sorted(links, reverse=True):
+            link = links[place]
+            last = lasts[place] = lasts.get(link.frame.following, place)
+            most[last] = max(most.get(last, link.bits), link.bits)
+        bits, last = max((bits, last) for last, bits in most.items())
+        return next((start for start in starts if lasts[start] == last or links[start].bits >= bits), self.end)
 
     def frames(self, place: int, most: int) -> list[Frame]:
         """The frames that chain from ``place`` on, as far as they begin in the window, ``most`` at most."""
@@ -200,7 +222,7 @@ class Window:
         """Follow frames from where segments begin, then from the first of the other places."""
         links: dict[int, Link] = {}
         dead: set[int] = set()  # places from which no frames lead to the end
-        room = _FEW + self.end // _OCTETS_A_FRAME
+        room = _FEW_FRAMES + self.end // _OCTETS_A_FRAME
         for start in itertools.chain(self.starts, self._places()):
             if start not in dead and start not in links:
                 room -= self._follow(start, links, dead, room)
@@ -284,7 +306,8 @@ class Window:
             bits += MARK_BITS
         if self.framing == 2:
             if begin - place > 2:
-                bits += min(self._zero * (begin - place - 2), _MOST_LONG_BITS)
+                length = octets[place + 1 : begin]
+                bits += min(self._zero * (len(length) - len(length.lstrip(b"\0"))), _MOST_LONG_BITS)
         elif octets.startswith(_ZEROS, stop - len(_ZEROS)):
             bits = _EMPTY_BITS
         if stop in self.boundaries and not more:
@@ -378,8 +401,8 @@ def _header_v2(octets: bytes, position: int, end: int) -> tuple[int, int, bool] 
     flags = octets[position]
     more = bool(flags & wire.MORE)
     start = position + (9 if flags & wire.LONG else 2)
-    if start > end:
-        return end, end + 1, more
+    if start > end:  # what there is of the length must be that of a plausible one
+        return None if any(octets[position + 1 : min(position + 4, end)]) else (end, end + 1, more)
     length = int.from_bytes(octets[position + 1 : start], "big")
     if flags & wire.LONG and not wire.SHORT_LIMIT < length <= _PLAUSIBLE_LENGTH:
         return None

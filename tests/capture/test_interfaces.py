@@ -16,7 +16,7 @@ import pytest
 from tests.support.live_program import needs_privilege
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from zmtpsniff.capture import interfaces
-from zmtpsniff.capture.engines import ENGINES
+from zmtpsniff.capture.engines.engine import ENGINES
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "interfaces"]

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 
-from zmtpsniff.capture.engines import Piece, piece_of
+from zmtpsniff.capture.engines.engine import Piece, piece_of
 from zmtpsniff.capture.live import LiveSource
 from zmtpsniff.capture.source import Fault, Packet
 

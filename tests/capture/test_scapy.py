@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.paths import FIXTURES
-from zmtpsniff.capture.engines import LiveOptions
+from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.engines.scapy import ScapyEngine
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.flows import FlowLimits
 from zmtpsniff.sniffer import Sniffer
 
 from .conversations import CLIENT, SERVER, Sent
@@ -26,6 +27,7 @@ DISORDER = "capture-disorder"
 BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 # One of these must be told if octets in the middle are missing.
 TELLS_LOSS = BLAMES_CAPTURE | {"frames-found-again", "no-greeting", "one-direction", "capture-ends-inside"}
+_IDLE_NS = int(FlowLimits().idle_seconds * 1e9)
 _ENOUGH = 10  # messages behind a hole, among which the next frame must be found
 
 
@@ -122,14 +124,14 @@ def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
     """The events of each connection; those on the same addresses are told by the order of their flows."""
     by_flow: dict[int, list[AnyEvent]] = {}
-    old = any("1.0" in one.talk.versions for one in case.sessions)
+    unproven = any(_is_hard_to_prove(case, one) for one in case.sessions)
     ends: dict[int, frozenset[str]] = {}
     for event in events:
         flow = getattr(event, "flow", None)
         if flow is None:
             disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
-            unproven = isinstance(event, Problem) and event.code == "perhaps-zmtp" and old
-            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or unproven):
+            perhaps = isinstance(event, Problem) and event.code == "perhaps-zmtp" and unproven
+            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or perhaps):
                 verdict.faults.append(f"{event.severity} {event.code}, of no flow")
             continue
         by_flow.setdefault(flow, []).append(event)
@@ -149,6 +151,17 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
     return out
 
 
+def _is_hard_to_prove(case: Case, session: Session) -> bool:
+    """Whether a connection may be said to be perhaps ZMTP: it is 1.0, or its first octets are not in the capture."""
+    begin = {
+        one.side
+        for file in case.files
+        for _, one in file
+        if one.session is session and one.offset <= 0 < len(one.payload)
+    }
+    return "1.0" in session.talk.versions or len(begin) < 2
+
+
 # ---------------------------------------------------------------------- one connection
 
 
@@ -162,9 +175,20 @@ class _Judge:
         self.faults = verdict.faults
         self.count = verdict.count
         records = [record.segment for file in case.files for record in file if record.segment.session is session]
+        self.records = records
         self.flags = {(one.side, one.flags & (SYN | FIN | RST)) for one in records}
         self.lengths = [len(self.talk.stream(side)) for side in (CLIENT, SERVER)]
         self.timely = case.timely
+        times = [record.time_ns for file in case.files for record in file if record.segment.session is session]
+        self.last_ns = max(times, default=0)
+        # A RST that the capture has before anything else of a connection is taken for one that has long been over.
+        self.rst_is_first = bool(records) and bool(records[0].flags & RST)
+        # On the same addresses another one follows, so much later that this one was given up before.
+        self.is_left = any(
+            record.segment.session.ports == session.ports and record.time_ns - self.last_ns > _IDLE_NS
+            for file in case.files
+            for record in file
+        )
         self.runs = [self._runs(records, side) for side in (CLIENT, SERVER)]
         self.first_lost = [runs[0][1] if runs and runs[0][0] == 0 else 0 for runs in self.runs]
         self.seen = [runs[-1][1] if runs else 0 for runs in self.runs]
@@ -245,7 +269,7 @@ class _Judge:
         found = set(self.which[side]) - {-1}
         for begin, end in self.runs[side][self.first_lost[side] > 0 :]:
             behind = [place for place, one in enumerate(sent) if begin <= one.begin and one.end <= end]
-            proven = self.talk.version != "1.0" or self.shown
+            proven = (self.talk.version != "1.0" or self.shown) and not self._is_single_far(side, begin)
             # The first ones may be marked as incomplete, where octets chain in more than one way.
             shown_behind = len(found.intersection(behind)) + self.which[side].count(-1)
             if proven and len(behind) >= _ENOUGH and 2 * shown_behind < len(behind):
@@ -258,6 +282,15 @@ class _Judge:
             self.faults.append(
                 f"{len(lost)} of {len(sent)} messages of the {who} are not shown, the first is {lost[0]}"
             )
+
+    def _is_single_far(self, side: int, begin: int) -> bool:
+        """Whether but one segment has come behind a hole of more than a GiB: anybody can forge one."""
+        hole = self.session.hole
+        if hole is None or hole[0] != side or hole[2] < 1 << 30 or begin < hole[1]:
+            return False
+        return (
+            len({one.offset for one in self.records if one.side == side and one.payload and one.offset > hole[1]}) < 2
+        )
 
     def _must_be_shown(self, side: int, message: Sent) -> bool:
         if self.whole:
@@ -394,6 +427,8 @@ class _Judge:
             "end": record.end,
         }
         for name, value in wanted.items():
+            if name == "end" and told[name] == ("timeout" if self.is_left else "open" if self.rst_is_first else value):
+                continue
             if told[name] != value:
                 self.faults.append(f"{name}: {told[name]} instead of {value}")
         octets = [record.octets.client, record.octets.server]

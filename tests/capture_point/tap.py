@@ -18,6 +18,7 @@ from .network import Segment, Session
 
 START_NS = 1_700_000_000_000_000_000
 _TIME = itemgetter(0)
+_LONG_PAUSE_NS = 1_000_000_000
 
 
 class Record(NamedTuple):
@@ -58,9 +59,19 @@ def jitter(records: Records, random: Random, most_ns: int, queues: Callable[[Seg
 
 
 def swap(records: Records, random: Random, places: int, share: float, stamps: Literal["move", "stay"]) -> Records:
-    """Packets stand up to some places off; their stamps move with them, or stay sorted where they are."""
+    """Packets stand up to some places off; their stamps move with them, or stay sorted where they are.
+
+    No packet is held back until others come after a long pause.
+    """
+    ends = [0.0] * len(records)  # of the stretch without a pause that a packet is in
+    end = float(len(records))
+    for index in range(len(records) - 1, -1, -1):
+        ends[index] = end
+        if index and records[index].time_ns - records[index - 1].time_ns > _LONG_PAUSE_NS:
+            end = index - 0.5
     keyed = [
-        (index + (random.random() * places if random.random() < share else 0), index) for index in range(len(records))
+        (min(index + (random.random() * places if random.random() < share else 0), ends[index]), index)
+        for index in range(len(records))
     ]
     moved = [records[index] for _, index in sorted(keyed)]
     if stamps == "move":

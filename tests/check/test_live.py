@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from tests.support.live_program import engines, needs_privilege, wait_for
-from zmtpsniff.check.report import FORMATS
+from zmtpsniff.check.formats import FORMATS
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "check", "--live", "-v", "-i", "lo", "-T", "json"]
 PATIENCE = 60  # seconds

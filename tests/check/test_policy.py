@@ -8,9 +8,9 @@ import pytest
 from tests.support.checked import check
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.formats import FORMATS
 from zmtpsniff.check.model import PATTERNS
 from zmtpsniff.check.policy import _KEYS, _LATENCY, PolicyError, parse_policy
-from zmtpsniff.check.report import FORMATS
 from zmtpsniff.cli.check import _FORMATS
 
 GOOD = """\

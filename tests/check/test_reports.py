@@ -12,9 +12,10 @@ from lxml import etree
 from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.checked import check
 from tests.support.paths import PROJECT
+from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Offence, Outcome, Rule
 from zmtpsniff.check.policy import parse_policy
-from zmtpsniff.check.report import FORMATS, Report, make_report
+from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.sarif import rule_ids, uri
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flows import FlowLimits, FlowTable
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 
@@ -384,6 +385,37 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
     assert wire.only.client.conflicts >= kept
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_segments_kept_for_comparison_are_bounded_over_all_flows(late: bool) -> None:
+    most = 1 << 20
+    wire = Wire(FlowLimits(recent_octets=most))
+    payload = bytes(1400)
+    for port in range(1, 301):
+        wire.connect(port=port)
+        for number in range(16):
+            seq = 1001 + (number ^ late) * len(payload)  # of two that are swapped the first waits
+            wire.send(False, seq, payload, port=port)
+        kept = [one for flow in wire.table._flows.values() for way in flow.directions for one in way.recent]
+        assert sum(len(octets) for _, octets in kept) <= most
+    for port in (1, 300):
+        for number in range(16):
+            wire.send(False, 1001 + number * len(payload), b"!" * len(payload), port=port)
+    assert [wire.dissections[0].client.conflicts, wire.dissections[-1].client.conflicts] == [0, 16]
+
+
+def test_many_idle_flows_are_not_counted_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(FlowLimits(recent_octets=1 << 20))
+    for port in range(1, 501):
+        wire.connect(port=port)
+        wire.send(False, 1001, b"x" * 100, port=port)
+    counted: list[int] = []
+    count = Flow.count_recent
+    monkeypatch.setattr(Flow, "count_recent", lambda flow: (counted.append(flow.number), count(flow)))
+    for number in range(5000):
+        wire.send(False, 1101 + 1400 * number, bytes(1400), port=500)
+    assert len(counted) < 600
+
+
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
     wire = Wire(FlowLimits(idle_seconds=60))
@@ -444,6 +476,89 @@ def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None
     assert new.server.data == (b"" if captured == "client" else b"NEW")
     known = {"no SYN-ACK": (True, False), "client": (True, False)}.get(captured, (True, True))
     assert (new.number, new.from_start, wire.table.count) == (2, known, 2)
+
+
+@pytest.mark.parametrize("ahead", [1000, 1 << 20, 1 << 26])
+def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: int) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old")
+    wire.send(True, 5001, b"old", ack=1004)
+    client, server = 1004 + ahead, 5004 + ahead
+    wire.send(False, client + 1, ack=server + 1)
+    if ahead < 1 << 24:  # else numbers alone tell
+        wire.send(True, server + 1, b"NEW", ack=client + 4)
+        wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, 5004, ack=client + 4)
+    wire.send(False, client, flags=SYN)
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(False, client + 4, b"er", ack=server + 4)
+    wire.send(True, server + 4, b"ER", ack=client + 6)
+    wire.table.finish()
+    old, new = wire.dissections
+    assert (old.client.data, old.server.data) == (b"old", b"old")
+    if ahead < 1 << 24:
+        assert (new.client.data, new.server.data) == (b"newer", b"NEWER")
+    assert wire.table.waiting_octets == 0
+
+
+def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", flags=FIN | ACK, ack=5001)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
+    client, server = 1 << 26, 1 << 27
+    wire.send(False, client + 1, ack=server + 1)
+    wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, 5002, ack=1005)  # late, of the old one
+    wire.send(False, client, flags=SYN)
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(True, server + 1, b"NEW", ack=client + 4)
+    wire.table.finish()
+    assert [(d.client.data, d.server.data) for d in wire.dissections] == [(b"old", b""), (b"new", b"NEW")]
+
+
+@pytest.mark.parametrize("ahead", [1 << 20, 1 << 26])
+@pytest.mark.parametrize("early", [False, True])
+def test_segments_before_their_syn_are_not_late_ones_of_a_connection_that_is_over(ahead: int, early: bool) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", flags=FIN | ACK, ack=5001)
+    client, server = 1001 + ahead, 5001 + ahead
+    if early and ahead > 1 << 24:
+        wire.send(True, server + 1, b"NEW", ack=client + 4)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
+    wire.send(False, client + 1, ack=server + 1)
+    wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, 5002, ack=1005)
+    if not early:
+        wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(True, server + 1, b"NEW", ack=client + 4)
+    wire.table.finish()
+    assert [(d.client.data, d.server.data) for d in wire.dissections] == [(b"old", b""), (b"new", b"NEW")]
+    assert wire.table.waiting_octets == 0
+
+
+def test_late_segments_find_a_connection_that_had_not_begun() -> None:
+    wire = Wire()
+    wire.send(False, 1001, b"old", ack=5001)
+    wire.connect(1 << 26, 1 << 27)
+    wire.send(True, 5001, b"OLD", ack=1004)
+    wire.send(False, (1 << 26) + 1, b"new", ack=(1 << 27) + 1)
+    wire.table.finish()
+    assert sorted(d.client.data + d.server.data for d in wire.dissections) == [b"new", b"oldOLD"]
+
+
+def test_one_that_another_followed_is_open_however_that_ends() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old")
+    wire.connect(90_000, 90_000)
+    wire.send(False, 90_001, b"new", flags=RST | ACK, ack=90_001)
+    wire.pause(90)
+    wire.connect(1 << 30, 1 << 30)
+    wire.table.finish()
+    assert [d.end for d in wire.dissections] == ["open"]
 
 
 @pytest.mark.parametrize("answered", [False, True])

@@ -30,7 +30,7 @@ from tests.support.streams import (
 from zmtpsniff.net import flows
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.reassembly import _SEGMENT_COST
+from zmtpsniff.net.reassembly import SEGMENT_COST
 
 versions = st.sampled_from([1, 2, 3])
 seeds = st.integers(0, 30)
@@ -159,7 +159,7 @@ def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
         for flow in table._flows.values():
             for direction in (flow.client, flow.server):
                 assert direction.waiting_octets <= limits.waiting_octets_per_direction
-                held = sum(len(one.payload) + _SEGMENT_COST for one in direction.waiting)
+                held = sum(len(one.payload) + SEGMENT_COST for one in direction.waiting)
                 assert held == direction.waiting_octets
 
 

@@ -19,8 +19,9 @@ from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.policy import parse_policy
-from zmtpsniff.check.report import FORMATS, Report, make_report
+from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.cli.main import cli
 from zmtpsniff.render import make_renderer

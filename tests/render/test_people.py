@@ -72,9 +72,9 @@ events = st.one_of(
         st.sampled_from(["subscribe", "cancel"]),
         octets,
         st.sampled_from(["message", "command"]),
-        st.booleans(),
+        incomplete=st.booleans(),
     ),
-    st.builds(Message, *place, st.lists(octets, max_size=4), maybe_names | st.just("RADIO"), st.booleans()),
+    st.builds(Message, *place, st.lists(octets, max_size=4), maybe_names | st.just("RADIO"), incomplete=st.booleans()),
     st.builds(
         Problem, st.sampled_from(["error", "warning", "note"]), names, names, *(st.none() | part for part in place)
     ),
@@ -150,6 +150,18 @@ def test_every_record_is_whole_lines(batch: list[AnyEvent], output: Any) -> None
     assert text == "" or text.endswith("\n")
     if output in ("summary", "json"):
         assert len(re.findall(r"^(?!(?:\d+-\d\d-\d\d|@\d+) UTC$)", text, re.MULTILINE)) - 1 == len(batch)
+
+
+@given(st.lists(octets, min_size=1, max_size=6), st.sampled_from(["tree", "summary"]), st.integers(0, 1), st.booleans())
+def test_messages_of_a_run_are_shown_as_each_by_itself(
+    bodies: list[Any], output: Any, verbosity: int, whole: bool
+) -> None:
+    """What is made once for many messages of a packet is right for each of them."""
+    options: dict[str, Any] = {"verbosity": verbosity, "max_bytes": 0 if whole else 8, "color": "always"}
+    run = [Message(*PLACE, [body], "PUSH") for body in bodies]
+    by_themselves = shown(output, [Message(*PLACE, [body], "PUSH", incomplete=True) for body in bodies], **options)
+    said = re.compile(r"\x1b\[1;33m, incomplete\x1b\[0m| \(incomplete\)")
+    assert shown(output, run, **options) == said.sub("", by_themselves)
 
 
 def test_every_unseen_character_is_escaped() -> None:

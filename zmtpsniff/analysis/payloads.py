@@ -145,9 +145,9 @@ class Payloads:
     ) -> PayloadDissector | None:
         """Who is most certain to know the message."""
         best, most = None, 0.0
-        connection = track.connection
+        connection, states = track.connection, track.states
         for dissector in dissectors:
-            connection.state = track.states.get(id(dissector), {})
+            connection.state = states.get(id(dissector), {}) if states else {}
             try:
                 certainty = dissector.match(event, connection)
             except Exception as error:  # a plug-in may raise anything

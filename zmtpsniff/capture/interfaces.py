@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import NamedTuple, get_args
 
-from zmtpsniff.capture.engines import EngineName
+from zmtpsniff.capture.engines.engine import EngineName
 from zmtpsniff.capture.source import CaptureError
 
 ANY = "any"

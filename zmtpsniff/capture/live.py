@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from zmtpsniff.capture.engines import Engine, Piece, piece_of
+from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Fault, Packet
 

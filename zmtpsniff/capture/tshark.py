@@ -14,7 +14,7 @@ from io import FileIO
 
 import msgspec
 
-from zmtpsniff.capture.engines import EngineMissingError
+from zmtpsniff.capture.engines.engine import EngineMissingError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.plaintexts import Plaintexts

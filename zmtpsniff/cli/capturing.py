@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from zmtpsniff.capture.engines import ENGINES
+from zmtpsniff.capture.engines.engine import ENGINES
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import IntRange, options
@@ -54,7 +54,8 @@ class Started(NamedTuple):
 
 def start_capture(options: dict[str, Any]) -> Started:
     """Start the capture that the options of `capturing` ask for; raises click.UsageError, CaptureError."""
-    from zmtpsniff.capture.engines import LiveOptions, make_engine
+    from zmtpsniff.capture.engines.choice import make_engine
+    from zmtpsniff.capture.engines.engine import LiveOptions
     from zmtpsniff.capture.live import LiveSource
 
     if not options["interfaces"]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zmtpsniff.check.rules import Check, Place
     from zmtpsniff.sniffer import Sniffer
 
-_FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/report.py, which takes time to import
+_FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
 _STANDARD_OUTPUT = "-"
 
@@ -222,7 +222,7 @@ def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
 
 
 def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "tuple[Report, LiveSource]":
-    from zmtpsniff.check.report import make_report
+    from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
 
     for output, _ in options["targets"]:
@@ -299,7 +299,7 @@ def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: fl
 
 def _write_reports(report: "Report", options: dict[str, Any]) -> None:
     """Write the report in every format asked for."""
-    from zmtpsniff.check.report import make_report
+    from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.render.text import encodable
 

@@ -32,7 +32,7 @@ def interfaces(output_format: str, everything: bool, color: "Color") -> None:
     zmtpsniff interfaces
     zmtpsniff interfaces -T json | jq -r 'select(.up) | .name'
     """
-    from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED
+    from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED
     from zmtpsniff.capture.interfaces import allowed_engines, list_interfaces
     from zmtpsniff.cli.output import open_output
 

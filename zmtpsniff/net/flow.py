@@ -48,7 +48,7 @@ stays until something says more, until too much waits, or until nothing has happ
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from zmtpsniff.net.reassembly import ATTENTION, MODULO, WINDOW, Direction, WaitingSegment, distance
+from zmtpsniff.net.reassembly import ATTENTION, MODULO, SEGMENT_COST, WINDOW, Direction, WaitingSegment, distance
 from zmtpsniff.net.segment import ACK, Segment
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 _PACKETS = 32  # of the flow that pass before octets are taken to be lost
 _LEAST_NS = 250_000_000  # that pass, too
 _MOST_NS = 5_000_000_000
-_SEGMENT_COST = 256  # octets that a gathered segment takes beside its own
 
 
 @dataclass(slots=True)
@@ -96,6 +95,7 @@ class Flow:
         "last_ns",
         "last_packet",
         "number",
+        "recent_octets",
         "retired_ns",
         "server",
         "start_ns",
@@ -117,6 +117,7 @@ class Flow:
         self.count = 0  # packets that were looked at closely, as all are while something is waited for
         self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
+        self.recent_octets = 0  # kept of segments that have gone on, when they were counted last
         self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
@@ -183,8 +184,8 @@ class Flow:
         if direction.gathered is None:
             direction.gathered = segment[3]
         self.early.append((direction, segment))
-        self.early_octets += len(segment[6]) + _SEGMENT_COST
-        self.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+        self.early_octets += len(segment[6]) + SEGMENT_COST
+        self.table.waiting_octets += len(segment[6]) + SEGMENT_COST
 
     def begin(self) -> list[tuple[Direction, Segment]]:
         """Settle where both streams begin; returns the segments that were gathered."""
@@ -218,6 +219,16 @@ class Flow:
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:
             self.table.patience.observe(time_ns - min(times), late.key, len(times))
+
+    def count_recent(self) -> None:
+        """Count what is kept of segments that have gone on."""
+        self.recent_octets = self.client.recent_octets + self.server.recent_octets
+
+    def forget_recent(self) -> None:
+        """Keep nothing of segments that have gone on."""
+        self.client.recent.clear()
+        self.server.recent.clear()
+        self.recent_octets = 0
 
     # ------------------------------------------------------------------ giving up
 

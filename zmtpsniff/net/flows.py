@@ -10,7 +10,18 @@ from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow import Flow, Patience
-from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, TELLING_FLAGS, WINDOW, Direction, Receiver, distance
+from zmtpsniff.net.reassembly import (
+    ATTENTION,
+    LATEST_ACK,
+    MODULO,
+    SEGMENT_COST,
+    TELLING_FLAGS,
+    WINDOW,
+    Direction,
+    Receiver,
+    Reset,
+    distance,
+)
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
@@ -59,6 +70,7 @@ class FlowLimits(NamedTuple):
 
     waiting_octets_per_direction: int = 4 << 20
     waiting_octets: int = 64 << 20
+    recent_octets: int = 64 << 20  # of segments that have gone on, with which retransmissions are compared
     flows: int = 100_000
     idle_seconds: float = 86_400.0
     idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
@@ -109,6 +121,8 @@ class FlowTable:
         self.patience = Patience()
         self.count = 0  # flows so far
         self.waiting_octets = 0
+        self.recent_octets = 0  # at most, of segments that have gone on: counted now and then, and what has since
+        self._counted_packet = 0  # up to which they are counted
 
     def number(self) -> int:
         """The number of another flow, which is counted, too, though it is none of TCP."""
@@ -147,6 +161,8 @@ class FlowTable:
         now_ns = segments[-1][0]
         least_ns = self._least_ns
         telling = TELLING_FLAGS
+        segment_cost = SEGMENT_COST
+        recent_octets = 0
         stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
@@ -185,10 +201,11 @@ class FlowTable:
                     direction.next = (seq + length) % MODULO
                     begin = direction.offset
                     direction.offset = offset = begin + length
+                    recent_octets += length + segment_cost
                     direction.recent.append((begin, payload))
                     if offset > direction.recent_until:
                         direction.thin()
-                    direction.deliver(payload, time_ns, packet, begin, seen)
+                    direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
                 elif not flow.unwanted:
@@ -196,6 +213,9 @@ class FlowTable:
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
+        self.recent_octets += recent_octets
+        if self.recent_octets > self._limits.recent_octets:
+            self._forget_recent()
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
 
@@ -233,7 +253,8 @@ class FlowTable:
         if direction is None or direction.flow.ended:
             return
         flow = direction.flow
-        if not (flow.early or flow.client.waiting or flow.server.waiting):
+        other = direction.other
+        if not (flow.early or direction.waiting or other.waiting or direction.owes or other.owes):
             flow.sure_ns = flow.last_ns
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
@@ -384,6 +405,8 @@ class FlowTable:
                 direction.pending = segment  # it does not fit a connection in use: anybody can forge one
                 direction.flow.attend()
                 return None
+            if direction is not None:
+                self._separate(direction, seq, ack - 1 if answers else None)
             direction = self._open(key, time_ns, by_port=False, server=answers)
         flow = direction.flow
         other = direction.other
@@ -417,13 +440,20 @@ class FlowTable:
             pending = direction.pending if beyond else None
         if pending is None:
             return False
-        in_doubt = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
-        direction.trust()
-        other.trust()
+        self._separate(direction, seq if flags & SYN else seq - 1, ack - 1 if flags & ACK else None)
         self._retire(direction.flow, segment[0])
         self._assign(pending)
-        self._again.extend(in_doubt)
         return True
+
+    def _separate(self, direction: Direction, isn: int, other_isn: int | None) -> None:
+        """Take again what was taken for segments of a flow, or in doubt, if another one begins with these numbers."""
+        other = direction.other
+        segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
+        if other_isn is not None:
+            segments += other.separate(other_isn)
+        direction.trust()
+        other.trust()
+        self._again.extend(sorted(segments, key=itemgetter(1)))
 
     def _retire(self, flow: Flow, time_ns: int) -> None:
         """Another connection begins on the addresses of a flow, of which packets may still come."""
@@ -431,7 +461,11 @@ class FlowTable:
             direction.pending = None
         if (retired := self.retired.get(flow.client.key)) is not None:
             self._discard(retired, "open")
-        if not flow.begun or not (flow.ended or flow.dissection is not None):
+        if not flow.begun:
+            self._begin(flow)
+        if flow.number not in self._flows:
+            return  # its segments turned out to be of two connections
+        if not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
             return
         flow.retired_ns = time_ns
@@ -456,9 +490,23 @@ class FlowTable:
 
     def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
         """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
-        time_ns, _, key, seq, _, flags, payload, missing = segment
+        time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
-        if length and (direction.is_far(seq) or (flags & ACK and direction.other.is_far(segment[4]))):
+        if not length and seq == direction.next:
+            return None
+        other = direction.other
+        answers = flags & ACK
+        if (
+            direction.is_far(seq)
+            or (answers and other.is_far(ack))
+            or (answers and direction.is_ahead(seq, _STILL_SENT) and other.is_ahead(ack, _STILL_SENT))
+        ):
+            if not length:
+                return None
+            early = [one for one in (*direction.doubtful, *other.doubtful) if _agree(segment, one)]
+            direction.trust()
+            other.trust()
+            self._again.extend(early)
             return self._open(key, time_ns, by_port=True)
         direction.swallow(seq, length)
         return None
@@ -520,8 +568,7 @@ class FlowTable:
         if ahead and not (ahead == 1 and direction.finished):
             # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
             # are forged or late, unless octets before it are still to come here, or not in the capture.
-            direction.reset, direction.reset_ns = seq, time_ns
-            direction.reset_before = ack if flags & ACK else direction.other.highest
+            direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
             flow.attend()
         else:
             direction.reset = None
@@ -532,10 +579,11 @@ class FlowTable:
     def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
         """A segment of who has sent a RST: if it cannot be from before that, the RST did not count."""
         time_ns, _, _, seq, ack, flags, payload, missing = segment
-        assert direction.reset is not None
-        left = distance(direction.reset, seq + len(payload) + missing + (flags & FIN > 0))
-        acknowledges = flags & ACK and direction.reset_before is not None and distance(ack, direction.reset_before) > 0
-        in_time = time_ns - direction.reset_ns <= _RESET_GRACE_NS
+        reset = direction.reset
+        assert reset is not None
+        left = distance(reset.seq, seq + len(payload) + missing + (flags & FIN > 0))
+        acknowledges = flags & ACK and reset.before is not None and distance(ack, reset.before) > 0
+        in_time = time_ns - reset.time_ns <= _RESET_GRACE_NS
         if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
             return
         direction.reset = None
@@ -586,13 +634,14 @@ class FlowTable:
             flow.dissection = None
         for direction in flow.directions:
             direction.forget()
+        flow.recent_octets = 0
         flow.attend()
         self._waiting.pop(flow.number, None)
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
         if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
-            self._discard(retired, end)
+            self._discard(retired, "open")
         if not flow.begun:
             self._begin(flow)
         if self._flows.pop(flow.number, None) is None:
@@ -629,6 +678,25 @@ class FlowTable:
             for flow in self._flows.values():
                 flow.client.trust()
                 flow.server.trust()
+
+    def _forget_recent(self) -> None:
+        """Count what is kept of segments that have gone on; if it is much, forget that of flows idle for longest.
+
+        Most flows of many have had no segment since that was done last, so only the others are counted.
+        """
+        kept = 0
+        for flow in self._flows.values():
+            if flow.last_packet > self._counted_packet:
+                flow.count_recent()
+            kept += flow.recent_octets
+        if kept > self._limits.recent_octets // 2:
+            for flow in sorted(self._flows.values(), key=lambda flow: flow.last_packet):
+                if kept <= self._limits.recent_octets // 4:
+                    break
+                kept -= flow.recent_octets
+                flow.forget_recent()
+        self.recent_octets = kept
+        self._counted_packet = max((flow.last_packet for flow in self._flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
         """End flows that are idle and forget those that are over, some at a time.

@@ -7,7 +7,6 @@ The common case, a segment that continues where the last one ended, is handled b
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,8 +19,8 @@ MODULO = 1 << 32
 HALF = 1 << 31
 UNBOUNDED = 1 << 62  # the stream offset that stands for: nothing is known of what a sender had seen
 
-# What a waiting segment costs beside its octets, so that many tiny ones are bounded, too.
-_SEGMENT_COST = 256
+# What a segment that is kept costs beside its octets, so that many tiny ones are bounded, too.
+SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
@@ -70,11 +69,16 @@ class WaitingSegment(NamedTuple):
         return self.offset + len(self.payload) + self.missing
 
 
+class Reset(NamedTuple):
+    """A RST, as what comes after it needs to know it."""
+
+    seq: int  # its sequence number
+    time_ns: int
+    before: int | None  # the sequence number of the other direction up to which its sender can have seen it
+
+
+_NONE_WAITING: list[WaitingSegment] = []  # of every direction in which nothing has waited yet, never changed
 _NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # of every direction that nobody takes
-
-
-def _nobody(data: bytes, time_ns: int, packet: int, offset: int, seen: int) -> None:
-    """Take octets that nobody wants."""
 
 
 def distance(number: int, origin: int) -> int:
@@ -94,7 +98,6 @@ class Direction:
         "absent",
         "acked",
         "acked_at",
-        "deliver",
         "doubtful",
         "fin",
         "floor",
@@ -114,8 +117,6 @@ class Direction:
         "recent",
         "recent_until",
         "reset",
-        "reset_before",
-        "reset_ns",
         "seen",
         "usual",
         "waiting",
@@ -133,11 +134,7 @@ class Direction:
         self.offset = 0  # of `next` in the stream
         self.floor = -UNBOUNDED  # octets before this do not come again
         self.fin: int | None = None  # stream offset at which it ends
-        # Sequence number and time of a RST that is not at `next`, and how much of the other direction its sender can
-        # have seen: it counts unless what follows shows that it did not.
-        self.reset: int | None = None
-        self.reset_ns = 0
-        self.reset_before: int | None = None
+        self.reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
         self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
         self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
         # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
@@ -145,9 +142,8 @@ class Direction:
         self.seen = False  # a packet of this direction has been captured
         self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
-        self.deliver: Callable[[bytes, int, int, int, int], None] = _nobody  # receiver.feed, looked up once
         self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
-        self.waiting: list[WaitingSegment] = []
+        self.waiting = _NONE_WAITING
         self.waiting_octets = 0
         self.acked = 0  # stream offset up to which the other side has acknowledged octets
         self.acked_at = 0  # `offset` when that was told last
@@ -173,7 +169,7 @@ class Direction:
     @property
     def awaits_reset(self) -> bool:
         """Whether octets before a RST have not been seen, or it may be none that counts."""
-        return self.reset is not None and self.reset != self.next
+        return self.reset is not None and self.reset.seq != self.next
 
     @property
     def available(self) -> int:
@@ -183,7 +179,12 @@ class Direction:
     @property
     def owes(self) -> bool:
         """Whether the other side has acknowledged octets that have not been seen."""
-        return self.acked > self.available
+        return self.acked > self.offset and self.acked > self.presumed
+
+    @property
+    def recent_octets(self) -> int:
+        """What is kept of segments that have gone on, in octets."""
+        return sum(len(octets) + SEGMENT_COST for _, octets in self.recent)
 
     @property
     def hole(self) -> int:
@@ -193,6 +194,10 @@ class Direction:
     def is_far(self, seq: int) -> bool:
         """Whether a sequence number is so far from those expected that it is another connection's, or after a hole."""
         return self.next is not None and abs(distance(seq, self.next)) > WINDOW
+
+    def is_ahead(self, seq: int, octets: int) -> bool:
+        """Whether a sequence number is more than so many octets ahead of the one expected."""
+        return self.next is not None and distance(seq, self.next) > octets
 
     def is_beyond(self, number: int) -> bool:
         """Whether a sequence number is not one of those that are known to have been sent, or of the next octet."""
@@ -222,22 +227,22 @@ class Direction:
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
-        self.deliver = receiver.feed
         self.recent = deque(maxlen=_RECENT_SEGMENTS)
 
     def forget(self) -> None:
         """Keep nothing of the octets."""
         self.receiver = None
-        self.deliver = _nobody
         if self.waiting:
             self._account(-self.waiting_octets)
-            self.waiting = []
-        if self.doubtful:
+            self.waiting = _NONE_WAITING
+        if self.doubtful and not self.flow.ended:  # else they may be the first of another connection
             self.trust()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
         """Know neither flow nor other direction any more, so that no cycle keeps them in memory."""
+        if self.doubtful:
+            self.trust()
         del self.flow, self.other
 
     def thin(self) -> None:
@@ -318,10 +323,12 @@ class Direction:
 
     def _wait(self, segment: WaitingSegment) -> None:
         """Put a segment among those that wait, without what of it already waits."""
+        if self.waiting is _NONE_WAITING:
+            self.waiting = []
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:
             waiting.append(segment)
-            self._account(len(segment.payload) + _SEGMENT_COST)
+            self._account(len(segment.payload) + SEGMENT_COST)
             return
         # What waits is sorted and free of overlaps: those that overlap the segment are neighbours.
         first = bisect_right(waiting, segment.offset, key=_OFFSET)
@@ -346,7 +353,7 @@ class Direction:
     def _sent_earlier(self, waiting: WaitingSegment, segment: WaitingSegment) -> list[WaitingSegment]:
         """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
         begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
-        self._account(-len(waiting.payload) - _SEGMENT_COST)
+        self._account(-len(waiting.payload) - SEGMENT_COST)
         parts = []
         for first, last in ((waiting.offset, begin), (begin, end), (end, waiting.end)):
             if first < last:
@@ -367,20 +374,45 @@ class Direction:
         """What of a segment lies between two stream offsets; it is going to wait."""
         begin = max(begin, segment.offset)
         payload = segment.payload[begin - segment.offset : end - segment.offset]
-        self._account(len(payload) + _SEGMENT_COST)
+        self._account(len(payload) + SEGMENT_COST)
         return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
 
     def doubt(self, segment: Segment) -> None:
         """Keep a segment whose numbers do not fit, with those before it, until another shows whose it is."""
-        self.flow.table.waiting_octets += len(segment[6]) + _SEGMENT_COST
+        self.flow.table.waiting_octets += len(segment[6]) + SEGMENT_COST
         if len(self.doubtful) == _MOST_DOUBTFUL:
-            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + _SEGMENT_COST
+            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + SEGMENT_COST
         self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
 
     def trust(self) -> None:
         """Forget those segments whose numbers did not fit, since others do."""
-        self.flow.table.waiting_octets -= sum(len(segment[6]) + _SEGMENT_COST for segment in self.doubtful)
+        self.flow.table.waiting_octets -= sum(len(segment[6]) + SEGMENT_COST for segment in self.doubtful)
         self.doubtful = ()
+
+    def separate(self, isn: int) -> list[Segment]:
+        """Give back what waits if it is of another connection on the same addresses, which begins with ``isn``.
+
+        Segments of that may come before its SYN, which alone tells them from those behind a hole of this connection.
+        """
+        if self.next is None or -WINDOW <= distance(isn, self.next) < 0:
+            return []
+        first = self.offset - self.next + isn + 1  # stream offset that its first octet would have, but for wraps
+
+        def is_of_it(offset: int) -> bool:
+            return offset > self.offset and (offset - first) % MODULO <= WINDOW
+
+        segments: list[Segment] = []
+        for one in [one for one in self.waiting if is_of_it(one.offset)]:
+            seq = (self.next + one.offset - self.offset) % MODULO
+            flags = 0 if one.ack is None else ACK
+            segments.append((one.time_ns, one.packet, self.key, seq, one.ack or 0, flags, one.payload, one.missing))
+            self._account(-len(one.payload) - SEGMENT_COST)
+            self.waiting.remove(one)
+        if is_of_it(self.acked):
+            self.acked = self.offset
+        if self.fin is not None and is_of_it(self.fin):
+            self.fin = None
+        return segments
 
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
@@ -434,7 +466,7 @@ class Direction:
             if seen != UNBOUNDED and seen > other.available:
                 break
             drained += 1
-            self._account(-len(segment.payload) - _SEGMENT_COST)
+            self._account(-len(segment.payload) - SEGMENT_COST)
             self._deliver(segment, seen)
         if not drained:
             return []
@@ -457,6 +489,7 @@ class Direction:
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
             self.recent.append((begin, payload))
+            self.flow.table.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:
                 self.thin()
@@ -505,6 +538,6 @@ class Direction:
             end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
         if self.fin is not None and not self.other.seen:
             end = self.fin  # nothing can tell whether its octets arrived
-        if self.reset is not None and 1 < distance(self.reset, self.next) <= WINDOW:
-            end = max(end, self.offset + distance(self.reset, self.next))
+        if self.reset is not None and 1 < distance(self.reset.seq, self.next) <= WINDOW:
+            end = max(end, self.offset + distance(self.reset.seq, self.next))
         self.lose(end, time_ns, packet)

@@ -1,11 +1,14 @@
 """The body of a frame in the tree: JSON in colours, text as text, the rest as a dump."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
-from zmtpsniff.render.palette import Palette, Signs
-from zmtpsniff.render.text import as_text, escape, hex_dump, quote
+from dissectors.events import Octets
+from zmtpsniff.render.look import Look
+from zmtpsniff.render.palette import Palette
+from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, is_plain, quote, quote_text
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -15,11 +18,36 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 _INDENT = " " * 80  # and no more, however deep a hostile document is
 
 
-def body_lines(data: bytes, length: int, palette: Palette, signs: Signs, verbosity: int) -> list[str]:
-    """The lines that show a body of ``length`` octets, of which ``data`` are the first.
+def plain_lines(frames: Sequence[Octets], look: Look) -> list[str] | None:
+    """One line for the body of each frame, if all are text that needs nothing but quotes around it; else None.
 
-    With ``verbosity`` JSON is spread over lines, and text has its dump after it.
+    Nearly all text is such, and it takes little longer to ask that of many frames than of one.
     """
+    if look.verbosity or not all(frames):
+        return None
+    try:
+        data = b"".join(frames)  # type: ignore[arg-type]
+    except TypeError:
+        return None  # one of them is not whole or must not be shown
+    if not is_plain(data) or (len(data) > look.max_bytes > 0 and max(map(len, frames)) > look.max_bytes):  # type: ignore[arg-type]
+        return None
+    before, after = f'{look.palette.text}"', f'"{look.palette.reset}'
+    return [f"{before}{frame.decode()}{after}" for frame in frames]  # type: ignore[union-attr]
+
+
+def body_lines(frame: Octets, look: Look) -> list[str]:
+    """The lines that show the body of a frame, at least one.
+
+    When it is verbose JSON is spread over lines, and text has its dump after it.
+    """
+    return plain_lines([frame], look) or _any_lines(frame, look)
+
+
+def _any_lines(frame: Octets, look: Look) -> list[str]:
+    palette = look.palette
+    data, length = at_hand(frame, look.max_bytes)
+    if data is None:
+        return [palette.paint(palette.dim, quote(frame))]
     if not length:
         return [palette.paint(palette.dim, "(empty)")]
     whole = len(data) == length
@@ -27,21 +55,21 @@ def body_lines(data: bytes, length: int, palette: Palette, signs: Signs, verbosi
     if text is None:
         lines = _dump(data, palette)
     else:
-        lines = _json(data, text, whole, palette, verbosity) or _text(data, text, whole, palette, signs)
-        if verbosity:
+        lines = _json(data, text, whole, look) or _text(text, look)
+        if look.verbosity:
             lines += _dump(data, palette)
     if not whole:
         left = length - len(data)
-        lines.append(palette.paint(palette.dim, f"{signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
+        lines.append(palette.paint(palette.dim, f"{look.signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
     return lines
 
 
-def _text(data: bytes, text: str, whole: bool, palette: Palette, signs: Signs) -> list[str]:
-    paint = palette.paint
+def _text(text: str, look: Look) -> list[str]:
+    palette, paint = look.palette, look.palette.paint
     if "\n" not in text.rstrip("\n"):
         # On one line, in quotes: a line end or a blank too many is what people look for.
-        return [paint(palette.text, quote(text.encode()))]
-    bar = paint(palette.dim, signs.bar)
+        return [paint(palette.text, quote_text(text))]
+    bar = paint(palette.dim, look.signs.bar)
     # A CR before a line end says how the lines end, not what is in them; escape() shows it.
     return [f"{bar} {paint(palette.text, escape(line))}" for line in text.split("\n")]
 
@@ -54,7 +82,7 @@ def _dump(data: bytes, palette: Palette) -> list[str]:
     ]
 
 
-def _json(data: bytes, text: str, whole: bool, palette: Palette, verbosity: int) -> list[str] | None:
+def _json(data: bytes, text: str, whole: bool, look: Look) -> list[str] | None:
     """The lines of a JSON object or array, or None if the text is not one."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
@@ -66,8 +94,8 @@ def _json(data: bytes, text: str, whole: bool, palette: Palette, verbosity: int)
     elif not _STARTS_LIKE_JSON.match(text):
         return None
     # Strings in JSON hold no line ends of their own, so what is between lines is layout and may change.
-    lines = _spread(text) if verbosity else [" ".join([line.strip() for line in _LINE_ENDS.split(text)]).strip()]
-    return [_coloured(escape(line), palette) for line in lines]
+    lines = _spread(text) if look.verbosity else [" ".join([line.strip() for line in _LINE_ENDS.split(text)]).strip()]
+    return [_coloured(escape(line), look.palette) for line in lines]
 
 
 def _spread(text: str) -> list[str]:

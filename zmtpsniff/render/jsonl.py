@@ -21,6 +21,8 @@ _encode = msgspec.json.Encoder().encode
 # than to write to it.
 _BATCH = 200
 
+_AS_IN_JSON = frozenset({str, int, bool})  # types of which JSON has every value as it is
+
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
 _EMPTY = '{"length":0,"text":""}'
@@ -199,6 +201,12 @@ class JsonlRenderer:
 
     def _convert(self, value: Any) -> Any:
         """A value of an event as what JSON knows: objects without the fields that do not apply, lists, scalars."""
+        kind = type(value)
+        if kind in _AS_IN_JSON:
+            return value
+        plan = self._plans.get(kind)
+        if plan is not None:
+            return self._record(value, plan)
         if isinstance(value, bytes | Cut | Hidden):
             return octets_object(value, self._max_bytes)
         if isinstance(value, list | tuple):
@@ -212,16 +220,18 @@ class JsonlRenderer:
         if isinstance(value, Payload):
             own = {"protocol": value.protocol, "summary": value.summary}
             return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
-        plan = self._plans.get(type(value))
-        if plan is None:
-            plan = self._plans[type(value)] = _plan(type(value))
+        plan = self._plans[kind] = _plan(kind)
+        return self._record(value, plan)
+
+    def _record(self, value: msgspec.Struct, plan: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An event, or a part of one, as an object."""
         record: dict[str, Any] = {}
         if (tag := value.__struct_config__.tag) is not None:
             record["type"] = tag
         for name, default in plan:
             field = getattr(value, name)
             if field is not None and field != default:
-                record[name] = self._convert(field)
+                record[name] = field if type(field) in _AS_IN_JSON else self._convert(field)
         return record
 
 

@@ -22,6 +22,9 @@ CONTROL_OR_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}]")
 UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_UNSEEN}]")  # JSON itself escapes the rest
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Unicode category Cc without tab, LF and CR
 
+# Octets that hold no more than ASCII characters which are shown as they are, in text that is surely not JSON.
+_PLAIN = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\{[')
+
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -54,6 +57,11 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     else:
         return None, octets.length
     return (data[:max_bytes] if max_bytes else data), length
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether octets are ASCII text that needs no more than quotes around it."""
+    return not data.translate(None, _PLAIN)
 
 
 def escape(text: str) -> str:
@@ -92,8 +100,13 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
         return f"({length} octets, not shown)"
     whole = len(first) == length
     readable = as_text(first, whole)
-    shown = f"0x{first.hex()}" if readable is None else escape(_in_quotes(readable))
+    shown = f"0x{first.hex()}" if readable is None else quote_text(readable)
     return shown if whole else shown + more.format(f"{length - len(first):,}")
+
+
+def quote_text(text: str) -> str:
+    """Text on one line in quotes, as :func:`quote` shows octets that hold it."""
+    return escape(_in_quotes(text))
 
 
 def _in_quotes(text: str) -> str:

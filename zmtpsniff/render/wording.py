@@ -50,11 +50,10 @@ def beacon_words(event: Beacon) -> str:
     return f"beacon ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
-def message_words(event: Message) -> str:
-    """The size of a message, as in ``REQ message, 2 frames, 45 octets``."""
-    octets = sum([length_on_wire(frame) for frame in event.frames])
-    kind = "message" if event.socket_type is None else f"{escape(event.socket_type)} message"
-    return f"{kind}, {number(len(event.frames), 'frame')}, {number(octets, 'octet')}"
+def message_words(socket_type: str | None, frames: int, octets: int) -> str:
+    """The sender and the size of a message, as in ``REQ message, 2 frames, 45 octets``."""
+    kind = "message" if socket_type is None else f"{escape(socket_type)} message"
+    return f"{kind}, {number(frames, 'frame')}, {number(octets, 'octet')}"
 
 
 def relation_words(event: Message | Command) -> list[str]:

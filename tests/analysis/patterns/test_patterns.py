@@ -7,7 +7,7 @@ import pytest
 
 from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
 from tests.support.paths import CAPTURES, FIXTURES
-from tests.support.zmtp_octets import dissect, frame, peers
+from tests.support.zmtp_octets import CLIENT, SERVER, dissect, frame, peers
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.capture.files import open_captures
@@ -205,3 +205,18 @@ def test_refused_connections_of_other_protocols_are_not_reported() -> None:
     refusals: list[Any] = [Refusal(1, 1, 1, "10.0.0.1:40000", "10.0.0.2:80") for _ in range(20)]
     assert patterns.take(refusals) == []
     assert patterns.finish() == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_identities_pair_behind_a_hole_unless_they_ask_again_before_the_reply(again: bool) -> None:
+    def said(reply: bool, identity: bytes, octets: int) -> Message:
+        src, dst = (CLIENT, SERVER) if not reply else (SERVER, CLIENT)
+        return Message(octets, octets, 1, src, dst, [b"\0\0\0\0" + identity, b"", b"x"], offset=octets, seen=octets)
+
+    flow = dissect(peers())[:-1]
+    first, second, answer = said(False, b"a", 1000), said(False, b"a" if again else b"b", 1001), said(True, b"a", 1002)
+    hole = Problem("error", "capture-gap", "octets are missing", 1003, 1003, 1, SERVER, CLIENT)
+    late, reply = said(False, b"a", 1004), said(True, b"a", 1005)
+    Patterns().take([*flow, first, second, answer, hole, late, reply])
+    assert answer.request == first.packet
+    assert reply.request == (None if again else late.packet)  # it may be the reply to the second

@@ -189,6 +189,46 @@ def test_false_frames_are_left_again() -> None:
     assert not [event for event in events if isinstance(event, Problem) and event.code == "reserved-flags"]
 
 
+def test_text_behind_a_long_flag_is_no_length() -> None:
+    assert resync.find_frames(b"\x06m52 ok", [0], 2, True) is None
+
+
+@pytest.mark.parametrize(
+    ("octets", "framing", "begin"),
+    [
+        # The rest of a 2.0 greeting, which may be the header of a frame of 91,042,336 octets.
+        (b"\x03\0\0\0" + frame(b"m2 20") + b"".join(frame(b"m%d ok" % n) for n in range(30)), 2, 4),
+        # An identity of ZMTP 1.0 and a message, which may be frames of 2.0, too.
+        (b"\x01\0\x01\x01\x6d\0" + b"q1 error unit temperature, humidity".ljust(108), 0, None),
+    ],
+)
+def test_no_frames_are_found_against_better_ones(octets: bytes, framing: int, begin: int | None) -> None:
+    found = resync.find_frames(octets, [0, len(octets)], framing, True)
+    if begin is None:
+        assert found is None
+    else:
+        assert found is None or found.offset >= begin
+        rest = resync.find_frames(octets, [0, begin, len(octets)], framing, True)
+        assert rest is not None
+        assert rest.offset == begin
+
+
+@pytest.mark.parametrize("revision", [1, 3])
+def test_a_hole_in_place_of_the_signature_is_no_reason_to_lose_a_greeting(revision: int) -> None:
+    """Behind it the revision, the socket type and the identity's frame look like frames of messages."""
+    events: list[AnyEvent] = []
+    connection = ZmtpConnection(events, 1, "a:1", "b:2")
+    connection.server.feed(b"\xff\0\0\0\0\0\0\0\1\x7f\1\6\0\0", 1, 1)
+    connection.client.gap(10, False, 2, 2)
+    connection.client.feed(bytes([revision]), 3, 3)
+    connection.client.feed(b"\5\0\0", 3, 3)
+    for number in range(4):
+        connection.client.feed(b"\1\5\0\0\1\0\1" + frame(b"", more=True) + frame(b"q%d" % number), 4, 4)
+    connection.finish("fin", 0, 5)
+    shown = [event for event in events if isinstance(event, Message)]
+    assert [(len(event.frames), event.incomplete) for event in shown] == [(3, False)] * 4
+
+
 # ---------------------------------------------------------------------- time
 
 DENSE: dict[str, Callable[[Random, int], bytes]] = {

@@ -239,6 +239,12 @@ class RequestReply(Rules):
         self._router = next((address for address, kind in types.items() if kind == "ROUTER"), None)
         self._pending: deque[_Request] = deque()  # those without a reply, the oldest first
         self._in_order = True  # whether replies without identities can be taken to come in the order of their requests
+        # Whether those with identities can be told by them. Where octets are missing, and an identity may have asked
+        # again before its reply came, nobody knows how many of its requests are under way.
+        self._by_identity = True
+        self._lost = False  # octets are missing
+        self._asks_again = False  # an identity has asked again before its reply came
+        self._asking: set[int] = set()  # the keys of those in `_pending`, until one of them is there twice
         self._late = False  # the first of them was reported
         self.message = self._take
 
@@ -282,7 +288,7 @@ class RequestReply(Rules):
             forwarding.begin(event)
 
     def _ask(self, event: Message, key: int) -> None:
-        if not (self._in_order or key):
+        if not (self._in_order or (key and self._by_identity)):
             return
         self.pass_time(event.time_ns)
         if len(self._pending) >= _PENDING or not self._exchange.room.take(_REQUEST_COST):
@@ -291,10 +297,22 @@ class RequestReply(Rules):
             return
         request = _Request(event.time_ns, event.packet, event.offset, key, event.flow, event.src, event.dst)
         self._pending.append(request)
+        if key and not self._asks_again:
+            self._note(key)
+
+    def _note(self, key: int) -> None:
+        """Take note of the identities that wait for a reply."""
+        if key not in self._asking:
+            self._asking.add(key)
+            return
+        self._asks_again = True
+        self._asking.clear()
+        if self._lost:
+            self.lose()
 
     def _answer(self, event: Message, key: int) -> None:
         pending = self._pending
-        if not (self._in_order or key):
+        if not (self._in_order or (key and self._by_identity)):
             return
         request = pending[0] if pending and can_know(event, pending[0].offset) else None
         if request is not None and request.key == key:
@@ -313,6 +331,7 @@ class RequestReply(Rules):
                 return
             pending.remove(request)
         self._exchange.room.give(_REQUEST_COST)
+        self._asking.discard(key)
         event.latency_ns = latency_ns(event, request.time_ns)
         event.request = request.packet
         if not self._strict:
@@ -334,8 +353,11 @@ class RequestReply(Rules):
         """Requests or replies are missing, so that order tells nothing any more."""
         self._exchange.room.give(_REQUEST_COST * len(self._pending))
         self._pending.clear()
+        self._asking.clear()
         self._late = False
         self._in_order = False
+        self._lost = True
+        self._by_identity = not self._asks_again
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""

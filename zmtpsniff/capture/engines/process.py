@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import Any
 
-from zmtpsniff.capture.engines import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
+from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.guard import PIPE_OCTETS, GuardedProcess
 from zmtpsniff.capture.engines.records import Cutter
 from zmtpsniff.capture.files import open_stream

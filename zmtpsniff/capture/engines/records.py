@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from zmtpsniff.capture import pcap, pcapng
-from zmtpsniff.capture.engines import Piece
+from zmtpsniff.capture.engines.engine import Piece
 
 _ENHANCED_PACKET = 6
 _LEAST_BLOCK = 12

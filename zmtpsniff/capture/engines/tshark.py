@@ -9,7 +9,7 @@ import termios
 from collections.abc import Callable, Generator, Iterator
 from io import FileIO
 
-from zmtpsniff.capture.engines import EngineMissingError, LiveOptions, Piece, piece_of
+from zmtpsniff.capture.engines.engine import EngineMissingError, LiveOptions, Piece, piece_of
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import CaptureError, Packet

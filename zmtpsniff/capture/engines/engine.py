@@ -1,0 +1,94 @@
+"""What an engine is: it captures packets from interfaces while they pass."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+from zmtpsniff.capture.plaintexts import Plaintexts
+from zmtpsniff.capture.source import CaptureError, Fault, Packet
+
+EngineName = Literal["auto", "dumpcap", "tcpdump", "scapy", "tshark"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+HOW_TO_BE_ALLOWED = (
+    "no permission to capture: run it with sudo, or allow dumpcap to you "
+    "(apt install tshark; dpkg-reconfigure wireshark-common; adduser YOU wireshark; log in again)"
+)
+
+
+class LiveOptions(NamedTuple):
+    """What to capture."""
+
+    interfaces: Sequence[str]
+    capture_filter: str = ""  # in the language of libpcap (BPF)
+    snaplen: int = 262_144  # octets
+    buffer_mib: int = 64  # of the kernel, for each interface
+    promiscuous: bool = True
+    tshark_options: Sequence[str] = ()  # arguments of tshark, as parse_option() makes them
+    decrypted: Plaintexts | None = None  # where what tshark decrypts of TLS goes, None if it has no keys
+
+
+class Piece(NamedTuple):
+    """What an engine has captured, not taken apart yet, so that it takes little time and memory while it waits."""
+
+    octets: int  # of memory
+    packets: int
+    payload: Any  # for packets() of the same engine
+    needed: bool = False  # may not be left out
+
+
+_PACKET_COST = 200  # octets that a packet takes beside its own
+
+
+def piece_of(batch: list[Packet]) -> Piece:
+    """Packets that are taken apart already as a piece."""
+    return Piece(sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch), len(batch), batch)
+
+
+class EngineMissingError(CaptureError):
+    """What this engine needs is not installed; another engine may work."""
+
+
+class PrivilegeError(CaptureError):
+    """The user may not capture with this engine; another engine may work."""
+
+
+class Engine(Protocol):
+    """Captures packets until it is stopped or the interface goes away.
+
+    pieces() is read in a thread of its own, packets() by whoever dissects them.
+    """
+
+    name: str
+    dropped: int  # packets by the kernel, as far as is known yet
+    failure: str | None  # why the capture ended although nobody had asked it to
+    faults: list[Fault]
+    comments: list[str]
+
+    def start(self) -> None:
+        """Open what needs privileges, and begin to capture.
+
+        Raises EngineMissingError, PrivilegeError, or CaptureError for a wrong filter or interface, with the reason in
+        one line.
+        """
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what is captured as it comes, until the capture ends."""
+        ...
+
+    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
+        """Take the payloads of pieces apart: a list for each, none for one without packets.
+
+        It asks for the next payload only when it is asked for more itself.
+        """
+        ...
+
+    def count_drops(self) -> None:
+        """Find out how many packets were dropped by now, where that can be known before the end."""
+
+    def stop(self) -> None:
+        """Ask it to end; pieces() then ends with what had come.
+
+        Does not wait. May be called from another thread, from a signal handler, and twice.
+        """
+
+    def close(self) -> None:
+        """End it whatever that takes; when this returns nothing of it is left."""

@@ -1,0 +1,135 @@
+"""Messages in the tree. Nearly all of it is messages, so what many of them have in common is made once."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from dissectors.events import Command, Message
+from zmtpsniff.render.body import body_lines, plain_lines
+from zmtpsniff.render.look import INDENT, Look
+from zmtpsniff.render.origin import Origin
+from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
+from zmtpsniff.render.runs import Run
+from zmtpsniff.render.text import escape
+from zmtpsniff.render.wording import length_on_wire, message_words, number, relation_words
+
+_FRAMES = 32  # of a message, unless everything is asked for
+_KEPT = 1024  # titles and labels
+
+# Socket types whose messages carry an envelope that ends in an empty frame.
+_WITH_ENVELOPE = {"REQ", "REP", "DEALER", "ROUTER", None}
+
+_RADIO = ("group", "body ")  # what RADIO sends is no list of frames (48/RADIO-DISH)
+
+
+class MessageTree:
+    """Makes the lines of messages."""
+
+    def __init__(self, look: Look, origin: Origin, show_secrets: bool) -> None:
+        """Make them look like that; frames that hold a password are left out unless ``show_secrets``."""
+        self._look = look
+        self._origin = origin
+        self._show_secrets = show_secrets
+        self._paint = look.palette.paint
+        self._shown_delimiter = self._paint(look.palette.note, "(empty) delimiter")
+        # Most messages are of a few sizes.
+        self._title: Callable[[str | None, int, int], str] = lru_cache(_KEPT)(self._make_title)
+        self._label: Callable[[bool, int, int, int, int], tuple[str, int]] = lru_cache(_KEPT)(self._make_label)
+
+    def add_run(self, run: Run, lines: list[str]) -> None:
+        """Add messages that differ in their one frame only."""
+        start = self._origin.of_wire(run.first, lines)
+        lengths = [length_on_wire(frame) for frame in run.frames]
+        first = {length: start + self._title(run.first.socket_type, 1, length) for length in set(lengths)}
+        if bodies := plain_lines(run.frames, self._look):
+            lines += [f"{first[length]}\n{INDENT}{body}" for length, body in zip(lengths, bodies, strict=True)]
+            return
+        for length, frame in zip(lengths, run.frames, strict=True):
+            lines.append(first[length])
+            lines += [INDENT + line for line in body_lines(frame, self._look)]
+
+    def add(self, event: Message, lines: list[str]) -> None:
+        """Add a message with everything that is known of it."""
+        lengths = [length_on_wire(frame) for frame in event.frames]
+        line = self._origin.of_wire(event, lines) + self._title(event.socket_type, len(lengths), sum(lengths))
+        if event.incomplete:
+            line += self._paint(self._look.palette.warning, ", incomplete")
+        if event.request is not None or event.matched is not None or event.forwards is not None:
+            line += relations(event, self._look)
+        lines.append(line)
+        self._add_frames(event, lengths, lines)
+        if event.payload is not None or event.bodies:
+            self._add_payload(event, lines)
+
+    def _make_title(self, socket_type: str | None, frames: int, octets: int) -> str:
+        return self._paint(self._look.palette.title, message_words(socket_type, frames, octets))
+
+    def _make_label(self, radio: bool, index: int, digits: int, length: int, width: int) -> tuple[str, int]:
+        """What stands in front of a frame, and how many columns that takes."""
+        name = _RADIO[index] if radio and index < len(_RADIO) else f"frame {index + 1:{digits}}"
+        label = f"{name} [{length:{width},}]  "
+        return INDENT + self._paint(self._look.palette.label, label), len(INDENT + label)
+
+    def _add_frames(self, event: Message, lengths: Sequence[int], lines: list[str]) -> None:
+        """Add the frames of a message: the body alone if it has one, else each with its number and length."""
+        paint, palette = self._paint, self._look.palette
+        frames = frames_to_show(event, self._show_secrets)
+        shown = frames if self._look.everything else frames[:_FRAMES]
+        width = len(f"{max(lengths[: len(shown)], default=0):,}")
+        digits = len(str(len(shown)))
+        radio = event.socket_type == "RADIO"
+        delimiter = _delimiter(event)
+        identities = 0 if event.envelope is None else event.envelope.identities
+        for index, frame in enumerate(shown):
+            if index == delimiter:
+                body = [self._shown_delimiter]
+            else:
+                body = body_lines(frame, self._look)
+                if index < identities:
+                    body[0] += paint(palette.note, "  identity")
+            if len(frames) == 1:
+                lines += [INDENT + line for line in body]
+                continue
+            label, columns = self._label(radio, index, digits, lengths[index], width)
+            lines.append(label + body[0])
+            if len(body) > 1:
+                lines += [" " * columns + line for line in body[1:]]
+        if len(frames) > len(shown):
+            left = number(len(frames) - len(shown), "frame").replace(" ", " more ", 1)
+            lines.append(INDENT + paint(palette.dim, f"{self._look.signs.more} {left}"))
+
+    def _add_payload(self, event: Message, lines: list[str]) -> None:
+        """Add what the application says, below the frames that say it."""
+        paint, palette = self._paint, self._look.palette
+        if (payload := event.payload) is not None:
+            lines.append(INDENT + paint(palette.title, payload_words(payload)))
+            fields = payload_fields(payload, self._look.everything)
+            width = max([len(name) for name, _ in fields], default=0)
+            for name, value in fields:
+                shown = value if isinstance(value, str) else self._look.octets(value)
+                lines.append(f"{INDENT * 2}{paint(palette.label, f'{name:{width}}')}  {shown}")
+        for body in event.bodies:
+            if body.format == "json":
+                continue  # the frame itself shows it
+            lines.append(f"{INDENT}{paint(palette.title, f'frame {body.frame + 1} is {escape(body.format)}')}")
+            lines += [INDENT * 2 + escape(line) for line in body_text(body).split("\n")]
+
+
+def relations(event: Message | Command, look: Look) -> str:
+    """What a message or command means to others, behind its first line."""
+    words = relation_words(event)
+    shown = f"  {look.palette.paint(look.palette.note, ', '.join(words))}" if words else ""
+    if isinstance(event, Message) and event.matched is not None:
+        shown += f"  {look.palette.paint(look.palette.label, 'matches')} {look.octets(event.matched)}"
+    return shown
+
+
+def _delimiter(event: Message) -> int | None:
+    """Which frame ends the envelope; where that was not looked for, the first empty one that another follows."""
+    if event.envelope is not None:
+        return event.envelope.identities
+    if event.socket_type not in _WITH_ENVELOPE:
+        return None
+    for index, frame in enumerate(event.frames[:-1]):
+        if frame == b"":
+            return index
+    return None

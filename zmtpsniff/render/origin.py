@@ -1,0 +1,72 @@
+"""Where records are from, as the first lines of the tree begin: time, packet, flow, sender and receiver."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from dissectors.events import Beacon, Command, Comment, Greeting, Message, Problem, Subscription
+from zmtpsniff.render.clock import Clock
+from zmtpsniff.render.palette import Palette, Signs
+from zmtpsniff.render.text import escape
+
+_SENDERS = 512  # whose part of the line is kept
+
+
+class Origin:
+    """Tells where records are from, and the date whenever it is another."""
+
+    def __init__(self, palette: Palette, signs: Signs, clock: Clock) -> None:
+        """Tell it in these colours, with the times of the clock."""
+        self._palette = palette
+        self._signs = signs
+        self._clock = clock
+        self._date = ""
+        # The same few peers send all the time.
+        self._sender: Callable[[int, str, str], str] = lru_cache(_SENDERS)(self._make_sender)
+
+    def time(self, time_ns: int, lines: list[str]) -> str:
+        """The time of day; a new date is added to the lines."""
+        time = self._clock.time(time_ns)
+        palette = self._palette
+        if self._clock.date != self._date:
+            self._date = self._clock.date
+            lines.append(palette.paint(palette.dim, self._date))
+        return palette.paint(palette.time, time)
+
+    def of_wire(self, event: Greeting | Command | Subscription | Message | Beacon, lines: list[str]) -> str:
+        """The begin of the first line of a record from the wire; a new date is added to the lines."""
+        number = f"#{event.packet}"
+        sender = self._sender(event.flow, event.src, event.dst)
+        return f"{self.time(event.time_ns, lines)}  {self._palette.place}{number:>5}{sender}"
+
+    def of_any(self, event: Problem | Comment, lines: list[str]) -> str:
+        """The same for a record that may lack any of it."""
+        palette = self._palette
+        words = [] if event.time_ns is None else [self.time(event.time_ns, lines)]
+        place = [] if event.packet is None else [f"{'#' + str(event.packet):>5}"]
+        if isinstance(event, Problem) and event.flow is not None:
+            place.append(f"flow {event.flow}")
+        if place:
+            words.append(palette.paint(palette.place, " ".join(place)))
+        if isinstance(event, Problem) and event.src is not None and event.dst is not None:
+            words.append(self._direction(event.src, event.dst))
+        return "  ".join([*words, ""])
+
+    def _make_sender(self, flow: int, src: str, dst: str) -> str:
+        """What comes after the number of the packet, the same for all that one side of a connection sends."""
+        return f" flow {flow}{self._palette.reset}  {self._direction(src, dst)}  "
+
+    def _direction(self, src: str, dst: str) -> str:
+        """Sender and receiver in the colour of the side that sends.
+
+        A record does not say which side its sender is. Who sees both greet knows the client by its port, the higher
+        one, which is given out when it connects.
+        """
+        palette = self._palette
+        color = palette.client if _port(src) >= _port(dst) else palette.server
+        return palette.paint(color, f"{escape(src)} {self._signs.arrow} {escape(dst)}")
+
+
+def _port(address: str) -> int:
+    """The port of an ``address:port``, 0 if it has none."""
+    digits = address.rpartition(":")[2]
+    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0

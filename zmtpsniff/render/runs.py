@@ -1,0 +1,56 @@
+"""Messages that come many at a time and differ in their octets only."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dissectors.events import AnyEvent, Message, Octets
+
+
+class Run(NamedTuple):
+    """Messages of one frame each, of one sender and packet, of which nothing more is known."""
+
+    first: Message
+    frames: list[Octets]  # of all of them, the first included
+
+
+def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
+    """The events in their order, with messages that differ from the one before in their frame only put into runs.
+
+    Who sends much sends hundreds of small messages in a packet. What a run has in common is made once for all of it.
+    """
+    first: Message | None = None  # of the run that is going on
+    frames: list[Octets] = []
+    for event in events:
+        if (
+            type(event) is Message
+            and len(event.frames) == 1
+            and not event.incomplete
+            and event.envelope is None
+            and event.matched is None
+            and event.request is None
+            and event.forwards is None
+            and event.payload is None
+            and not event.bodies
+        ):
+            # By identity: that is quicker, and equal but different objects only begin another run.
+            if (
+                first is not None
+                and event.packet is first.packet
+                and event.time_ns is first.time_ns
+                and event.flow is first.flow
+                and event.src is first.src
+                and event.dst is first.dst
+                and event.socket_type is first.socket_type
+            ):
+                frames.append(event.frames[0])
+                continue
+            if first is not None:
+                yield Run(first, frames)
+            first, frames = event, [event.frames[0]]
+            continue
+        if first is not None:
+            yield Run(first, frames)
+            first = None
+        yield event
+    if first is not None:
+        yield Run(first, frames)
