@@ -1,15 +1,18 @@
 """What dissectors report: one type for each record of the JSON output.
 
 An event is a fact read from the wire; it is made once and never changed. Its fields are the fields of the JSON
-record of the same name, in that order; a field that does not apply is ``None`` and left out of the record.
+record of the same name, in that order; a field that does not apply is ``None`` and left out of the record. What it
+means, and its unit, stands beside its type, and nowhere else: :mod:`dissectors.records` says who reads that.
 
 Octets from the wire stay ``bytes`` here. Whether they are shown as text, as hexadecimal digits or as a dump is for
 those who show them, so that nothing is converted that nobody looks at.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+from dissectors.records import internal, meaning, relation
 
 Severity = Literal["error", "warning", "note"]
 Side = Literal["client", "server"]
@@ -17,11 +20,6 @@ Side = Literal["client", "server"]
 
 UNBOUNDED = 1 << 62
 """The stream offset that stands for: nothing is known of what a sender had seen."""
-
-# Fields that are no part of a record. ``offset`` is where, in the stream of an event's sender, the octets begin that
-# completed it; ``seen`` where those of the other side begin that the sender had not received by then. ``since_ns`` is
-# the time of the last octets before those that are missing.
-_FOR_ANALYSIS = frozenset({"offset", "seen", "since_ns"})
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
@@ -54,9 +52,20 @@ def without_first(octets: Octets, number: int) -> Octets:
     return at_hand(octets)[number:]
 
 
-def record_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields that the record of an event, or of a part of one, has."""
-    return tuple(field for field in msgspec.structs.fields(kind) if field.name not in _FOR_ANALYSIS)
+# Fields that several events have.
+_TIME = meaning("When its last packet was captured, since 1970.", "ns")
+_PACKET = meaning("The number of the packet that completed it, from 1.")
+_FLOW = meaning("The number of the connection, from 1.")
+_SRC = meaning('The sender, as address and port: "10.0.0.1:5555", "[::1]:5555".')
+_DST = meaning("The receiver, in the same way.")
+_INCOMPLETE = meaning("Octets of it are, or may be, missing from the capture.")
+_LATENCY = relation("How long it came after what it answers.", "ns")
+_REQUEST = relation("The number of the packet with what it answers.")
+
+Offset = Annotated[int, internal()]
+"""Where, in the stream of an event's sender, the octets begin that completed it."""
+Seen = Annotated[int, internal()]
+"""Where the octets of the other side begin that the sender of an event had not received by then."""
 
 
 class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
@@ -64,169 +73,184 @@ class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
 
 
 class WireEvent(Event):
-    """An event that has a sender and a place in the capture.
+    """An event that has a sender and a place in the capture."""
 
-    ``time_ns`` is Unix time in nanoseconds, ``packet`` the 1-based number of the packet that completed the event,
-    ``flow`` the number of the connection, ``src`` and ``dst`` are ``address:port``.
-    """
-
-    time_ns: int
-    packet: int
-    flow: int
-    src: str
-    dst: str
+    time_ns: Annotated[int, _TIME]
+    packet: Annotated[int, _PACKET]
+    flow: Annotated[int, _FLOW]
+    src: Annotated[str, _SRC]
+    dst: Annotated[str, _DST]
 
 
 class Greeting(WireEvent, tag="greeting"):
     """What one side announces about itself before anything else (23/ZMTP, 15/ZMTP, 13/ZMTP)."""
 
-    version: str | None = None
-    mechanism: str | None = None
-    as_server: bool | None = None
-    socket_type: str | None = None
-    identity: Octets | None = None
+    version: Annotated[str | None, meaning('The version that this side announces: "3.1".')] = None
+    mechanism: Annotated[
+        str | None, meaning('The security mechanism announced: "NULL", "PLAIN", "CURVE", "GSSAPI".')
+    ] = None
+    as_server: Annotated[
+        bool | None, meaning("Whether the greeting's side is the server of the security mechanism.")
+    ] = None
+    socket_type: Annotated[str | None, meaning('ZMTP 2.0: the type of the sender\'s socket: "REQ".')] = None
+    identity: Annotated[Octets | None, meaning("ZMTP 1.0, 2.0: the identity (routing id) of this side.")] = None
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
     """The frames in front of what a request or reply says (28/REQREP): identities, and an empty one as delimiter."""
 
-    identities: int
-    delimiter: bool
+    identities: Annotated[int, meaning("How many identities are in front of it.")]
+    delimiter: Annotated[bool, meaning("Whether an empty frame follows them.")]
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Another message of the same capture."""
 
-    flow: int
-    packet: int
+    flow: Annotated[int, meaning("The connection of that message.")]
+    packet: Annotated[int, meaning("The packet of that message.")]
 
 
 class Command(WireEvent, tag="command"):
     """A command frame of ZMTP 3.x, or a CURVE MESSAGE; which fields it has depends on its name."""
 
-    name: str
-    properties: dict[str, Octets] | None = None  # READY, INITIATE: by their names as on the wire
-    socket_type: str | None = None  # READY, INITIATE: the property of that name, in upper or lower case
-    identity: Octets | None = None  # likewise
-    reason: Octets | None = None  # ERROR, CLOSE
-    ttl_ms: int | None = None  # PING
-    context: Octets | None = None  # PING, PONG
-    group: Octets | None = None  # JOIN, LEAVE
-    username: Octets | None = None  # PLAIN HELLO
-    password: Octets | None = None
-    version: str | None = None  # CURVE HELLO
-    client_key: Octets | None = None  # CURVE HELLO: the client's transient public key
-    nonce: Octets | None = None  # CURVE
-    cookie: Octets | None = None  # CURVE INITIATE
-    box: Octets | None = None  # CURVE, GSSAPI: the encrypted part
-    token: Octets | None = None  # GSSAPI INITIATE
-    status: int | None = None  # CLOSE of WebSocket: why the connection is closed (RFC 6455, section 7.4)
-    data: Octets | None = None  # what an unknown or malformed command holds after its name
-    offset: int = 0
-    seen: int = UNBOUNDED
-    incomplete: bool = False  # octets of it are missing from the capture
-    latency_ns: int | None = None  # PONG: since the PING that it answers
-    request: int | None = None  # number of the packet with that
+    name: Annotated[str, meaning('The name of a command: "READY", "PING".')]
+    properties: Annotated[
+        dict[str, Octets] | None,
+        meaning("READY, INITIATE: what it announces, by the names as on the wire."),
+    ] = None
+    socket_type: Annotated[str | None, meaning('READY, INITIATE: the type of the sender\'s socket: "REQ".')] = None
+    identity: Annotated[Octets | None, meaning("READY, INITIATE: the identity (routing id) of this side.")] = None
+    reason: Annotated[Octets | None, meaning("ERROR, CLOSE: why, in words.")] = None
+    ttl_ms: Annotated[int | None, meaning("PING: how long the connection may be silent.", "ms")] = None
+    context: Annotated[Octets | None, meaning("PING, PONG: what PING gives PONG to return.")] = None
+    group: Annotated[Octets | None, meaning("JOIN, LEAVE: the group.")] = None
+    username: Annotated[Octets | None, meaning("PLAIN HELLO: the user name.")] = None
+    password: Annotated[Octets | None, meaning("PLAIN HELLO: the password; only its length unless --show-secrets.")] = (
+        None
+    )
+    version: Annotated[str | None, meaning('CURVE HELLO: the version of CURVE: "1.0".')] = None
+    client_key: Annotated[Octets | None, meaning("CURVE HELLO: the client's transient public key.")] = None
+    nonce: Annotated[Octets | None, meaning("CURVE: the nonce, as short as it is sent.")] = None
+    cookie: Annotated[Octets | None, meaning("CURVE INITIATE: the cookie that WELCOME gave.")] = None
+    box: Annotated[Octets | None, meaning("CURVE, GSSAPI: the encrypted part.")] = None
+    token: Annotated[Octets | None, meaning("GSSAPI INITIATE: the token.")] = None
+    status: Annotated[int | None, meaning("CLOSE of WebSocket: why it is closed (RFC 6455, section 7.4).")] = None
+    data: Annotated[Octets | None, meaning("What an unknown or malformed command holds after its name.")] = None
+    offset: Offset = 0
+    seen: Seen = UNBOUNDED
+    incomplete: Annotated[bool, _INCOMPLETE] = False
+    latency_ns: Annotated[int | None, _LATENCY] = None
+    request: Annotated[int | None, _REQUEST] = None
 
 
 class Subscription(WireEvent, tag="subscription"):
     """A topic subscribed to or cancelled, sent as a command (3.1) or as a message (29/PUBSUB)."""
 
-    action: Literal["subscribe", "cancel"]
-    topic: Octets
-    encoding: Literal["message", "command"]
-    offset: int = 0
-    seen: int = UNBOUNDED
-    incomplete: bool = False
+    action: Annotated[Literal["subscribe", "cancel"], meaning("What is done.")]
+    topic: Annotated[Octets, meaning("The topic subscribed to or cancelled.")]
+    encoding: Annotated[Literal["message", "command"], meaning("How a subscription was sent.")]
+    offset: Offset = 0
+    seen: Seen = UNBOUNDED
+    incomplete: Annotated[bool, _INCOMPLETE] = False
 
 
 class Payload(msgspec.Struct, gc=False):
-    """What an application says in a message, as a dissector of its protocol knows it.
+    """What an application says in a message, with fields of its protocol."""
 
-    ``fields`` are strings, numbers, booleans and octets, or lists and dicts of those; in a record they stand beside
-    ``protocol`` and ``summary``. Octets of ``fields`` that nobody should see are ``Hidden`` (see ``secrets``).
-    """
-
-    protocol: str  # the name of the dissector
-    summary: str  # one line
-    fields: dict[str, Any] = {}
-    secrets: list[int] = []  # places of frames that hold credentials, which are not shown to people
+    protocol: Annotated[str, meaning('The protocol, by the name of its dissector: "mlm", "jupyter".')]
+    summary: Annotated[str, meaning("What it says, on one line.")]
+    # Strings, numbers, booleans and octets (those that nobody should see are Hidden), or lists and dicts of those. In a
+    # record they stand beside the two above.
+    fields: Annotated[dict[str, Any], internal()] = {}
+    secrets: Annotated[list[int], internal()] = []  # places of frames that hold credentials, not shown to people
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):
     """What is in a frame that some encoding of structures was found in."""
 
-    frame: int  # its place in the message, from 0
-    format: str  # "json", "msgpack", "gzip json" ...
-    value: Any
+    frame: Annotated[int, meaning("The place of the frame, from 0.")]
+    format: Annotated[str, meaning('What it is in: "msgpack", "gzip json".')]
+    value: Annotated[Any, meaning("Its value.")]
 
 
 class Message(WireEvent, tag="message"):
     """An application's message with all its frames."""
 
-    frames: list[Octets]
-    socket_type: str | None = None  # of the sender
-    offset: int = 0
-    seen: int = UNBOUNDED
-    incomplete: bool = False  # frames or octets are, or may be, missing from the capture
-    # What other messages tell of it; these are set later, by those who see all of them.
-    envelope: Envelope | None = None
-    matched: Octets | None = None  # the subscription that it matches
-    latency_ns: int | None = None  # since the request that it answers
-    request: int | None = None  # number of the packet with that
-    paired: Literal["envelope", "order"] | None = None  # how, where the protocol itself does not say it
-    forwards: Place | None = None  # the same message on its way to the proxy that sent this one on
-    payload: Payload | None = None  # what it says in the protocol of its application, where that is known
-    bodies: list[Body] = []  # what is in its frames, where that was asked for
+    frames: Annotated[list[Octets], meaning("All its frames, in their order.")]
+    socket_type: Annotated[str | None, meaning('The type of the sender\'s socket: "REQ".')] = None
+    offset: Offset = 0
+    seen: Seen = UNBOUNDED
+    incomplete: Annotated[bool, _INCOMPLETE] = False
+    envelope: Annotated[Envelope | None, relation("What is in front of a request or reply.")] = None
+    matched: Annotated[Octets | None, relation("The subscription that a message matches.")] = None
+    latency_ns: Annotated[int | None, _LATENCY] = None
+    request: Annotated[int | None, _REQUEST] = None
+    paired: Annotated[
+        Literal["envelope", "order"] | None,
+        relation("How it was found what a reply answers, where the protocol does not say it."),
+    ] = None
+    forwards: Annotated[Place | None, relation("The same message on its way to the proxy that sent this one on.")] = (
+        None
+    )
+    payload: Annotated[
+        Payload | None,
+        relation("What the application says; payload.NAME is a field of its protocol, as octets: docs/payloads.md."),
+    ] = None
+    bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
 
 
 class Beacon(WireEvent, tag="beacon"):
     """A datagram with which a peer of ZRE tells its network that it is there (20/ZRE, 36/ZRE)."""
 
-    version: str  # "1"; "3" is Zyre's with a key
-    uuid: str  # 32 hexadecimal digits; the peer's identity in connections is an octet 1 and these
-    port: int  # where it takes connections, on the address that sent this; 0 if it takes leave
-    public_key: Octets | None = None  # version 3: of CURVE
-    data: Octets | None = None  # what later versions have behind the port
+    version: Annotated[str, meaning('The version of the beacon: "1"; "3" is Zyre\'s with a key.')]
+    uuid: Annotated[
+        str,
+        meaning(
+            "The UUID of the beacon's peer, as 32 hexadecimal digits; its identity is an octet 1 and these octets."
+        ),
+    ]
+    port: Annotated[int, meaning("Where the beacon's peer takes connections; 0 if it takes leave.")]
+    public_key: Annotated[Octets | None, meaning("Beacon of version 3: the peer's key of CURVE.")] = None
+    data: Annotated[Octets | None, meaning("What later versions have after the port.")] = None
 
 
 class Problem(Event, tag="problem"):
-    """Something that is wrong or worth knowing; ``code`` is a key of :data:`dissectors.problems.PROBLEMS`."""
+    """Something that is wrong or worth knowing."""
 
-    severity: Severity
-    code: str
-    detail: str
-    time_ns: int | None = None
-    packet: int | None = None
-    flow: int | None = None
-    src: str | None = None
-    dst: str | None = None
-    since_ns: int | None = None
+    severity: Annotated[Severity, meaning("How bad it is.")]
+    code: Annotated[str, meaning("Which problem this is: docs/problems.md lists all.")]
+    detail: Annotated[str, meaning("A problem in a sentence.")]
+    time_ns: Annotated[int | None, _TIME] = None
+    packet: Annotated[int | None, _PACKET] = None
+    flow: Annotated[int | None, _FLOW] = None
+    src: Annotated[str | None, _SRC] = None
+    dst: Annotated[str | None, _DST] = None
+    since_ns: Annotated[int | None, internal()] = None  # the last octets before those that are missing
 
 
 class Comment(Event, tag="comment"):
     """A comment that somebody wrote into the capture file, on a packet or on the whole capture."""
 
-    text: str
-    time_ns: int | None = None
-    packet: int | None = None
+    text: Annotated[str, meaning("A comment in the capture file.")]
+    time_ns: Annotated[int | None, _TIME] = None
+    packet: Annotated[int | None, _PACKET] = None
 
 
 class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     """One end of a connection, as it announced itself."""
 
-    address: str
-    version: str | None = None
-    socket_type: str | None = None
-    identity: Octets | None = None
-    beacon: int | None = None  # number of the packet with the first beacon that announced it
+    address: Annotated[str, meaning("Its address and port.")]
+    version: Annotated[str | None, meaning("The version that it announces.")] = None
+    socket_type: Annotated[str | None, meaning("The type of its socket.")] = None
+    identity: Annotated[Octets | None, meaning("Its identity.")] = None
+    beacon: Annotated[int | None, relation("The number of the packet with the first beacon that announced it.")] = None
 
 
 class Sides(msgspec.Struct, gc=False):
     """A number for each side of a connection."""
 
-    client: int
-    server: int
+    client: Annotated[int, meaning("Those that the client sent.")]
+    server: Annotated[int, meaning("Those that the server sent.")]
 
 
 Transport = Literal["tcp", "ws", "udp", "pgm", "epgm", "ipc"]
@@ -237,47 +261,47 @@ End = Literal["fin", "rst", "timeout", "open"]
 class Connection(Event, tag="connection"):
     """The summary of one connection, once it or the capture is over."""
 
-    flow: int
-    transport: Transport
-    client: Peer
-    server: Peer
-    messages: Sides
-    octets: Sides
-    start_ns: int
-    end_ns: int
-    end: End
-    version: str | None = None  # negotiated
-    mechanism: str | None = None  # if both agree
-    handshake: Handshake | None = None
-    subscriptions: list[Octets] = []  # topics still subscribed to
+    flow: Annotated[int, _FLOW]
+    transport: Annotated[Transport, meaning("What carries the connection.")]
+    client: Annotated[Peer, meaning("The side that connected.")]
+    server: Annotated[Peer, meaning("The side that was connected to.")]
+    messages: Annotated[Sides, meaning("How many message records there are of it.")]
+    octets: Annotated[Sides, meaning("How many octets its streams or datagrams had, each counted once.")]
+    start_ns: Annotated[int, meaning("When its first packet was captured, since 1970.", "ns")]
+    end_ns: Annotated[int, meaning("When its last packet was captured, since 1970.", "ns")]
+    end: Annotated[End, meaning("How it ended.")]
+    version: Annotated[str | None, meaning('The version negotiated: "3.1".')] = None
+    mechanism: Annotated[str | None, meaning("The security mechanism, if both sides agree on it.")] = None
+    handshake: Annotated[Handshake | None, meaning("What became of the handshake, where the transport has one.")] = None
+    subscriptions: Annotated[list[Octets], meaning("The topics still subscribed to at its end.")] = []
 
 
 class Share(msgspec.Struct, gc=False):
     """What one worker got of a pusher's messages."""
 
-    address: str
-    messages: int
-    share: float  # of all of them, 0 to 1
+    address: Annotated[str, meaning("The address and port of a worker.")]
+    messages: Annotated[int, meaning("How many messages a worker got.")]
+    share: Annotated[float, meaning("Which share of all messages a worker got, 0 to 1.")]
 
 
 class Work(Event, tag="work"):
     """How a PUSH socket shared its messages among its workers (30/PIPELINE), at the end of the capture."""
 
-    address: str  # of the socket that pushes, which its workers connect to
-    messages: int
-    workers: list[Share]
+    address: Annotated[str, meaning("The address and port of the socket that pushes, which its workers connect to.")]
+    messages: Annotated[int, meaning("How many messages it sent.")]
+    workers: Annotated[list[Share], meaning("Those who got its messages.")]
 
 
 class Capture(Event, tag="capture"):
     """The totals of a run, its last record."""
 
-    packets: int
-    dropped: int
-    flows: int
-    zmtp_flows: int
-    messages: int
-    problems: int
-    duration_ns: int
+    packets: Annotated[int, meaning("How many packets were captured.")]
+    dropped: Annotated[int, meaning("How many packets were lost by the capture.")]
+    flows: Annotated[int, meaning("How many connections there were.")]
+    zmtp_flows: Annotated[int, meaning("How many of them were ZMTP.")]
+    messages: Annotated[int, meaning("How many message records there were.")]
+    problems: Annotated[int, meaning("How many problem records there were.")]
+    duration_ns: Annotated[int, meaning("How long it took from the first packet to the last.", "ns")]
 
 
 AnyEvent = Greeting | Command | Subscription | Message | Beacon | Problem | Comment | Connection | Work | Capture

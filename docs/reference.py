@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 import click
 
-from dissectors.events import AnyEvent, record_fields
+from dissectors.events import AnyEvent
+from dissectors.records import record_fields
 from zmtpsniff import __version__
 from zmtpsniff.check import policy
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import LEVELS, PATTERNS, PER
 from zmtpsniff.cli.help import describe, details, sections, synopsis
 from zmtpsniff.cli.main import cli
-from zmtpsniff.filters.fields import MEANINGS, PART_MEANINGS, list_fields
+from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields
 from zmtpsniff.render.schema import VERSION
 
 DOCS = Path(__file__).parent
@@ -90,6 +91,10 @@ def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|")
 
 
+def _type(field: FieldInfo) -> str:
+    return f"{field.kind}, {field.unit}" if field.unit else field.kind
+
+
 def _table(head: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
     columns = head.split(" | ")
     return [f"| {head} |", f"|{' :-- |' * len(columns)}", *(f"| {' | '.join(row)} |" for row in rows), ""]
@@ -148,16 +153,14 @@ def records_page() -> str:
         "any time.",
         "",
     ]
-    fields = [field for field in list_fields() if not field.also and field.name in MEANINGS]
-    for record in typing.get_args(AnyEvent):
-        tag = str(record.__struct_config__.tag)
-        required = {field.name for field in record_fields(record) if field.required} | {"type"}
-        lines += [f"## {tag}", "", _cell(" ".join((record.__doc__ or "").split())), ""]
+    for event in typing.get_args(AnyEvent):
+        tag = str(event.__struct_config__.tag)
+        required = {field.name for field in record_fields(event) if field.required} | {"type"}
+        lines += [f"## {tag}", "", _cell(" ".join((event.__doc__ or "").split())), ""]
         rows = []
-        for name, kind, records, meaning, _ in fields:
-            if tag in records:
-                meant = f"`{tag}`." if name == "type" else _cell(meaning)
-                rows.append((_code(name), f"{kind}{', *always*' if name in required else ''}", meant))
+        for field in fields_of_event(event):
+            meant = f"`{tag}`." if field.name == "type" else _cell(field.meaning)
+            rows.append((_code(field.name), _type(field) + (", *always*" if field.name in required else ""), meant))
         lines += _table("Field | Type | What it is", rows)
     return _page("Records", *lines)
 
@@ -166,7 +169,7 @@ def fields_page() -> str:
     """The fields of display filters."""
     lines = ["What `-Y` can ask ([Display filters](../filters.md)); `zmtpsniff fields` prints this, too.", ""]
     rows = [
-        (_code(name), kind, ", ".join(records), _cell(meaning)) for name, kind, records, meaning, _ in list_fields()
+        (_code(field.name), _type(field), ", ".join(field.records), _cell(field.meaning)) for field in list_fields()
     ]
     lines += _table("Field | Type | Records | What it is", rows)
     lines += ["Octets have parts:", ""]

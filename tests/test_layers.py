@@ -32,7 +32,7 @@ ALLOWED = {
         "zmtpsniff.sniffer",
         "dissectors",
     },
-    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events"},
+    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events", "dissectors.records"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
         "zmtpsniff.net.addresses",
@@ -49,7 +49,12 @@ ALLOWED = {
         "dissectors",
     },
     "zmtpsniff/cli/status.py": {"zmtpsniff.render.wording", "zmtpsniff.sniffer", "dissectors.events"},
-    "zmtpsniff/render": {"zmtpsniff.render", "zmtpsniff.analysis.statistics", "dissectors.events"},
+    "zmtpsniff/render": {
+        "zmtpsniff.render",
+        "zmtpsniff.analysis.statistics",
+        "dissectors.events",
+        "dissectors.records",
+    },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/cli/output.py": set(),

@@ -11,7 +11,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.stream import Limits as DissectorLimits
-from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.analysis.patterns.conversation import Doubt
 from zmtpsniff.analysis.payloads import Payloads
@@ -59,6 +59,7 @@ class Sniffer:
         self._payloads = payloads
         self._tls = tls
         self._events: list[AnyEvent] = []
+        self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
         self._flows = flows.FlowTable(
             self._connect,
@@ -103,7 +104,7 @@ class Sniffer:
             self._patterns.settle(self._last_ns)
         self._flows.finish()
         self._datagrams.finish()
-        self._report_source()
+        self._report_faults()
         tls = self._tls.skipped() if self._tls is not None else ()
         for code, detail in [*self._headers.skipped(), *self._flows.disorder(), *tls, *self._doubts.problems()]:
             self._report(code, detail)
@@ -186,10 +187,10 @@ class Sniffer:
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
-        self._events.append(Refusal(time_ns, packet, number, client, server))  # type: ignore[arg-type]  # taken out
+        self._notices.append((len(self._events), Refusal(time_ns, packet, number, client, server)))
 
     def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
-        self._events.append(Doubt(time_ns, packet, number, since_ns))  # type: ignore[arg-type]  # taken out
+        self._notices.append((len(self._events), Doubt(time_ns, number, since_ns)))
 
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         if kind == "beacon":
@@ -205,25 +206,26 @@ class Sniffer:
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))
 
-    def _report_source(self) -> None:
-        comments = self._source.comments[self._comments :]
-        self._events[:0] = [Comment(comment) for comment in comments]
-        self._comments += len(comments)
+    def _report_faults(self) -> None:
         for fault in self._source.faults[self._faults :]:
             self._report(fault.code, fault.detail)
         self._faults = len(self._source.faults)
 
     def _give(self, at_end: bool = False) -> list[AnyEvent]:
         """The events since the last call, counted."""
-        self._report_source()
+        self._report_faults()
         events = self._events[:]
         self._events.clear()  # the connections hold this list
         if self._patterns is not None:
-            events = self._patterns.take(events, self._flows.waiting_since_ns)
+            events = self._patterns.take(events, self._flows.waiting_since_ns, self._notices)
+            self._notices.clear()
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
+        if comments := self._source.comments[self._comments :]:  # on the whole capture
+            events = [*map(Comment, comments), *events]
+            self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
         self._messages += messages

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.engines.engine import LiveOptions
+from zmtpsniff.capture.engines.packet_ring import Ring
 from zmtpsniff.capture.engines.scapy import ScapyEngine
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
@@ -133,6 +134,19 @@ def test_what_the_kernel_drops_is_counted() -> None:
         packets = captured(engine)
     assert 0 < len(packets) < 2000
     assert len(packets) + engine.dropped == 2000
+
+
+def test_what_was_dropped_before_the_ring_was_there_does_not_count() -> None:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as packet_socket:
+        packet_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        packet_socket.bind(("lo", 0))
+        with udp_over_loopback() as (sender, _):
+            for _ in range(500):  # more than fits
+                sender.send(bytes(1400))
+        ring = Ring(packet_socket, 4)
+        ring.count_drops()
+    assert ring.dropped < 500  # of what others send meanwhile, at most
+    ring.close()
 
 
 def test_time_is_the_kernels_and_each_packet_over_loopback_comes_once() -> None:

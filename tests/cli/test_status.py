@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.capture.test_live import request_and_reply
+from tests.capture.test_live import free_port, request_and_reply
 from tests.support.live_program import PROGRAM, needs_privilege, wait_for
 
 pytestmark = needs_privilege
@@ -67,9 +67,10 @@ def on_a_terminal(*options: str, stdout_too: bool) -> Iterator[tuple[subprocess.
 
 @pytest.mark.parametrize("stdout_too", [False, True])
 def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) -> None:
-    with on_a_terminal(stdout_too=stdout_too) as (program, terminal):
+    port = free_port()
+    with on_a_terminal("-f", f"tcp port {port}", stdout_too=stdout_too) as (program, terminal):
         wait_for(lambda: b"0 packets" in terminal.written)
-        request_and_reply(30)
+        request_and_reply(30, port)
         wait_for(lambda: bool(re.search(rb"[1-9]\d+ packets .* [6-9]\d messages, .*/s .* 0 dropped", terminal.written)))
         program.terminate()
         assert program.wait(30) == 0

@@ -137,3 +137,20 @@ def test_a_lost_fin_is_no_lost_octet() -> None:
     (connection,) = (event for event in events if isinstance(event, Connection))
     assert connection.octets.client == ends[CLIENT]
     assert sum(isinstance(event, Message) for event in events) == 20
+
+
+def test_octets_that_arrived_before_a_reset_and_are_captured_late() -> None:
+    """Where much is late, what the other side sent may be late, too, though nothing acknowledges it any more."""
+    for late in (0, 12):
+        wire = Wire()
+        wire.connect()
+        wire.send(True, 5001, b"x", ack=1001)
+        for number in range(late):
+            wire.send(True, 5002 + number, b"x", ack=1002 + number)
+            wire.send(False, 1001 + number, b"x", ack=5002 + number)
+        wire.send(False, 1001 + late, flags=RST)
+        wire.send(True, 5002 + late, b"last", ack=1001 + late)
+        if late:
+            wire.pause(6)
+            wire.send(False, 1, flags=SYN, port=41_000)
+        assert (wire.only.server.data, wire.only.end) == (b"x" * (late + 1) + b"last" * (late > 0), "rst")

@@ -20,8 +20,8 @@ from dissectors.events import (
     Message,
     Payload,
     Problem,
-    record_fields,
 )
+from dissectors.records import record_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.render.schema import json_schema
 

@@ -13,7 +13,9 @@ def tables() -> str:
     parts = [f"`OCTETS` is `{OCTETS}`: how many there were on the wire, and those at hand.\n"]
     for table, columns in TABLES.items():
         rows = "".join(
-            f"| `{column.name}` | {column.sql.replace(OCTETS, 'OCTETS')} | {column.meaning} |\n" for column in columns
+            f"| `{column.name}` | {column.sql.replace(OCTETS, 'OCTETS')}{column.unit and f', {column.unit}'} "
+            f"| {column.meaning} |\n"
+            for column in columns
         )
         parts.append(f"### {table}\n\n| column | type | what it is |\n| :-- | :-- | :-- |\n{rows}")
     return "\n".join(parts)

@@ -55,7 +55,7 @@ def _of_hint(hint: Any) -> st.SearchStrategy[Any]:
 
 def struct(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     """Structs of a type, with all their fields."""
-    return st.builds(kind, **{field.name: _of_hint(field.type) for field in msgspec.structs.fields(kind)})
+    return st.builds(kind, **{name: _of_hint(hint) for name, hint in typing.get_type_hints(kind).items()})
 
 
 EVENTS = st.one_of([struct(kind) for kind in typing.get_args(AnyEvent)])

@@ -14,7 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, record_fields
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
+from dissectors.records import record_fields
 from dissectors.zmtp.stream import Limits
 from tests.support.paths import PROJECT
 from zmtpsniff.capture.files import open_captures

@@ -66,7 +66,8 @@ def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
     for title in ("Field", "Type", "Records", "Meaning"):
         table.add_column(title, overflow="fold", no_wrap=title == "Field")
     for each in listed:
-        cells = (Text(each.name, "bold"), Text(each.kind), Text(", ".join(each.records)), Text(each.meaning))
+        kind = f"{each.kind}, {each.unit}" if each.unit else each.kind
+        cells = (Text(each.name, "bold"), Text(kind), Text(", ".join(each.records)), Text(each.meaning))
         table.add_row(*cells)
 
     def draw(console: "Console") -> None:

@@ -105,7 +105,7 @@ def _protocol(record: type[Event], source: SourceCode) -> Value | None:
 
 DERIVED: dict[str, DerivedField] = {
     "mechanism": DerivedField(
-        "text", "Of a command: the mechanism that it is certain to belong to by what it holds.", _mechanism
+        "text", "The mechanism that it is certain to belong to by what it holds.", _mechanism
     ),
     "ip.addr": DerivedField("ip", "The IPv4 address of either end.", _of_both("ip", "ip")),
     "ip.src": DerivedField("ip", "The IPv4 address of the sender.", _of_one("ip", "ip", "src")),

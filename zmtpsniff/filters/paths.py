@@ -8,16 +8,14 @@ import re
 import typing
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from dissectors.events import Octets, Payload, record_fields
+from dissectors.events import Octets, Payload
+from dissectors.records import RecordField, record_fields, without_none
 from zmtpsniff.filters.errors import FilterError
 from zmtpsniff.filters.source import SourceCode
-
-PAYLOAD_FIELDS = ("protocol", "summary")  # that all payloads have
 
 Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "object"]
 
@@ -68,22 +66,9 @@ class _Node:
 
 
 @lru_cache
-def fields_of(struct: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+def fields_of(struct: type[msgspec.Struct]) -> dict[str, RecordField]:
     """The fields of a struct by their names; to look them up anew is most of the time of a long filter."""
     return {field.name: field for field in record_fields(struct)}
-
-
-def without_none(hint: Any) -> tuple[Any, bool]:
-    """A type without None, and whether it was optional."""
-    if typing.get_origin(hint) is Literal:
-        return str, False
-    members = [member for member in typing.get_args(hint) if member is not NoneType]
-    if NoneType not in typing.get_args(hint) or typing.get_origin(hint) in (list, dict):
-        return hint, False
-    plain = members[0]
-    for member in members[1:]:
-        plain = plain | member
-    return without_none(plain)[0], True
 
 
 def is_octets(hint: Any) -> bool:
@@ -147,7 +132,7 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
 
 def _of_payload(node: _Node, left: list[Step], source: SourceCode) -> _Node | None:
     """A field of the application's own, which only its dissector knows: as octets; takes its steps off those left."""
-    if left[0].name in PAYLOAD_FIELDS:
+    if left[0].name in fields_of(Payload):
         return None
     names: list[str] = []
     while left and left[0].kind in ("name", "key"):

@@ -30,7 +30,7 @@ _LONGEST_SECONDS = 1e9
 _FASTEST = 2  # octets a nanosecond, of a network
 _PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
 _LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
-_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told
+_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told, and reckoned with
 _STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
 _MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
 _RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
@@ -602,10 +602,13 @@ class FlowTable:
             self._refuse(direction.flow.number, client.text, server.text, time_ns, packet)
 
     def _close_if_over(self, flow: Flow) -> None:
-        """End a flow once everything up to its FINs, or its RST, has been delivered."""
-        if flow.closing == "fin":
-            over = flow.client.finished and flow.server.finished
-        else:
+        """End a flow once everything up to its FINs, or its RST, has been delivered.
+
+        Nothing acknowledges what arrives where a RST was sent from. Where the capture comes late with much, it may be
+        late with that, so that the flow is left alone for a while.
+        """
+        over = flow.client.finished and flow.server.finished
+        if flow.closing != "fin" and not over and self.patience.late < _MUCH_DISORDER:
             over = not any(
                 direction.waiting
                 or direction.owes

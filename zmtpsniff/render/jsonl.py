@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from math import isfinite
@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload, record_fields
+from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
+from dissectors.records import record_fields
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
 
 DEFAULT_MAX_BYTES = 65_536
@@ -254,11 +255,7 @@ def _of_envelope(envelope: Envelope) -> str:
 
 def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
     """The fields of an event type in their order, each with the value that means that it does not apply."""
-    plan: list[tuple[str, Any]] = []
-    for field in record_fields(struct):
-        make: Callable[[], Any] | Any = field.default_factory
-        plan.append((field.name, make() if callable(make) else field.default))
-    return plan
+    return [(field.name, field.default) for field in record_fields(struct)]
 
 
 def _without_none(value: Any) -> Any:

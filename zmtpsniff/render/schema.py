@@ -4,11 +4,12 @@ import functools
 import operator
 import types
 import typing
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Hidden, Payload, record_fields
+from dissectors.events import AnyEvent, Cut, Hidden, Payload
+from dissectors.records import RecordField, record_fields
 
 # Of the records, those of statistics included: docs/reference/records.md says what raises which number.
 VERSION = "1.0"
@@ -43,20 +44,6 @@ _OCTETS: dict[str, Any] = {
         },
     ],
 }
-_PAYLOAD: dict[str, Any] = {
-    "title": "Payload",
-    "description": "What the application says in a message, with fields of its protocol. Octets are as elsewhere.",
-    "type": "object",
-    "properties": {
-        "protocol": {"type": "string", "description": "The name of the dissector that knows it."},
-        "summary": {"type": "string", "description": "What it says, on one line."},
-    },
-    "required": ["protocol", "summary"],
-}
-
-
-class _PayloadObject:
-    """Stands in the types for a payload, whose fields are those of its protocol."""
 
 
 class _OctetsObject:
@@ -73,22 +60,22 @@ def json_schema(
     ``records`` is the union of their types. Properties that it does not name are allowed: later versions add some.
     """
     made: dict[type, type] = {}
-    events = [_as_written(event, made) for event in typing.get_args(records)]
-    references, definitions = msgspec.json.schema_components(
-        events, schema_hook=_octets_reference, ref_template="#/$defs/{name}"
+    # The definition of Payload is there whether a record has one or not, as that of Octets.
+    parts = [_as_written(part, made) for part in (*typing.get_args(records), Payload)]
+    (*references, _), definitions = msgspec.json.schema_components(
+        parts, schema_hook=_octets_reference, ref_template="#/$defs/{name}"
     )
     for definition in definitions.values():
         if kind := definition.get("properties", {}).get("type"):
             (tag,) = kind.pop("enum")
             kind["const"] = tag
     definitions["Octets"] = _OCTETS
-    definitions["Payload"] = _PAYLOAD
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:zmtpsniff:{title.split()[-1]}:{VERSION}",
         "title": title,
         "description": description,
-        "oneOf": list(references),
+        "oneOf": references,
         "$defs": dict(sorted(definitions.items())),
     }
 
@@ -96,8 +83,6 @@ def json_schema(
 def _octets_reference(kind: type) -> dict[str, Any]:
     if kind is _OctetsObject:
         return {"$ref": "#/$defs/Octets"}
-    if kind is _PayloadObject:
-        return {"$ref": "#/$defs/Payload"}
     raise NotImplementedError(kind)
 
 
@@ -108,9 +93,9 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
         for field in record_fields(struct):
             kind = _type_as_written(field.type, made)
             if field.required:
-                fields.append((field.name, kind))
+                fields.append((field.name, Annotated[kind, _meaning(field)]))
             else:
-                fields.append((field.name, kind | msgspec.UnsetType, msgspec.UNSET))
+                fields.append((field.name, Annotated[kind | msgspec.UnsetType, _meaning(field)], msgspec.UNSET))
         config = struct.__struct_config__
         made[struct] = msgspec.defstruct(
             struct.__name__,
@@ -123,11 +108,13 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
     return made[struct]
 
 
+def _meaning(field: RecordField) -> msgspec.Meta:
+    return msgspec.Meta(description=field.text or None, extra_json_schema={"unit": field.unit} if field.unit else None)
+
+
 def _type_as_written(kind: Any, made: dict[type, type]) -> Any:
     if kind in (bytes, Cut, Hidden):
         return _OctetsObject
-    if kind is Payload:
-        return _PayloadObject
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _as_written(kind, made)
     arguments = typing.get_args(kind)

@@ -1,6 +1,7 @@
 """The words that the formats for people have in common."""
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription, record_fields
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from dissectors.records import record_fields
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import at_hand, escape, quote
 

@@ -3,9 +3,10 @@
 Nothing here is done row by row but to pick one value out of each event for each column.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,13 +21,12 @@ from dissectors.events import (
     Hidden,
     Message,
     Octets,
-    Peer,
     Problem,
     Subscription,
     at_hand,
 )
 from zmtpsniff.spark.places import file_of, numbers_and_offsets
-from zmtpsniff.spark.tables import OCTETS, TABLES, arrow_schema
+from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
 SCHEMAS = {table: arrow_schema(table) for table in TABLES}
 ROW_SCHEMA = pa.schema([pa.field(table, pa.struct(list(SCHEMAS[table]))) for table in TABLES])
@@ -95,18 +95,12 @@ class Rows:
             for event in events:
                 kinds[type(event)].append(event)
         out: list[Batch] = []
-        make: tuple[tuple[type, str, Callable[[list[Any], Origin], dict[str, Any]]], ...] = (
-            (Message, "messages", self._messages),
-            (Subscription, "subscriptions", self._subscriptions),
-            (Greeting, "commands", self._greetings),
-            (Command, "commands", self._commands),
-            (Beacon, "commands", self._beacons),
-            (Problem, "problems", self._problems),
-            (Connection, "connections", self._connections),
-        )
-        for kind, table, columns in make:
+        for kind, (table, own) in _OWN.items():
             if kind in kinds:
-                out.append((table, _batch(SCHEMAS[table], columns(kinds[kind], origin), kept_in), kept_in))
+                columns = self._of_fields(kind, kinds[kind], own(kinds[kind], origin))
+                if kind is Message:
+                    columns["size"] = _sizes(columns["frames"])
+                out.append((table, _batch(SCHEMAS[table], columns, kept_in), kept_in))
         return out
 
     def of_capture(self, capture: Capture, series: str) -> list[Batch]:
@@ -125,127 +119,26 @@ class Rows:
             out.append(("problems", _batch(SCHEMAS["problems"], problems), ""))
         return out
 
-    # ------------------------------------------------------------------ a table each
+    # ------------------------------------------------------------------ columns
 
-    def _messages(self, events: list[Message], origin: Origin) -> dict[str, Any]:
-        frames = [event.frames for event in events]
-        lists, sizes = _octet_lists(_offsets_of(map(len, frames)), self._octets(list(chain.from_iterable(frames))))
-        return {
-            **_wire(events, origin),
-            "socket_type": _texts([event.socket_type for event in events]),
-            "frames": lists,
-            "size": sizes,
-            "incomplete": pa.array([event.incomplete for event in events], pa.bool_()),
-        }
-
-    def _subscriptions(self, events: list[Subscription], origin: Origin) -> dict[str, Any]:
-        return {
-            **_wire(events, origin),
-            "action": [event.action for event in events],
-            "topic": self._octets([event.topic for event in events]),
-            "encoding": [event.encoding for event in events],
-            "incomplete": [event.incomplete for event in events],
-        }
-
-    def _greetings(self, events: list[Greeting], origin: Origin) -> dict[str, Any]:
-        return {
-            **_wire(events, origin),
-            "kind": ["greeting"] * len(events),
-            "name": ["greeting"] * len(events),
-            "version": _texts([event.version for event in events]),
-            "mechanism": _texts([event.mechanism for event in events]),
-            "as_server": [event.as_server for event in events],
-            "socket_type": _texts([event.socket_type for event in events]),
-            "identity": self._octets([event.identity for event in events]),
-            "incomplete": [False] * len(events),
-        }
-
-    def _beacons(self, events: list[Beacon], origin: Origin) -> dict[str, Any]:
-        return {
-            **_wire(events, origin),
-            "kind": ["beacon"] * len(events),
-            "name": ["beacon"] * len(events),
-            "version": [event.version for event in events],
-            "uuid": [event.uuid for event in events],
-            "port": [event.port for event in events],
-            "public_key": self._octets([event.public_key for event in events]),
-            "data": self._octets([event.data for event in events]),
-            "incomplete": [False] * len(events),
-        }
-
-    def _commands(self, events: list[Command], origin: Origin) -> dict[str, Any]:
-        columns: dict[str, Any] = {
-            **_wire(events, origin),
-            "kind": ["command"] * len(events),
-            "name": _texts([event.name for event in events]),
-            "version": _texts([event.version for event in events]),
-            "properties": [self._properties(event.properties) for event in events],
-            "socket_type": _texts([event.socket_type for event in events]),
-            "ttl_ms": _numbers([event.ttl_ms for event in events]),
-            "status": _numbers([event.status for event in events]),
-            "incomplete": [event.incomplete for event in events],
-        }
-        for name in _COMMAND_OCTETS:
-            columns[name] = self._octets([getattr(event, name) for event in events])
+    def _of_fields(self, kind: type, events: list[Any], columns: dict[str, Any]) -> dict[str, Any]:
+        """The columns of events of a kind: those given, and all others that are fields."""
+        for name, sql, value_of in _FIELDS[kind]:
+            if name not in columns:
+                columns[name] = self._column(sql, list(map(value_of, events)))
         return columns
 
-    def _problems(self, events: list[Problem], origin: Origin) -> dict[str, Any]:
-        count = len(events)
-        times = [event.time_ns for event in events]
-        numbered = [event.packet for event in events if event.packet is not None]
-        files, *others = origin.place(numbered)
-        found = zip(files.to_pylist() if isinstance(files, pa.Array) else files, *others, strict=True)
-        places = [(None, None, None) if event.packet is None else next(found) for event in events]
-        return {
-            "date": _dates(times, count),
-            "series": [origin.series] * count,
-            "conn_id": [None if event.flow is None else origin.conn_ids[event.flow] for event in events],
-            "severity": [event.severity for event in events],
-            "code": [event.code for event in events],
-            "detail": _texts([event.detail for event in events]),
-            "time": _times(times),
-            "time_ns": _numbers(times),
-            **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
-            **_ends("src", [event.src for event in events]),
-            **_ends("dst", [event.dst for event in events]),
-        }
-
-    def _connections(self, events: list[Connection], origin: Origin) -> dict[str, Any]:
-        starts = [event.start_ns for event in events]
-        stops = [event.end_ns for event in events]
-        topics = [event.subscriptions for event in events]
-        lists, _ = _octet_lists(_offsets_of(map(len, topics)), self._octets(list(chain.from_iterable(topics))))
-        return {
-            "date": _dates(starts, len(events)),
-            "series": [origin.series] * len(events),
-            "conn_id": [origin.conn_ids[event.flow] for event in events],
-            "transport": [event.transport for event in events],
-            **self._peer("client", [event.client for event in events]),
-            **self._peer("server", [event.server for event in events]),
-            "client_messages": [event.messages.client for event in events],
-            "server_messages": [event.messages.server for event in events],
-            "client_octets": _numbers([event.octets.client for event in events]),
-            "server_octets": _numbers([event.octets.server for event in events]),
-            "version": _texts([event.version for event in events]),
-            "mechanism": _texts([event.mechanism for event in events]),
-            "handshake": [event.handshake for event in events],
-            "subscriptions": lists,
-            "start": _times(starts),
-            "start_ns": _numbers(starts),
-            "stop": _times(stops),
-            "end_ns": _numbers(stops),
-            "end": [event.end for event in events],
-        }
-
-    def _peer(self, side: str, peers: list[Peer]) -> dict[str, Any]:
-        return {
-            **_ends(side, [peer.address for peer in peers]),
-            f"{side}_version": _texts([peer.version for peer in peers]),
-            f"{side}_socket_type": _texts([peer.socket_type for peer in peers]),
-            f"{side}_identity": self._octets([peer.identity for peer in peers]),
-        }
-
-    # ------------------------------------------------------------------ octets
+    def _column(self, sql: str, values: list[Any]) -> Any:
+        """A column of a type, as an array or as what can become one."""
+        if sql == "STRING":
+            return _texts(values)
+        if sql == "BIGINT":
+            return _numbers(values)
+        if sql == OCTETS:
+            return self._octets(values)
+        if sql == OCTETS_LIST:
+            return self._octet_lists(values)
+        return list(map(self._properties, values)) if sql == PROPERTIES else values
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
@@ -262,9 +155,12 @@ class Rows:
             data = pc.binary_slice(data, 0, self._max_bytes)
         return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=empty)
 
-    def _octets_of(self, value: Octets | None) -> dict[str, Any] | None:
-        if value is None:
-            return None
+    def _octet_lists(self, lists: list[list[Octets]]) -> pa.Array:
+        """A column of lists of octets."""
+        ends = pc.cumulative_sum(pa.array(chain((0,), map(len, lists)), pa.int32()))
+        return pa.ListArray.from_arrays(ends, self._octets(list(chain.from_iterable(lists))), _OCTETS_LIST)
+
+    def _octets_of(self, value: Octets) -> dict[str, Any]:
         if isinstance(value, bytes):
             return {"length": len(value), "data": value[: self._max_bytes] if self._max_bytes else value}
         data = _at_hand(value)
@@ -278,7 +174,6 @@ class Rows:
         return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
 
 
-_COMMAND_OCTETS = tuple(name for name, sql, _, _ in TABLES["commands"] if sql == OCTETS and name != "public_key")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "size", "modified_ns", "packets", "dropped", "first_ns", "last_ns")
 
@@ -300,30 +195,25 @@ def wrap(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _batch(schema: pa.Schema, columns: dict[str, Any], kept_in: str = "") -> pa.RecordBatch:
-    """Rows of columns, each an Arrow array or a list; those not named are null, but for what ``kept_in`` says."""
+    """Rows of columns, each an Arrow array or a list, whose files ``kept_in`` names; others are null, or false."""
     count = len(columns["series"])
     columns.setdefault("provisional", pa.repeat(kept_in == PROVISIONAL, count))
     arrays = []
     for field in schema:
         values = columns.get(field.name)
         if values is None:
-            values = pa.nulls(count, field.type)
+            values = pa.nulls(count, field.type) if field.nullable else pa.repeat(False, count)
         elif not isinstance(values, pa.Array):
             values = pa.array(values, field.type)
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _octet_lists(offsets: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """A column of lists of octets that begin and end at such offsets, and how many octets there are in each list."""
-    lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), values.field(0)]))
-    sums = lengths.take(offsets)
-    return pa.ListArray.from_arrays(offsets, values, _OCTETS_LIST), pc.subtract(sums[1:], sums[:-1])
-
-
-def _offsets_of(lengths: Iterable[int]) -> pa.Array:
-    """Where lists of such lengths begin and end among their values."""
-    return pc.cumulative_sum(pa.array(chain((0,), lengths), pa.int32()))
+def _sizes(lists: pa.Array) -> pa.Array:
+    """How many octets there are in each of a column of lists of octets, on the wire."""
+    lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), lists.values.field(0)]))
+    sums = lengths.take(lists.offsets)
+    return pc.subtract(sums[1:], sums[:-1])
 
 
 def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
@@ -343,6 +233,51 @@ def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
         "offset": pa.array(offsets, pa.int64()),
         **_ends("src", [event.src for event in events]),
         **_ends("dst", [event.dst for event in events]),
+    }
+
+
+def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], Origin], dict[str, Any]]:
+    """What rows of ``commands`` have beside the fields; ``name`` of those that have none."""
+
+    def columns(events: list[Any], origin: Origin) -> dict[str, Any]:
+        named = {} if name is None else {"name": [name] * len(events)}
+        return {**_wire(events, origin), "kind": [kind] * len(events), **named}
+
+    return columns
+
+
+def _of_problems(events: list[Problem], origin: Origin) -> dict[str, Any]:
+    count = len(events)
+    times = _numbers([event.time_ns for event in events])
+    numbered = [event.packet for event in events if event.packet is not None]
+    files, *others = origin.place(numbered)
+    found = zip(files.to_pylist() if isinstance(files, pa.Array) else files, *others, strict=True)
+    places = [(None, None, None) if event.packet is None else next(found) for event in events]
+    return {
+        "date": _dates(times, count),
+        "series": [origin.series] * count,
+        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow] for event in events],
+        "time": _times(times),
+        "time_ns": times,
+        **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
+        **_ends("src", [event.src for event in events]),
+        **_ends("dst", [event.dst for event in events]),
+    }
+
+
+def _of_connections(events: list[Connection], origin: Origin) -> dict[str, Any]:
+    starts = _numbers([event.start_ns for event in events])
+    stops = _numbers([event.end_ns for event in events])
+    return {
+        "date": _dates(starts, len(events)),
+        "series": [origin.series] * len(events),
+        "conn_id": [origin.conn_ids[event.flow] for event in events],
+        **_ends("client", [event.client.address for event in events]),
+        **_ends("server", [event.server.address for event in events]),
+        "start": _times(starts),
+        "start_ns": starts,
+        "stop": _times(stops),
+        "end_ns": stops,
     }
 
 
@@ -402,3 +337,19 @@ def _texts(values: Sequence[str | None]) -> pa.Array:
 
 def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
+
+
+_OWN: dict[type, tuple[str, Callable[[list[Any], Origin], dict[str, Any]]]] = {
+    Message: ("messages", _wire),
+    Subscription: ("subscriptions", _wire),
+    Greeting: ("commands", _of_kind("greeting", "greeting")),
+    Command: ("commands", _of_kind("command")),
+    Beacon: ("commands", _of_kind("beacon", "beacon")),
+    Problem: ("problems", _of_problems),
+    Connection: ("connections", _of_connections),
+}
+"""For each type of event its table, and what makes those of its columns that are no fields, or not as they are."""
+
+_FIELDS = {
+    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)] for kind in _OWN
+}

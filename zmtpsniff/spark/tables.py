@@ -1,7 +1,8 @@
 """The tables: their columns, with types and meanings, as Arrow and as Spark know them.
 
-This is the documentation of what :mod:`zmtpsniff.spark` writes; ``docs/spark.md`` is made from it. Neither Spark nor
-Arrow is imported before a schema is asked for.
+This is the documentation of what :mod:`zmtpsniff.spark` writes; ``docs/spark.md`` is made from it. A column that is a
+field of a record has its type and its meaning from there (:mod:`dissectors.events`), so a new field is a new column.
+Neither Spark nor Arrow is imported before a schema is asked for.
 
 Rows are the records of ``read -T json --no-patterns --no-payload``. Where a record has ``flow`` a row has ``conn_id``,
 which is the same in every run, and where it has ``packet``, the number in all files together, a row has ``file``,
@@ -9,19 +10,39 @@ which is the same in every run, and where it has ``packet``, the number in all f
 its record begins there.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from dissectors.events import (
+    Beacon,
+    Command,
+    Connection,
+    Event,
+    Greeting,
+    Message,
+    Octets,
+    Peer,
+    Problem,
+    Sides,
+    Subscription,
+)
+from dissectors.records import RecordField, joint_meaning, record_fields, without_none
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class Column(NamedTuple):
-    """A column: its type in Spark's SQL, whether it may be null, what it holds."""
+    """A column: its type in Spark's SQL, whether it may be null, what it holds, and in which unit."""
 
     name: str
     sql: str
     nullable: bool
     meaning: str
+    unit: str = ""
 
 
 OCTETS = "STRUCT<length: BIGINT, data: BINARY>"
@@ -30,131 +51,171 @@ OCTETS = "STRUCT<length: BIGINT, data: BINARY>"
 ``data`` has at most ``--max-bytes`` octets, fewer than ``length`` if that cut it or the capture lacks the rest; it is
 null for what must not be shown (passwords)."""
 
+OCTETS_LIST = f"ARRAY<{OCTETS}>"
+PROPERTIES = f"ARRAY<STRUCT<name: STRING, value: {OCTETS}>>"
+
+_SQL: Mapping[Any, str] = {
+    str: "STRING",
+    bool: "BOOLEAN",
+    int: "BIGINT",
+    Octets: OCTETS,
+    list[Octets]: OCTETS_LIST,
+    dict[str, Octets]: PROPERTIES,
+}
+_SMALL = frozenset({"port"})  # numbers of 16 bits
+
+
+class FieldColumn(NamedTuple):
+    """A field of a record that has a column: whose value ``path``, as for ``attrgetter``, leads to in an event."""
+
+    path: str
+    field: RecordField
+    column: Column
+
+
+def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
+    """The columns of the fields of a record that a dissector sets, but for ``flow``, which ``conn_id`` stands for.
+
+    What has a value for each side of a connection has a column for each; so has what a side announces.
+    """
+    for field in record_fields(record):
+        if field.kind != "wire" or field.name == "flow":
+            continue
+        if field.type in (Peer, Sides):
+            for inner in field_columns(field.type):
+                side, what = (field.name, inner.path) if field.type is Peer else (inner.path, field.name)
+                name = side if what == "address" else f"{side}_{what}"
+                column = inner.column._replace(name=name, meaning=f"{field.meaning} {inner.column.meaning}")
+                yield FieldColumn(f"{field.name}.{inner.path}", inner.field, column)
+            continue
+        hint, optional = without_none(field.type)
+        sql = "INT" if field.name in _SMALL else _SQL[hint]
+        yield FieldColumn(field.name, field, Column(field.name, sql, optional, field.meaning, field.unit))
+
+
+def _table(records: tuple[type[Event], ...], *entries: Column | str | EllipsisType) -> tuple[Column, ...]:
+    """The columns of a table of such records.
+
+    An entry is a column that no field has, the name of one that a field has, or ``...`` for those of all other fields.
+    """
+    found: dict[str, list[tuple[str, FieldColumn]]] = {}
+    for record in records:
+        for each in field_columns(record):
+            found.setdefault(each.column.name, []).append((str(record.__struct_config__.tag), each))
+    columns: dict[str, Column] = {}
+    for name, tagged in found.items():
+        _, (_, field, column) = tagged[0]
+        # What is left out of a record if it is false is false in one that never has it.
+        absent = len(tagged) < len(records) and field.default is not False
+        nullable = absent or any(each.column.nullable for _, each in tagged)
+        meaning = joint_meaning((tag, each.column.meaning) for tag, each in tagged)
+        columns[name] = column._replace(nullable=nullable, meaning=meaning)
+    named = {entry.name if isinstance(entry, Column) else entry for entry in entries}
+    made: list[Column] = []
+    for entry in entries:
+        if isinstance(entry, EllipsisType):
+            made += [column for name, column in columns.items() if name not in named]
+        else:
+            made.append(columns[entry] if isinstance(entry, str) else entry)
+    return tuple(made)
+
+
 _PART = (
-    Column("date", "DATE", True, "the day in UTC that the row is filed under; null without a time"),
-    Column("series", "STRING", False, "the files that are read as one capture: their folder, or what --series says"),
+    Column("date", "DATE", True, "The day in UTC that the row is filed under; null without a time."),
+    Column("series", "STRING", False, "The files that are read as one capture: their folder, or what --series says."),
 )
-_CONNECTION = (*_PART, Column("conn_id", "STRING", False, "names the connection in all files and runs, 16 hex digits"))
+_CONNECTION = (*_PART, Column("conn_id", "STRING", False, "Names the connection in all files and runs, 16 hex digits."))
 _OPEN = Column(
-    "provisional", "BOOLEAN", False, "true if made because the files end; the next run that has more replaces the row"
+    "provisional", "BOOLEAN", False, "True if made because the files end; the next run that has more replaces the row."
 )
 _PLACE = (
-    Column("time", "TIMESTAMP", False, "of the packet that completed it"),
-    Column("time_ns", "BIGINT", False, "the same in nanoseconds since the Unix epoch"),
-    Column("file", "STRING", False, "path or URL of the file with that packet"),
-    Column("packet", "BIGINT", False, "number of the packet in the file, from 1"),
+    Column("file", "STRING", False, "Path or URL of the file with the packet that completed it."),
+    Column("packet", "BIGINT", False, "The number of that packet in the file, from 1."),
     Column(
         "offset",
         "BIGINT",
         True,
-        "where its record (pcap) or block (pcapng) begins in the file, uncompressed, in octets from 0; "
-        "null for a log of strace, which has no records",
+        "Where its record (pcap) or block (pcapng) begins in the file, uncompressed, from 0; "
+        "null for a log of strace, which has no records.",
+        "octets",
     ),
 )
-_ENDS = (
-    Column("src", "STRING", False, "sender, address:port"),
-    Column("src_port", "INT", True, "null for Unix domain sockets"),
-    Column("dst", "STRING", False, "receiver, address:port"),
-    Column("dst_port", "INT", True, "null for Unix domain sockets"),
-)
-_WIRE = (*_CONNECTION, *_PLACE, *_ENDS)
-_INCOMPLETE = Column("incomplete", "BOOLEAN", False, "octets of it are, or may be, missing from the capture")
 
 
-def _peer(side: str) -> tuple[Column, ...]:
-    return (
-        Column(side, "STRING", False, f"the {side}, address:port"),
-        Column(f"{side}_port", "INT", True, "null for Unix domain sockets"),
-        Column(f"{side}_version", "STRING", True, "as it announced"),
-        Column(f"{side}_socket_type", "STRING", True, "as it announced"),
-        Column(f"{side}_identity", OCTETS, True, "as it announced"),
-        Column(f"{side}_messages", "BIGINT", False, f"messages that the {side} sent"),
-        Column(f"{side}_octets", "BIGINT", False, f"octets of the stream that the {side} sent, each counted once"),
-    )
+def _time(name: str, nullable: bool = False) -> Column:
+    return Column(name.removesuffix("_ns"), "TIMESTAMP", nullable, f"The same as {name}.")
+
+
+def _port(name: str) -> Column:
+    return Column(f"{name}_port", "INT", True, f"The port of {name}; null for Unix domain sockets.")
+
+
+_ENDS = ("src", _port("src"), "dst", _port("dst"))
+_WIRE = (*_CONNECTION, _time("time_ns"), "time_ns", *_PLACE, *_ENDS)
+
+
+def _side(side: str) -> tuple[Column | str, ...]:
+    announced = ("version", "socket_type", "identity", "messages", "octets")
+    return (side, _port(side), *(f"{side}_{what}" for what in announced))
 
 
 TABLES: dict[str, tuple[Column, ...]] = {
-    "connections": (
+    "connections": _table(
+        (Connection,),
         *_CONNECTION,
-        Column("transport", "STRING", False, "tcp, ws, ipc, udp, pgm, epgm"),
-        *_peer("client"),
-        *_peer("server"),
-        Column("version", "STRING", True, "negotiated"),
-        Column("mechanism", "STRING", True, "if both agree"),
-        Column("handshake", "STRING", True, "complete, failed, incomplete, not-seen; null for udp and PGM"),
-        Column("subscriptions", f"ARRAY<{OCTETS}>", False, "topics still subscribed to"),
-        Column("start", "TIMESTAMP", False, "of its first packet"),
-        Column("start_ns", "BIGINT", False, "the same in nanoseconds since the Unix epoch"),
-        Column("stop", "TIMESTAMP", False, "of its last packet"),
-        Column("end_ns", "BIGINT", False, "the same in nanoseconds since the Unix epoch"),
-        Column("end", "STRING", False, "fin, rst, timeout, open"),
+        "transport",
+        *_side("client"),
+        *_side("server"),
+        ...,
+        _time("start_ns"),
+        "start_ns",
+        Column("stop", "TIMESTAMP", False, "The same as end_ns."),
+        "end_ns",
+        "end",
         _OPEN,
     ),
-    "messages": (
+    "messages": _table(
+        (Message,),
         *_WIRE,
-        Column("socket_type", "STRING", True, "of the sender, where known"),
-        Column("frames", f"ARRAY<{OCTETS}>", False, "all frames of the message"),
-        Column("size", "BIGINT", False, "octets of all frames on the wire"),
-        _INCOMPLETE,
+        "socket_type",
+        "frames",
+        Column("size", "BIGINT", False, "All frames together on the wire.", "octets"),
+        ...,
+        "incomplete",
         _OPEN,
     ),
-    "commands": (
+    "commands": _table(
+        (Greeting, Command, Beacon),
         *_WIRE,
-        Column("kind", "STRING", False, "greeting, command, beacon"),
-        Column("name", "STRING", False, "of the command; greeting, beacon"),
-        Column("version", "STRING", True, "greeting: announced; CURVE HELLO; beacon"),
-        Column("mechanism", "STRING", True, "greeting"),
-        Column("as_server", "BOOLEAN", True, "greeting"),
-        Column("socket_type", "STRING", True, "greeting of ZMTP 2.0, READY, INITIATE"),
-        Column("identity", OCTETS, True, "greeting of ZMTP 1.0 and 2.0, READY, INITIATE"),
-        Column("properties", f"ARRAY<STRUCT<name: STRING, value: {OCTETS}>>", True, "READY, INITIATE"),
-        Column("reason", OCTETS, True, "ERROR, CLOSE"),
-        Column("ttl_ms", "BIGINT", True, "PING"),
-        Column("context", OCTETS, True, "PING, PONG"),
-        Column("group", OCTETS, True, "JOIN, LEAVE"),
-        Column("username", OCTETS, True, "PLAIN HELLO"),
-        Column("password", OCTETS, True, "PLAIN HELLO; its length, unless secrets were asked for"),
-        Column("client_key", OCTETS, True, "CURVE HELLO"),
-        Column("nonce", OCTETS, True, "CURVE"),
-        Column("cookie", OCTETS, True, "CURVE INITIATE"),
-        Column("box", OCTETS, True, "CURVE, GSSAPI: what is encrypted"),
-        Column("token", OCTETS, True, "GSSAPI INITIATE"),
-        Column("status", "BIGINT", True, "CLOSE of WebSocket"),
-        Column("data", OCTETS, True, "what an unknown or malformed command holds after its name"),
-        Column("uuid", "STRING", True, "beacon of ZRE: of the peer, 32 hexadecimal digits"),
-        Column("port", "INT", True, "beacon: where the peer takes connections; 0 if it takes leave"),
-        Column("public_key", OCTETS, True, "beacon: of CURVE"),
-        _INCOMPLETE,
+        Column("kind", "STRING", False, "The type of its record: greeting, command, beacon."),
+        Column("name", "STRING", False, "The name of the command; greeting, beacon."),
+        ...,
+        "incomplete",
         _OPEN,
     ),
-    "subscriptions": (
-        *_WIRE,
-        Column("action", "STRING", False, "subscribe, cancel"),
-        Column("topic", OCTETS, False, "the topic"),
-        Column("encoding", "STRING", False, "message, command"),
-        _INCOMPLETE,
-        _OPEN,
-    ),
-    "problems": (
+    "subscriptions": _table((Subscription,), *_WIRE, ..., "incomplete", _OPEN),
+    "problems": _table(
+        (Problem,),
         *_PART,
-        Column("conn_id", "STRING", True, "of its connection; null for a problem of a file"),
-        Column("severity", "STRING", False, "error, warning, note"),
-        Column("code", "STRING", False, "a code of docs/problems.md"),
-        Column("detail", "STRING", False, "a sentence"),
-        *(column._replace(nullable=True) for column in (*_PLACE, *_ENDS)),
+        Column("conn_id", "STRING", True, "That of its connection; null for a problem of a file."),
+        ...,
+        _time("time_ns", nullable=True),
+        "time_ns",
+        *(column._replace(nullable=True) for column in _PLACE),
+        *_ENDS,
         _OPEN,
     ),
     "captures": (
         *_PART,
-        Column("file", "STRING", False, "path or URL"),
-        Column("size", "BIGINT", False, "octets of the file"),
-        Column("modified_ns", "BIGINT", False, "when it was last written to, nanoseconds since the Unix epoch"),
-        Column("packets", "BIGINT", False, "packets in it, as far as it can be read"),
-        Column("dropped", "BIGINT", False, "packets that the file says were lost while it was written"),
-        Column("first_ns", "BIGINT", True, "time of its earliest packet, nanoseconds since the Unix epoch"),
-        Column("last_ns", "BIGINT", True, "time of its latest packet"),
-        Column("comments", "ARRAY<STRING>", False, "on the file as a whole"),
-        Column("error", "STRING", True, "why it, or the rest of it, could not be read"),
+        Column("file", "STRING", False, "Path or URL."),
+        Column("size", "BIGINT", False, "The size of the file.", "octets"),
+        Column("modified_ns", "BIGINT", False, "When it was last written to, since 1970.", "ns"),
+        Column("packets", "BIGINT", False, "Packets in it, as far as it can be read."),
+        Column("dropped", "BIGINT", False, "Packets that the file says were lost while it was written."),
+        Column("first_ns", "BIGINT", True, "The time of its earliest packet, since 1970.", "ns"),
+        Column("last_ns", "BIGINT", True, "The time of its latest packet, since 1970.", "ns"),
+        Column("comments", "ARRAY<STRING>", False, "Those on the file as a whole."),
+        Column("error", "STRING", True, "Why it, or the rest of it, could not be read."),
     ),
 }
 """The columns of each table, in order."""
@@ -166,7 +227,7 @@ PARTITION = "date"
 def ddl(table: str) -> str:
     """The schema of a table as Spark's SQL writes it."""
     columns = TABLES[table]
-    return ", ".join(f"`{name}` {sql}{'' if nullable else ' NOT NULL'}" for name, sql, nullable, _ in columns)
+    return ", ".join(f"`{each.name}` {each.sql}{'' if each.nullable else ' NOT NULL'}" for each in columns)
 
 
 def arrow_schema(table: str) -> "pa.Schema":
@@ -183,8 +244,8 @@ def arrow_schema(table: str) -> "pa.Schema":
         "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us", tz="UTC"),
         OCTETS: octets,
-        f"ARRAY<{OCTETS}>": pa.list_(octets),
+        OCTETS_LIST: pa.list_(octets),
         "ARRAY<STRING>": pa.list_(pa.string()),
-        f"ARRAY<STRUCT<name: STRING, value: {OCTETS}>>": pa.list_(named),
+        PROPERTIES: pa.list_(named),
     }
-    return pa.schema([pa.field(name, types[sql], nullable) for name, sql, nullable, _ in TABLES[table]])
+    return pa.schema([pa.field(each.name, types[each.sql], each.nullable) for each in TABLES[table]])

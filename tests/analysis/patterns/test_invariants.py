@@ -24,8 +24,11 @@ from dissectors.events import (
     Sides,
     Subscription,
 )
-from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
+from zmtpsniff.analysis.patterns.conversation import Doubt
+
+What = AnyEvent | Refusal | Doubt
 
 KINDS = [
     *("REQ", "REP", "DEALER", "ROUTER", "PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "PAIR"),
@@ -47,7 +50,9 @@ steps = st.lists(
         st.integers(0, 3),
         st.integers(0, 1),
         st.sampled_from(
-            ["message"] * 8 + ["subscribe", "cancel", "PING", "PONG", "JOIN", "LEAVE", "gap", "end", "refused", "begin"]
+            ["message"] * 8
+            + ["subscribe", "cancel", "PING", "PONG", "JOIN", "LEAVE"]
+            + ["gap", "doubt", "end", "refused", "begin"]
         ),
         st.lists(OCTETS, min_size=1, max_size=4),
         st.sampled_from([0, 1, 100, 1500]),
@@ -57,8 +62,8 @@ steps = st.lists(
 types = st.lists(st.one_of(st.sampled_from(FIT), st.tuples(*[st.sampled_from(KINDS)] * 2)), min_size=4, max_size=4)
 
 
-def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[AnyEvent]:
-    """The events of a script, each time new ones."""
+def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[What]:
+    """The events of a script, each time new ones, and what is none."""
     now = 1_700_000_000_000 * MS
     numbers: dict[int, int] = {}  # place in the script to the number of its flow
     count = 0
@@ -89,7 +94,7 @@ def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[AnyEvent
     for packet, (place, side, what, frames, later) in enumerate(script, 1):
         now += later * MS
         if what == "refused":
-            yield Refusal(now, packet, 0, *ends(place, 0))  # type: ignore[misc]
+            yield Refusal(now, packet, 0, *ends(place, 0))
             continue
         is_first = place not in numbers
         if is_first:
@@ -106,6 +111,8 @@ def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[AnyEvent
             yield Command(*wire, what, context=frames[0], ttl_ms=1000 if what == "PING" and len(frames) > 1 else None)
         elif what in ("JOIN", "LEAVE"):
             yield Command(*wire, what, group=frames[0])
+        elif what == "doubt":
+            yield Doubt(now, flow, now - MS)
         elif what == "gap":
             yield Problem("error", "capture-gap", "octets are missing", *wire)
         elif what == "end":
@@ -117,13 +124,25 @@ def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[AnyEvent
         yield end(place, "open")
 
 
-def findings(patterns: Patterns, events: list[AnyEvent], cuts: list[int]) -> tuple[list[Any], list[AnyEvent]]:
+def taken(patterns: Patterns, batch: list[What]) -> list[AnyEvent]:
+    """A batch of events that patterns have taken, with what is no event in its place."""
+    events: list[AnyEvent] = []
+    notices: list[Notice] = []
+    for each in batch:
+        if isinstance(each, Refusal | Doubt):
+            notices.append((len(events), each))
+        else:
+            events.append(each)
+    return patterns.take(events, None, notices)
+
+
+def findings(patterns: Patterns, events: list[What], cuts: list[int]) -> tuple[list[Any], list[AnyEvent]]:
     """What a capture in these batches gives: its problems, and its other events."""
     out: list[AnyEvent] = []
     snapshots: list[AnyEvent] = []
     places = [0, *sorted(cut for cut in cuts if cut < len(events)), len(events)]
     for start, stop in pairwise(places):
-        given_out = patterns.take(events[start:stop])
+        given_out = taken(patterns, events[start:stop])
         out += given_out
         snapshots += deepcopy(given_out)
     assert out == snapshots, "changed after it was given out"

@@ -202,8 +202,8 @@ def test_a_reset_of_an_open_connection_is_no_refusal() -> None:
 
 def test_refused_connections_of_other_protocols_are_not_reported() -> None:
     patterns = Patterns()
-    refusals: list[Any] = [Refusal(1, 1, 1, "10.0.0.1:40000", "10.0.0.2:80") for _ in range(20)]
-    assert patterns.take(refusals) == []
+    refusals = [(0, Refusal(1, 1, 1, "10.0.0.1:40000", "10.0.0.2:80")) for _ in range(20)]
+    assert patterns.take([], None, refusals) == []
     assert patterns.finish() == []
 
 

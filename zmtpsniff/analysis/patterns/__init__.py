@@ -1,9 +1,10 @@
 """Patterns: what messages mean to each other. They add to events, and find problems that one message does not show."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
+from itertools import islice
 
 from dissectors.events import (
     AnyEvent,
@@ -51,9 +52,8 @@ _BLINDING = frozenset(
 )
 
 
-def _blinds(event: object) -> bool:
-    """Whether what is not seen after an event may have been there all the same."""
-    return type(event) is Doubt or (type(event) is Problem and event.code in _BLINDING)
+Notice = tuple[int, Refusal | Doubt]
+"""What flows tell that is no event, and how many events of its batch come before it."""
 
 
 class Patterns:
@@ -75,22 +75,42 @@ class Patterns:
         self._connections = ConnectionLog(self._findings)
         self._announced = BeaconPeers()
         self._pipelines: dict[str, Pipeline] = {}
-        self._internal = False  # whether this batch has what is no record
         self._now_ns = 0
         self._settled_ns = 0
 
     # ------------------------------------------------------------------ the hot loop
 
-    def take(self, events: list[AnyEvent], horizon_ns: int | None = None) -> list[AnyEvent]:
+    def take(
+        self, events: list[AnyEvent], horizon_ns: int | None = None, notices: Sequence[Notice] = ()
+    ) -> list[AnyEvent]:
         """Look at a batch of events and add to them; returns them with the problems found, each behind its event.
 
         Of events from ``horizon_ns`` on some may still be missing: packets wait for what the capture has later.
+        ``notices`` are in the order of their places.
         """
-        on_message = self._on_message
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
-        place = passed = 0
-        for event in events:
+        begin = 0
+        for place, notice in notices:
+            self._look(events, begin, place, found)
+            for earlier in islice(events, begin, place):
+                self._pass(earlier)
+            begin = place
+            self._take_notice(notice)
+            if findings.events:
+                found.append((place, findings.take()))
+        self._look(events, begin, len(events), found)
+        self._settle(events, horizon_ns)
+        if findings.events:
+            found.append((len(events), findings.take()))
+        return _inserted(events, found) if found else events
+
+    def _look(self, events: list[AnyEvent], begin: int, end: int, found: list[tuple[int, list[AnyEvent]]]) -> None:
+        """Look at some events of a batch; adds what is found to ``found``, with how many events come before it."""
+        on_message = self._on_message
+        findings = self._findings
+        place = passed = begin
+        for event in islice(events, begin, end):
             place += 1
             if type(event) is Message:
                 take = on_message.get(event.flow)
@@ -100,22 +120,13 @@ class Patterns:
             else:
                 if type(event) is Connection and place > 1:
                     self._pass(events[place - 2])
-                elif _blinds(event):
+                elif type(event) is Problem and event.code in _BLINDING:
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
                     passed = place
                 self._take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
-        self._settle(events, horizon_ns)
-        if findings.events:
-            found.append((place, findings.take()))
-        if found:
-            events = _inserted(events, found)
-        if self._internal:
-            self._internal = False
-            events = [event for event in events if not isinstance(event, Refusal | Doubt)]
-        return events
 
     def _settle(self, events: list[AnyEvent], horizon_ns: int | None) -> None:
         """Once a second, look for what has waited for too long."""
@@ -146,13 +157,12 @@ class Patterns:
     # ------------------------------------------------------------------ what is rare
 
     def _take_other(self, event: AnyEvent) -> None:
-        kind = type(event)
-        if kind is Subscription:
-            conversation = self._conversations.get(event.flow)  # type: ignore[union-attr,arg-type]
+        if isinstance(event, Subscription):
+            conversation = self._conversations.get(event.flow)
             if conversation is not None and len(conversation.types) < 2:
-                self._keep(conversation, event)  # type: ignore[arg-type]
+                self._keep(conversation, event)
             elif conversation is not None:
-                conversation.rules.subscription(event)  # type: ignore[arg-type]
+                conversation.rules.subscription(event)
         elif isinstance(event, Command):
             if event.name != "MESSAGE":  # encrypted
                 self._command(event)
@@ -162,20 +172,22 @@ class Patterns:
             self._end(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
-        elif isinstance(event, Refusal):
-            self._internal = True
-            self._connections.refuse(event)
-        elif _blinds(event):
-            self._internal |= isinstance(event, Doubt)
-            self._blind(event)  # type: ignore[arg-type]
+        elif isinstance(event, Problem) and event.code in _BLINDING and event.flow is not None:
+            self._blind(event.flow, event.since_ns or event.time_ns)
 
-    def _blind(self, event: Doubt | Problem) -> None:
-        """What is not seen of a connection from now on may have been there all the same."""
-        conversation = None if event.flow is None else self._conversations.get(event.flow)
+    def _take_notice(self, notice: Refusal | Doubt) -> None:
+        if isinstance(notice, Refusal):
+            self._connections.refuse(notice)
+        else:
+            self._blind(notice.flow, notice.since_ns or notice.time_ns)
+        self._now_ns = max(self._now_ns, notice.time_ns)
+
+    def _blind(self, flow: int, since_ns: int | None) -> None:
+        """What is not seen of a connection from ``since_ns`` on may have been there all the same."""
+        conversation = self._conversations.get(flow)
         if conversation is None:
             return
         # What was late before is so wherever batches end.
-        since_ns = event.since_ns or event.time_ns
         before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
         for rules in (conversation.rules, conversation.pings):
             if rules is not None:

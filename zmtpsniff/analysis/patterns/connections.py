@@ -3,7 +3,7 @@
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
-from dissectors.events import Command, Connection, Greeting, WireEvent
+from dissectors.events import Command, Connection, Greeting
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Subject
 
 _STORM_CONNECTIONS = 5
@@ -14,8 +14,14 @@ _RETURN_NS = 1_000_000_000  # within which the old connection of a peer that com
 _REMEMBERED = 10_000  # pairs of peers, addresses
 
 
-class Refusal(WireEvent, tag="refusal"):
-    """A TCP connection from ``src`` to ``dst`` that was refused; no record, as it may be of any protocol."""
+class Refusal(NamedTuple):
+    """A TCP connection from ``src`` to ``dst`` that was refused; no event, as it may be of any protocol."""
+
+    time_ns: int
+    packet: int
+    flow: int
+    src: str
+    dst: str
 
 
 class _Storm:

@@ -1,19 +1,18 @@
 """What all patterns need to know of one connection while it lasts."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from dissectors.events import AnyEvent, Command, Connection, Event, Message, Problem, Subscription, WireEvent
+from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Severity, Subscription
 from dissectors.problems import PROBLEMS
 
 _ROOM = 32 << 20
 
 
-class Doubt(Event, tag="doubt"):
-    """Octets of a connection are presumed lost since then; no record, since they may still come."""
+class Doubt(NamedTuple):
+    """Octets of a connection are presumed lost from ``since_ns`` on; no event, since they may still come."""
 
     time_ns: int
-    packet: int
     flow: int
     since_ns: int
 
@@ -54,11 +53,11 @@ class Findings:
         """Start with none."""
         self.events: list[AnyEvent] = []
 
-    def report(self, code: str, event: Subject, detail: str, severity: str | None = None) -> None:
+    def report(self, code: str, event: Subject, detail: str, severity: Severity | None = None) -> None:
         """Report a problem of the sender of ``event``, as severe as its code is unless told otherwise."""
         self.events.append(
             Problem(
-                severity or PROBLEMS[code].severity,  # type: ignore[arg-type]
+                severity or PROBLEMS[code].severity,
                 code,
                 detail,
                 event.time_ns,
@@ -70,10 +69,10 @@ class Findings:
         )
 
     def report_of_none(
-        self, code: str, detail: str, severity: str | None = None, event: WireEvent | None = None
+        self, code: str, detail: str, severity: Severity | None = None, event: Subject | None = None
     ) -> None:
         """Report a problem that belongs to no connection that has a record, with the place of ``event`` if given."""
-        problem = Problem(severity or PROBLEMS[code].severity, code, detail)  # type: ignore[arg-type]
+        problem = Problem(severity or PROBLEMS[code].severity, code, detail)
         if event is not None:
             problem.time_ns, problem.packet = event.time_ns, event.packet
         self.events.append(problem)

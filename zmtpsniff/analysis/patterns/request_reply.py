@@ -58,10 +58,8 @@ class Exchange:
         if not self.conversation.blind:
             what = "the capture ended" if is_open else "the connection was closed"
             others = f", nor to {more:,} after it" if more else ""
-            severity = "note" if is_open else None
-            self.findings.report(
-                "request-unanswered", request, f"no reply to this request before {what}{others}", severity
-            )
+            detail = f"no reply to this request before {what}{others}"
+            self.findings.report("request-unanswered", request, detail, "note" if is_open else None)
 
     def report_unasked(self, event: Message) -> None:
         """Report a reply that answers nothing."""

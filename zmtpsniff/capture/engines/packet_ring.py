@@ -41,6 +41,7 @@ class PacketRing:
         request = struct.pack("=7I", _BLOCK_OCTETS, self._blocks, _FRAME_OCTETS, frames, _RETIRE_MS, 0, 0)
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
+        self._drops()  # of before the ring, and perhaps the filter, was there: nobody asked for these packets
         self._memory = mmap.mmap(packet_socket.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self._next = 0
 
@@ -60,8 +61,12 @@ class PacketRing:
 
     def count_drops(self) -> None:
         """Add what the kernel dropped since the last time."""
+        self.dropped += self._drops()
+
+    def _drops(self) -> int:
+        """What the kernel dropped since it was asked last."""
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
-        self.dropped += int(struct.unpack("=III", statistics)[1])
+        return int(struct.unpack("=III", statistics)[1])
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield copies of the blocks that are there: the number of packets in each, and their octets with headers."""

@@ -1,0 +1,93 @@
+"""How an event says what its record means: beside the type of each field, once.
+
+    ttl_ms: Annotated[int | None, meaning("PING: how long the connection may be silent.", "ms")] = None
+
+Whoever shows records, writes a schema of them or asks for their fields reads it from there, by :func:`record_fields`.
+What a record is as a whole is said by the docstring of its event.
+"""
+
+import typing
+from collections.abc import Iterable
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+Kind = Literal["wire", "relation", "internal"]
+
+
+def meaning(text: str, unit: str = "", kind: Kind = "wire") -> msgspec.Meta:
+    """What a field means, in sentences, and the unit of its numbers, such as ``ns``."""
+    return msgspec.Meta(
+        description=text or None, extra_json_schema={"unit": unit} if unit else None, extra={"kind": kind}
+    )
+
+
+def relation(text: str, unit: str = "") -> msgspec.Meta:
+    """What a field means that no dissector sets: what other events tell, set by those who see all of them."""
+    return meaning(text, unit, "relation")
+
+
+def internal() -> msgspec.Meta:
+    """A mark for a field that the record lacks: something that only those who judge events need."""
+    return meaning("", kind="internal")
+
+
+class RecordField(NamedTuple):
+    """A field of a record, as its event describes it."""
+
+    name: str
+    type: Any  # as annotated, without the meaning
+    required: bool
+    default: Any  # the value that means that it does not apply, None if it is required
+    text: str  # what it means, "" if nobody says so
+    unit: str  # of its numbers, "" if they have none
+    kind: Kind
+
+    @property
+    def meaning(self) -> str:
+        """What it means, with the values that it may have if these are few."""
+        hints = (self.type, *typing.get_args(self.type))
+        choices = [f'"{value}"' for hint in hints if typing.get_origin(hint) is Literal for value in hint.__args__]
+        return f"{self.text.rstrip('.')}: {', '.join(choices)}." if choices else self.text
+
+
+def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
+    """The fields that the record of an event, or of a part of one, has, in their order."""
+    found = []
+    for field in msgspec.structs.fields(struct):
+        hint, meta = field.type, msgspec.Meta()
+        if typing.get_origin(hint) is Annotated:
+            hint, meta = typing.get_args(hint)
+        kind: Kind = (meta.extra or {}).get("kind", "wire")
+        if kind == "internal":
+            continue
+        default = None if field.required else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        unit = (meta.extra_json_schema or {}).get("unit", "")
+        found.append(RecordField(field.name, hint, field.required, default, meta.description or "", unit, kind))
+    return tuple(found)
+
+
+def without_none(hint: Any) -> tuple[Any, bool]:
+    """The type of a field without None, a choice among texts as text, and whether it had None."""
+    if typing.get_origin(hint) is Literal:
+        return str, False
+    members = [member for member in typing.get_args(hint) if member is not NoneType]
+    if NoneType not in typing.get_args(hint) or typing.get_origin(hint) in (list, dict):
+        return hint, False
+    plain = members[0]
+    for member in members[1:]:
+        plain = plain | member
+    return without_none(plain)[0], True
+
+
+def joint_meaning(meanings: Iterable[tuple[str, str]]) -> str:
+    """What a field means that several records have, each given by its type and what the field means there."""
+    records: dict[str, list[str]] = {}
+    for record, text in meanings:
+        records.setdefault(text, []).append(record)
+    if len(records) == 1:
+        return next(iter(records))
+    return " ".join(f"{', '.join(names)}: {text}" for text, names in records.items())
