@@ -135,7 +135,7 @@ def records_page() -> str:
         "[Statistics](../stats.md#json).",
         "",
         "`-T json` writes one object a line. Fields marked *always* are in each record of the type; all others are",
-        "left out where they do not apply, nothing is null. `_ns` are nanoseconds, times since 1970. Octets are an",
+        "left out where they do not apply, nothing is null. The unit of a number stands behind its type. Octets are an",
         'object: `{"length": 5, "text": "hello"}`, or `"hex"` where they are no text; with `"truncated": true` where',
         "not all are shown, and the length alone where they are hidden.",
         "",

@@ -1,6 +1,7 @@
 """What the user says that a port carries, in Wireshark's words: ``tcp.port==5555,zmtp``."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _RULE = re.compile(r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>[\w.-]+)")
@@ -19,6 +20,11 @@ class DecodeAs(NamedTuple):
     def matches(self, transport: str, *ports: int) -> bool:
         """Whether it is a rule for this transport and one of the ports is in the range."""
         return self.transport == transport and any(self.first_port <= port <= self.last_port for port in ports)
+
+
+def first_match(rules: Iterable[DecodeAs], transport: str, *ports: int) -> DecodeAs | None:
+    """The first rule for this transport that one of the ports matches; None if there is none."""
+    return next((rule for rule in rules if rule.matches(transport, *ports)), None)
 
 
 def parse(rule: str) -> DecodeAs:

@@ -4,22 +4,23 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
-from dissectors.beacon import Beacons, is_beacon
+from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
-from dissectors.zmtp.stream import Limits as DissectorLimits
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.analysis.patterns.conversation import Doubt
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.net import flows
+from zmtpsniff.factory import DissectorFactory
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.datagrams import DatagramTable, Kind
+from zmtpsniff.net.datagrams import DatagramTable
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls, TlsConnection
 
@@ -32,8 +33,8 @@ class Sniffer:
     def __init__(
         self,
         source: Source,
-        dissector_limits: DissectorLimits | None = None,
-        flow_limits: flows.FlowLimits | None = None,
+        limits: Limits | None = None,
+        flow_limits: FlowLimits | None = None,
         decode_as: Sequence[DecodeAs] = (),
         count: int | None = None,
         clock: Callable[[], int] | None = None,
@@ -50,8 +51,6 @@ class Sniffer:
         without packets, too.
         """
         self._source = source
-        self._limits = dissector_limits or DissectorLimits()
-        self._decode_as = decode_as
         self._count = count
         self._clock = clock
         self._settled_ns = 0
@@ -59,16 +58,19 @@ class Sniffer:
         self._payloads = payloads
         self._tls = tls
         self._events: list[AnyEvent] = []
+        self._doubts = Doubts()
+        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
-        self._flows = flows.FlowTable(
+        self._flows = FlowTable(
             self._connect,
             flow_limits,
             None if patterns is None else self._refuse,
             None if patterns is None else self._suspect,
         )
-        self._datagrams = DatagramTable(self._listen, self._flows.number, self._is_named, is_beacon, flow_limits)
-        self._doubts = Doubts()
+        self._datagrams = DatagramTable(
+            self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits
+        )
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -178,12 +180,7 @@ class Sniffer:
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
     ) -> ZmtpConnection | TlsConnection:
-        rules = (rule.version for rule in self._decode_as if rule.matches("tcp", server.port, client.port))
-        forced = next(rules, None)
-        doubts = self._doubts if client.transport == "tcp" else None  # a rule names a port
-        connection = ZmtpConnection(
-            self._events, number, client.text, server.text, starts, self._limits, forced, client.transport, doubts
-        )
+        connection = self._factory.connection(number, client, server, starts)
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
@@ -191,17 +188,6 @@ class Sniffer:
 
     def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
         self._notices.append((len(self._events), Doubt(time_ns, number, since_ns)))
-
-    def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        if kind == "beacon":
-            return Beacons(self._events, number, src.text, dst.text)
-        if kind == "udp":
-            return Radio(self._events, number, src.text, dst.text, self._limits)
-        forced = kind == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, kind, src.text, dst.text, self._limits, forced)
-
-    def _is_named(self, *ports: int) -> bool:
-        return any(rule.matches("udp", *ports) for rule in self._decode_as)
 
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))

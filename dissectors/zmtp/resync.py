@@ -113,8 +113,8 @@ def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut
         found = window.find(known)
         if found and (best is None or found.bits > best.bits):
             best = found
-    if best is not None and any(window.most_bits > best.bits for window in windows if window.framing != best.framing):
-        return None  # more speaks for frames of the other kind, only not yet enough
+    if best is not None and any(window.most_bits >= best.bits for window in windows if window.framing != best.framing):
+        return None  # as much speaks for frames of the other kind, only not yet enough
     return best
 
 

@@ -1,25 +1,12 @@
 """One direction of a connection as a stream of octets, read by a state machine whose state is a method."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, AnyEvent, Problem
 from dissectors.problems import PROBLEMS
-from dissectors.zmtp import wire
+from dissectors.zmtp.limits import Limits as Limits
 
 State = Callable[[bytes, int], int]
-
-
-class Limits(NamedTuple):
-    """What a dissector keeps of what it reads."""
-
-    body_octets: int = 65_536  # of each body; 0 keeps all
-    show_secrets: bool = False
-
-    @property
-    def keep(self) -> int:
-        """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
-        return max(self.body_octets, 65_536) if self.body_octets else wire.MAX_LENGTH
 
 
 class OctetStream:

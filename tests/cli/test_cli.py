@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 
 from tests.support.made_up import pushes
 from tests.support.paths import FIXTURES
-from tests.support.streams import packets, segments
+from tests.support.streams import packets, segments, write_pcap
 from zmtpsniff.cli.main import cli
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
@@ -230,15 +229,29 @@ def test_an_interrupt_ends_with_the_totals() -> None:
         assert program.stderr.read() == b""
 
 
+def test_an_interrupt_tells_where_the_file_is_that_is_not_complete(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    partial = tmp_path / "out.json.partial"
+    with subprocess.Popen(
+        [*PROGRAM, "read", "-T", "json", "-o", str(out), "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdin
+        assert program.stderr
+        program.stdin.write(REQ_REP.read_bytes())
+        program.stdin.flush()
+        _wait_for(lambda: partial.exists() and partial.stat().st_size)
+        program.send_signal(signal.SIGINT)
+        said = program.stderr.read().decode()
+        assert program.wait(10) == 130
+    assert said == f"zmtpsniff: interrupted: {partial} has what was written until then\n"
+    assert json.loads(partial.read_text().splitlines()[-1])["type"] == "capture"
+    assert not out.exists()
+
+
 def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) -> None:
     # So many messages that they fill the pipe.
     capture = tmp_path / "long.pcap"
-    sent = packets(segments(pushes(3, Random(1), 3000, batch=200)))
-    records_of_it = [
-        struct.pack("<IIII", time_ns // 10**9, time_ns % 10**9, len(data), len(data)) + data
-        for time_ns, _, data, _, _ in sent
-    ]
-    capture.write_bytes(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1) + b"".join(records_of_it))
+    write_pcap(capture, packets(segments(pushes(3, Random(1), 3000, batch=200))))
     with subprocess.Popen(
         [*PROGRAM, "read", "-T", "json", str(capture)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as program:

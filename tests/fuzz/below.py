@@ -7,8 +7,9 @@ from typing import Any
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.net.encapsulation import RAW
-from zmtpsniff.net.flows import FlowLimits, FlowTable
+from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.fragments import Fragment, Fragments
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import FIN, PGM, SYN, UDP
 

@@ -8,7 +8,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.stream import Limits
 from zmtpsniff.net.datagrams import DatagramTable
-from zmtpsniff.net.flows import FlowLimits
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import parse_pgm
 from zmtpsniff.net.segment import PGM, UDP
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow import Flow
-from zmtpsniff.net.flows import FlowLimits, FlowTable
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dissectors.zmtp.connection import ZmtpConnection
-from zmtpsniff.net.flows import FlowLimits, FlowTable
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 SECOND = 1_000_000_000

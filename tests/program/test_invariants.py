@@ -27,8 +27,8 @@ from tests.support.streams import (
     told,
     whole_messages,
 )
-from zmtpsniff.net import flows
 from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.reassembly import SEGMENT_COST
 
@@ -143,7 +143,7 @@ def test_events_and_what_is_pending_tile_the_stream(version: int, seed: int, siz
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20_000), st.integers(1, 1460)), max_size=150))
 def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
     """Segments of two connections anywhere beyond holes: never more than allowed, but for the one just taken."""
-    limits = flows.FlowLimits(waiting_octets_per_direction=6000, waiting_octets=9000)
+    limits = FlowLimits(waiting_octets_per_direction=6000, waiting_octets=9000)
     out: list[AnyEvent] = []
     table = FlowTable(
         lambda number, client, server, start: ZmtpConnection(out, number, client.text, server.text), limits

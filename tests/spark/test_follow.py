@@ -24,7 +24,7 @@ from tests.spark.local_job import Session
 from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
 from tests.support.spark_settings import write_settings
 from zmtpsniff.cli.main import cli
-from zmtpsniff.net.flows import FlowLimits
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.spark import follow as following
 from zmtpsniff.spark import session
 from zmtpsniff.spark.follow import Following, follow

@@ -337,6 +337,14 @@ class Packets:
             yield packets
 
 
+def write_pcap(path: Path, given: Sequence[Packet]) -> None:
+    """A capture file with packets of Ethernet."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1))
+        for time_ns, _, octets, length, _ in given:
+            file.write(struct.pack("<IIII", *divmod(time_ns, 10**9), len(octets), length) + octets)
+
+
 def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:
     """All events of these packets, which are also held against what every output must keep to."""
     sniffer = Sniffer(Packets(given, batch), limits)

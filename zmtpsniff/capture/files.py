@@ -1,5 +1,7 @@
 """Capture files: recognised by their magic, several of them merged by time, standard input as it comes."""
 
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from io import FileIO
@@ -7,7 +9,7 @@ from itertools import chain
 
 from zmtpsniff.capture import compression, pcap, pcapng, strace
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source, SourceState
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 
 CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
@@ -69,13 +71,29 @@ class Captures:
         finally:
             self.close()
 
+    def position(self) -> tuple[int, int] | None:
+        """Octets read so far and octets in all, of the files as they are stored.
+
+        None where nobody knows: not all are regular files, one is standard input, or all is read and they are closed.
+        """
+        octets = whole = 0
+        for file in self._files:
+            if file.closed or not file.closefd:
+                return None
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            octets += file.tell()
+            whole += status.st_size
+        return octets, whole
+
     def close(self) -> None:
         """Close the files; batches() does so at its end."""
         for file in self._files:
             file.close()
 
 
-def open_captures(names: Sequence[str]) -> Source:
+def open_captures(names: Sequence[str]) -> Captures:
     """Open capture files by name, ``-`` for standard input, and return them as one source.
 
     All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that

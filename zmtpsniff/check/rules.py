@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
+from zmtpsniff.check.defaults import SHOWN
 from zmtpsniff.check.latencies import Latencies, rank
 from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule
 from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
 
-DEFAULT_SHOWN = 5  # offending records of each rule that are kept
 # Records come nearly in the order of their times: what a second holds is certain so long after it.
 _LATE_SECONDS = 300
 
@@ -24,7 +24,7 @@ class Check:
     def __init__(
         self,
         rules: Sequence[Rule],
-        shown: int = DEFAULT_SHOWN,
+        shown: int = SHOWN,
         utc: bool = False,
         place: Place | None = None,
         passes: Filter | None = None,

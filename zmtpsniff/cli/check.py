@@ -1,20 +1,23 @@
 """``zmtpsniff check``."""
 
-import gc
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
+from zmtpsniff.check.defaults import FACTOR, SHOWN
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import File, FloatRange, IntRange, decoding, display_filter, utc
-from zmtpsniff.cli.run import load, make_sniffer
-from zmtpsniff.cli.saving import fail_if_unsaved, saving
-from zmtpsniff.cli.tshark import tshark_options
+from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.options import File, FloatRange, IntRange, display_filter, dissection_options_without_secrets, utc
+from zmtpsniff.cli.run import load_sniffer, make_sniffer
+from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
+from zmtpsniff.collector import spare_collector
+from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,9 +27,11 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
     from zmtpsniff.check.report import Report
     from zmtpsniff.check.rules import Check, Place
+    from zmtpsniff.cli.options import Filter
     from zmtpsniff.sniffer import Sniffer
 
 _FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
@@ -63,6 +68,29 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
     return [name for name in SETS if name.startswith(incomplete)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """What to check, against what, and where the reports go."""
+
+    captures: tuple[str, ...]
+    policy: str | None  # a file
+    include: tuple[str, ...]  # sets of rules
+    init: bool
+    baseline: bool
+    factor: float
+    is_live: bool
+    targets: "tuple[tuple[Format, str], ...]"  # formats, each with its file
+    file: str | None  # of formats that have none
+    show: int  # records of each rule
+    passes: "Filter | None"  # None: all
+    utc: bool
+    verbosity: int
+    live: LiveSettings
+    tshark: TsharkSettings
+    saver: SaverSettings
+    dissection: Settings  # without secrets: reports go into logs that many can read
+
+
 @click.command(cls=Command, short_help="Hold traffic against a policy.")
 @click.argument("captures", nargs=-1, type=File(), metavar="CAPTURE...")
 @click.option(
@@ -81,7 +109,7 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
     help="Compare two captures, OLD and NEW. Says what is new, gone or changed; exit status 1 if anything is.",
 )
 @click.option(
-    "--factor", type=FloatRange(1, min_open=True), default=2.0, show_default=True, metavar="N",
+    "--factor", type=FloatRange(1, min_open=True), default=FACTOR, show_default=True, metavar="N",
     help="By how much rates and latencies may change (--init, --baseline).",
 )  # fmt: skip
 @click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C.")
@@ -90,20 +118,20 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "output", type=File(), metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option("-o", "file", type=File(), metavar="FILE", help="Write to FILE what has none of its own.")
 @click.option(
-    "--show", type=IntRange(0, 10_000), default=5, show_default=True, metavar="N",
+    "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
 @display_filter
 @utc
 @click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
-@capturing
+@live_options
 @tshark_options
-@saving
-@decoding
+@saver_options
+@dissection_options_without_secrets
 @click.pass_context
-def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) -> None:
+def check(context: click.Context, /, **options: Any) -> None:
     """Hold captured or live traffic against a policy: exit status 0 if it passes, 1 if a rule fails.
 
     \b
@@ -113,18 +141,17 @@ def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) 
     zmtpsniff check --init capture.pcap -o policy.toml
     zmtpsniff check --baseline before.pcap after.pcap
     """
-    # Reports go into logs that many can read, so no option shows a password there; renderers have no limit to set.
-    options |= {"show_secrets": False, "format": "json", "max_bytes": None}
-    _fail_on_contradiction(captures, options)
-    if options["init"]:
-        _write_policy(captures, options)
+    settings = CheckSettings(**options)
+    _fail_on_contradiction(settings)
+    if settings.init:
+        _write_policy(settings)
         return
-    if options["baseline"]:
-        report, source = _compare(captures, options), None
+    if settings.baseline:
+        report, source = _compare(settings), None
     else:
-        rules = _rules(options)
-        report, source = _check_live(rules, options) if options["is_live"] else _check_files(rules, captures, options)
-    _write_reports(report, options)
+        rules = _rules(settings)
+        report, source = _check_live(rules, settings) if settings.is_live else _check_files(rules, settings)
+    _write_reports(report, settings)
     if source is not None:  # what was seen until it failed is in the reports
         if source.failure is not None:
             raise CaptureError(source.failure)
@@ -135,78 +162,74 @@ def check(context: click.Context, /, captures: tuple[str, ...], **options: Any) 
         context.exit(1)
 
 
-check.params = [option for option in check.params if option.name != "show_secrets"]
-
-
-def _fail_on_contradiction(captures: tuple[str, ...], options: dict[str, Any]) -> None:
+def _fail_on_contradiction(settings: CheckSettings) -> None:
     """Raise click.UsageError for options that do not go together."""
-    modes = [
-        name for name, key in (("--init", "init"), ("--baseline", "baseline"), ("--live", "is_live")) if options[key]
-    ]
+    given = {"--init": settings.init, "--baseline": settings.baseline, "--live": settings.is_live}
+    modes = [name for name, is_given in given.items() if is_given]
     if len(modes) > 1:
         raise click.UsageError(f"{' and '.join(modes)}: one of them only")
-    if options["is_live"] and captures:
+    if settings.is_live and settings.captures:
         raise click.UsageError("--live: takes no captures; interfaces are given with -i")
-    if not options["is_live"]:
-        if options["interfaces"] or options["autostop"] or options["save"] or options["capture_filter"]:
+    if not settings.is_live:
+        if settings.live.interfaces or settings.live.autostop or settings.saver.path or settings.live.capture_filter:
             raise click.UsageError("-i, -f, -a and -w: only with --live")
-        if not captures:
+        if not settings.captures:
             raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
-    _fail_on_targets(captures, options)
-    if options["baseline"] and len(captures) != 2:
-        raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(captures)}")
-    if options["init"] or options["baseline"]:
-        if options["policy"] is not None or options["include"] or options["passes"] is not None:
+    _fail_on_targets(settings)
+    if settings.baseline and len(settings.captures) != 2:
+        raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(settings.captures)}")
+    if settings.init or settings.baseline:
+        if settings.policy is not None or settings.include or settings.passes is not None:
             raise click.UsageError(f"{modes[0]}: takes no --policy, no --include and no -Y")
         return
-    if options["policy"] is None and not options["include"]:
+    if settings.policy is None and not settings.include:
         raise click.UsageError(
             "nothing to check: give --policy FILE or --include SET; --init writes a policy to begin with"
         )
 
 
-def _fail_on_targets(captures: tuple[str, ...], options: dict[str, Any]) -> None:
+def _fail_on_targets(settings: CheckSettings) -> None:
     """Raise click.UsageError if a report would overwrite what is read, or another report."""
-    inputs = [name for name in (*captures, options["policy"]) if name is not None and os.path.exists(name)]
+    inputs = [name for name in (*settings.captures, settings.policy) if name is not None and os.path.exists(name)]
     taken: dict[str, str] = {}
-    for output, file in options["targets"]:
-        name = options["output"] or file if file == _STANDARD_OUTPUT else file
+    for output, file in settings.targets:
+        name = settings.file or file if file == _STANDARD_OUTPUT else file
         if os.path.exists(name) and any(os.path.samefile(name, other) for other in inputs):
             raise click.UsageError(f"-T {output}: {name} is one of the files to read")
         other = taken.setdefault(os.path.realpath(name) if name != _STANDARD_OUTPUT else name, output)
         lines = name == _STANDARD_OUTPUT and {output, other} == set(_ON_ONE_SCREEN)
-        if (other is not output and not lines) or list(options["targets"]).count((output, file)) > 1:
+        if (other is not output and not lines) or list(settings.targets).count((output, file)) > 1:
             raise click.UsageError(f"-T {output}: goes to the same place as {other}; give it a file: -T {output}=FILE")
 
 
-def _rules(options: dict[str, Any]) -> "list[Rule]":
+def _rules(settings: CheckSettings) -> "list[Rule]":
     """All rules asked for, each once."""
     from zmtpsniff.check.policy import PolicyError, built_in, fail_if_twice, read_policy
 
     try:
-        rules = built_in(options["include"])
+        rules = built_in(settings.include)
     except PolicyError as error:
         raise click.UsageError(f"--include: {error}") from error
-    if options["policy"] is not None:
+    if settings.policy is not None:
         try:
-            given = read_policy(options["policy"])
+            given = read_policy(settings.policy)
             rules = [rule for rule in rules if rule not in given] + given
             fail_if_twice(rules)
         except PolicyError as error:
             raise click.ClickException(str(error)) from error
-    if not options["patterns"] and any(rule.kind == "latency" for rule in rules):
+    if not settings.dissection.patterns and any(rule.kind == "latency" for rule in rules):
         raise click.UsageError("--no-patterns: the policy has a rule on latency, which needs them")
     return rules
 
 
-def _check_files(rules: "list[Rule]", captures: tuple[str, ...], options: dict[str, Any]) -> "tuple[Report, None]":
+def _check_files(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, None]":
     from zmtpsniff.check.rules import Check
 
-    source, place = _open(captures)
-    trial = Check(rules, options["show"], options["utc"], place, options["passes"])
+    source, place = _open(settings.captures)
+    trial = Check(rules, settings.show, settings.utc, place, settings.passes)
     started = time.monotonic()
-    _pump(make_sniffer(source, options), trial.take)
-    return _report(trial, captures, ", ".join(captures), started), None
+    _pump(make_sniffer(source, settings.dissection), trial.take)
+    return _report(trial, settings.captures, ", ".join(settings.captures), started), None
 
 
 def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
@@ -221,26 +244,35 @@ def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
     return open_captures(captures), None
 
 
-def _check_live(rules: "list[Rule]", options: dict[str, Any]) -> "tuple[Report, LiveSource]":
+def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, LiveSource]":
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
 
-    for output, _ in options["targets"]:
+    for output, _ in settings.targets:
         make_report(output)  # imports it, while that can be done
-    trial = Check(rules, options["show"], options["utc"], None, options["passes"])
+    trial = Check(rules, settings.show, settings.utc, None, settings.passes)
     begun = time.monotonic()
-    load(options)
-    started = start_capture(options)
-    settle_capture(started, options)
+    live, dissection = settings.live, settings.dissection
+    entries = load_sniffer(dissection)
+    capture = start_capture(live, settings.tshark, settings.saver)
+    settle_capture(
+        capture,
+        live,
+        settings.saver,
+        records=settings.file,
+        count=dissection.count,
+        verbosity=settings.verbosity,
+    )
     try:
-        _pump(make_sniffer(started.source, options, time.time_ns, started.tls), trial.take)
+        sniffer = make_sniffer(capture.source, dissection, clock=time.time_ns, tls=capture.tls, entries=entries)
+        _pump(sniffer, trial.take)
     finally:
-        started.source.close()
-    subject = f"live traffic on {', '.join(options['interfaces'])}"
-    return _report(trial, (), subject, begun), started.source
+        capture.source.close()
+    subject = f"live traffic on {', '.join(live.interfaces)}"
+    return _report(trial, (), subject, begun), capture.source
 
 
-def _write_policy(captures: tuple[str, ...], options: dict[str, Any]) -> None:
+def _write_policy(settings: CheckSettings) -> None:
     """Look at the captures and write what they are like as a policy."""
     from zmtpsniff.check.builtin import SETS
     from zmtpsniff.check.init import policy_text
@@ -255,15 +287,15 @@ def _write_policy(captures: tuple[str, ...], options: dict[str, Any]) -> None:
         trial.take(events)
         profile.take(events)
 
-    _pump(make_sniffer(_open(captures)[0], options), take)
+    _pump(make_sniffer(_open(settings.captures)[0], settings.dissection), take)
     failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
     sets = [name for name in SETS if name not in failed]
-    names = ", ".join(os.path.basename(name) for name in captures)
-    with open_output(options["output"], binary=False) as stream:
-        stream.write(policy_text(profile, sets, names, options["factor"]))
+    names = ", ".join(os.path.basename(name) for name in settings.captures)
+    with open_output(settings.file, binary=False) as stream:
+        stream.write(policy_text(profile, sets, names, settings.factor))
 
 
-def _compare(captures: tuple[str, ...], options: dict[str, Any]) -> "Report":
+def _compare(settings: CheckSettings) -> "Report":
     """Compare two captures; the totals are those of the new one."""
     from zmtpsniff.check.baseline import compare
     from zmtpsniff.check.profile import Profile
@@ -271,20 +303,19 @@ def _compare(captures: tuple[str, ...], options: dict[str, Any]) -> "Report":
 
     started = time.monotonic()
     profiles = []
-    for name in captures:
+    for name in settings.captures:
         profile = Profile()
-        _pump(make_sniffer(_open((name,))[0], options), profile.take)
+        _pump(make_sniffer(_open((name,))[0], settings.dissection), profile.take)
         profiles.append(profile)
     old, new = profiles
-    outcomes = compare(old, new, options["factor"], options["show"])
-    subject = f"{captures[1]} compared with {captures[0]}"
+    outcomes = compare(old, new, settings.factor, settings.show)
+    subject = f"{settings.captures[1]} compared with {settings.captures[0]}"
     seconds = time.monotonic() - started
-    return Report(outcomes, captures, subject, __version__, new.totals, new.span.start_ns, seconds)
+    return Report(outcomes, settings.captures, subject, __version__, new.totals, new.span.start_ns, seconds)
 
 
 def _pump(sniffer: "Sniffer", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
-    # As in run(): many short-lived objects and no cycles.
-    gc.set_threshold(100_000, 20, 100)
+    spare_collector()
     for events in sniffer.events():
         take(events)
 
@@ -297,14 +328,14 @@ def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: fl
     return Report(outcomes, captures, subject, __version__, trial.totals, trial.span.start_ns, seconds)
 
 
-def _write_reports(report: "Report", options: dict[str, Any]) -> None:
+def _write_reports(report: "Report", settings: CheckSettings) -> None:
     """Write the report in every format asked for."""
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.render.text import encodable
 
-    for output, file in options["targets"]:
-        name = file if file != _STANDARD_OUTPUT else options["output"]
+    for output, file in settings.targets:
+        name = file if file != _STANDARD_OUTPUT else settings.file
         with open_output(name, binary=False) as stream:
             change = encodable(getattr(stream, "encoding", None))
             text = make_report(output)(report)

@@ -5,7 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import listing
+from zmtpsniff.cli.options import color, table_format
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,8 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 @click.command(cls=Command, short_help="List what -Y can ask.")
 @click.argument("word", required=False)
-@listing
+@table_format
+@color
 def fields(word: str | None, output_format: str, color: "Color") -> None:
     """List the fields of display filters (-Y), or those with WORD in their name or meaning.
 

@@ -2,27 +2,34 @@
 
 import sys
 import time
-from typing import Any
 
 import click
 
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.capturing import capturing, settle_capture, start_capture
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import decoding, output
-from zmtpsniff.cli.run import load, make_sniffer, run
-from zmtpsniff.cli.saving import fail_if_unsaved, saving
-from zmtpsniff.cli.tshark import tshark_options
+from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.options import Output, dissection_options, output_options
+from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
+from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
+from zmtpsniff.settings import Settings
 
 
 @click.command(cls=Command, short_help="Dissect live traffic.")
-@capturing
+@live_options
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @tshark_options
-@saving
-@decoding
-@output
-def live(**options: Any) -> None:
+@saver_options
+@dissection_options
+@output_options
+def live(
+    live: LiveSettings,
+    status: bool | None,
+    tshark: TsharkSettings,
+    saver: SaverSettings,
+    dissection: Settings,
+    output: Output,
+) -> None:
     """Dissect traffic while it passes.
 
     \b
@@ -33,19 +40,17 @@ def live(**options: Any) -> None:
     """
     from zmtpsniff.cli.status import StatusLine
 
-    load(options)
-    started = start_capture(options)
-    source = started.source
-    settle_capture(started, options)
+    entries = load_sniffer(dissection)
+    load_renderer(output)
+    capture = start_capture(live, tshark, saver)
+    source = capture.source
+    settle_capture(capture, live, saver, records=output.file, count=dissection.count, verbosity=output.verbosity)
     try:
         # It runs plug-ins, so without the privileges of capturing.
-        sniffer = make_sniffer(source, options, time.time_ns, started.tls)
-        visible = sys.stderr.isatty() if options["status"] is None else options["status"]
-        status = StatusLine(sys.stderr, sniffer, visible)
-        try:
-            run(sniffer, options, status)
-        finally:
-            status.erase()
+        kept = keeping(dissection, output)
+        sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries)
+        line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
+        run(sniffer, dissection, output, line, is_live=True)
     finally:
         source.close()
     if source.failure is not None:

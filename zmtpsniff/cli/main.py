@@ -13,7 +13,7 @@ from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
-from zmtpsniff.cli.output import OutputError, discard_standard_output
+from zmtpsniff.cli.output import OutputError, PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
@@ -65,7 +65,9 @@ def main() -> None:
     except BrokenPipeError:
         discard_standard_output()
         status = 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if isinstance(interrupt, PartialOutputError):
+            _tell(str(interrupt))
         status = _INTERRUPTED
     # Everything is out: while the interpreter ends, a second Ctrl-C would kill it and change the status.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -74,8 +76,12 @@ def main() -> None:
 
 
 def _fail(reason: str) -> int:
+    _tell(reason)
+    return 2
+
+
+def _tell(text: str) -> None:
     from zmtpsniff.render.text import escape
 
     # It may name a file or an interface, whose name may hold anything.
-    click.echo(f"zmtpsniff: {escape(' '.join(reason.split()))}", err=True)
-    return 2
+    click.echo(f"zmtpsniff: {escape(' '.join(text.split()))}", err=True)

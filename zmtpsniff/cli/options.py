@@ -1,14 +1,30 @@
-"""Options that several commands have."""
+"""Options that several commands have.
+
+Options that belong together are a group: a command gets what they say as one object, which nobody changes.
+"""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
-from zmtpsniff.render import FORMATS
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.net.limits import FlowLimits
+from zmtpsniff.render import FORMATS, Color, Format
+from zmtpsniff.settings import Settings
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from dissectors.events import AnyEvent
+
+    Filter = Callable[[AnyEvent], bool]
+
+_Callback = Callable[..., Any]
+_Decorator = Callable[[_Callback], _Callback]
+_FLOWS = FlowLimits()
 
 
 class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
@@ -61,18 +77,69 @@ class File(click.Path):
         super().__init__(readable=False)
 
 
-def options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    """Several options as one decorator, in the order of the help."""
+def option_group(name: str, make: Callable[..., object], *options: _Decorator) -> _Decorator:
+    """Several options as one decorator, in the order of the help.
 
-    def add(command: _Command) -> _Command:
+    The command gets one object for all of them, as its argument ``name``: what ``make`` makes of their values, which it
+    is given by the names of their parameters. It may raise click.UsageError.
+    """
+
+    def add(command: _Callback) -> _Callback:
+        parameters: list[str] = []
+
+        @wraps(command)
+        def grouped(*arguments: Any, **values: Any) -> Any:
+            values[name] = make(**{parameter: values.pop(parameter) for parameter in parameters})
+            return command(*arguments, **values)
+
+        decorated: Any = grouped
+        known = len(getattr(decorated, "__click_params__", ()))  # of the options below this group
         for option in reversed(options):
-            command = option(command)
-        return command
+            decorated = option(decorated)
+        parameters += [parameter.name for parameter in decorated.__click_params__[known:]]
+        return grouped
 
     return add
 
 
-decoding = options(
+def _make_settings(
+    *,
+    count: int | None,
+    rules: tuple[decode_as.DecodeAs, ...],
+    patterns: bool,
+    timeout: float,
+    payload: bool,
+    plugins: tuple[str, ...],
+    decode_bodies: bool,
+    max_flows: int,
+    max_waiting: int,
+    idle_timeout: float,
+    show_secrets: bool = False,
+) -> Settings:
+    """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
+    if not payload:
+        for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
+            if given:
+                raise click.UsageError(f"{option}: not with --no-payload")
+        for rule in rules:
+            if rule.payload:
+                raise click.UsageError(f"-d {rule.payload}: not with --no-payload")
+    return Settings(
+        count=count,
+        decode_as=rules,
+        limits=Limits(show_secrets=show_secrets),
+        flow_limits=FlowLimits(flows=max_flows, idle_seconds=idle_timeout).with_waiting(max_waiting << 20),
+        patterns=patterns,
+        reply_seconds=timeout,
+        payload=payload,
+        plugins=plugins,
+        decode_bodies=decode_bodies,
+    )
+
+
+_show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
+
+_dissection = (
     click.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
@@ -85,7 +152,7 @@ decoding = options(
         help="Say what messages mean to each other: replies, subscriptions that match, what is missing.",
     ),
     click.option(
-        "--timeout", type=FloatRange(0, min_open=True), default=5.0, show_default=True, metavar="SECONDS",
+        "--timeout", type=FloatRange(0, min_open=True), default=REPLY_SECONDS, show_default=True, metavar="SECONDS",
         help="Report a request that waits for its reply for longer.",
     ),
     click.option(
@@ -99,20 +166,22 @@ decoding = options(
         "--decode-bodies", is_flag=True,
         help="Show JSON, MessagePack, CBOR, Protocol Buffers as structure. Also compressed by zlib, gzip or zstd.",
     ),
-    click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length."),
     click.option(
-        "--max-flows", type=IntRange(1), default=50_000, show_default=True, metavar="N",
+        "--max-flows", type=IntRange(1), default=_FLOWS.flows, show_default=True, metavar="N",
         help="Connections to follow at once; the one idle for longest gives way.",
     ),
     click.option(
-        "--max-waiting", type=IntRange(1), default=64, show_default=True, metavar="MIB",
+        "--max-waiting", type=IntRange(1), default=_FLOWS.waiting_octets >> 20, show_default=True, metavar="MIB",
         help="Memory for segments that wait for a missing one, of all connections; one may use a sixteenth.",
     ),
     click.option(
-        "--idle-timeout", type=FloatRange(1), default=86_400, show_default=True, metavar="SECONDS",
+        "--idle-timeout", type=FloatRange(1), default=_FLOWS.idle_seconds, show_default=True, metavar="SECONDS",
         help="End a connection after so long without a packet.",
     ),
 )  # fmt: skip
+
+dissection_options = option_group("dissection", _make_settings, *_dissection, _show_secrets)
+dissection_options_without_secrets = option_group("dissection", _make_settings, *_dissection)
 
 display_filter = click.option(
     "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
@@ -126,15 +195,32 @@ color = click.option(
 
 utc = click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
 
-listing = options(
-    click.option(
-        "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
-        help="table: for people; json: JSON Lines.",
-    ),
-    color,
+table_format = click.option(
+    "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="table: for people; json: JSON Lines.",
 )  # fmt: skip
 
-output = options(
+output_file = click.option(
+    "-o", "file", type=File(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Which events are shown, how, and where."""
+
+    passes: "Filter | None"  # None: all
+    format: Format
+    max_bytes: int | None  # octets of each body; 0 for all, None for what suits the format
+    file: str | None  # None or "-" is standard output
+    verbosity: int
+    utc: bool
+    color: Color
+
+
+output_options = option_group(
+    "output",
+    Output,
     display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
@@ -145,7 +231,7 @@ output = options(
         help="Octets to show of each body, 0 for all. By default a few dozen, with -vv 4,096, in JSON 65,536, in "
         "dump all.",
     ),
-    click.option("-o", "output", type=File(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."),
+    output_file,
     click.option(
         "-v", "verbosity", count=True,
         help="Show every field, frame and topic, and nanoseconds. In tree and summary; -vv: also up to 4,096 octets of "

@@ -5,11 +5,17 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
+import click
+
 PARTIAL = ".partial"
+
+
+class PartialOutputError(KeyboardInterrupt):
+    """An interrupt came while a file was written; its text says where what there is of it is."""
 
 
 class OutputError(Exception):
@@ -21,7 +27,8 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     """Give a stream to write to: standard output if ``name`` is None or ``-``, else that file.
 
     The file is written as ``NAME.partial`` and renamed when everything is in it, so a run that was killed leaves none
-    that looks complete. Raises OutputError if it cannot be written, BrokenPipeError if the reader has gone.
+    that looks complete. Raises OutputError if it cannot be written, BrokenPipeError if the reader has gone,
+    PartialOutputError for a KeyboardInterrupt that leaves ``NAME.partial``.
     """
     if name == "":
         raise OutputError("-o: the name of a file is missing")
@@ -35,14 +42,19 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     # A pipe or a device is no file that could look complete.
     special = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
     target = name if special else name + PARTIAL
-    with _told_in_one_line(name):
-        with open(target, "wb") if binary else open(target, "w", encoding="utf-8") as stream:
-            yield stream
+    try:
+        with _told_in_one_line(name):
+            with open(target, "wb") if binary else open(target, "w", encoding="utf-8") as stream:
+                yield stream
+                if not special:
+                    stream.flush()
+                    os.fsync(stream.fileno())
             if not special:
-                stream.flush()
-                os.fsync(stream.fileno())
-        if not special:
-            os.replace(target, name)
+                os.replace(target, name)
+    except KeyboardInterrupt as interrupt:
+        if special:
+            raise
+        raise PartialOutputError(f"interrupted: {target} has what was written until then") from interrupt
 
 
 @contextmanager
@@ -76,3 +88,13 @@ def undisturbed() -> Iterator[None]:
 def discard_standard_output() -> None:
     """Nobody reads standard output any more: let nothing complain about it when the program ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fail_if_overwritten(captures: Sequence[str], target: str | None) -> None:
+    """Raise click.UsageError if the file to write is one of the captures."""
+    if target is not None and any(_is_same(name, target) for name in captures):
+        raise click.UsageError(f"-o {target}: this is one of the captures to read")
+
+
+def _is_same(name: str, other: str) -> bool:
+    return os.path.exists(name) and os.path.exists(other) and os.path.samefile(name, other)

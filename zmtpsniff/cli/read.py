@@ -1,18 +1,20 @@
 """``zmtpsniff read``."""
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import File, decoding, output
-from zmtpsniff.cli.run import make_sniffer, run
-from zmtpsniff.cli.saving import fail_if_unsaved, make_saver, saving
-from zmtpsniff.cli.tshark import Tshark, plan_tshark, tshark_options
+from zmtpsniff.cli.options import File, Output, dissection_options, output_options
+from zmtpsniff.cli.output import fail_if_overwritten
+from zmtpsniff.cli.run import keeping, make_sniffer, run
+from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, make_saver, saver_options
+from zmtpsniff.cli.tshark import TsharkPlan, TsharkSettings, plan_tshark, tshark_options
+from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.cli.progress import ProgressLine
 
 
 @click.command(cls=Command, short_help="Dissect capture files.")
@@ -25,10 +27,17 @@ if TYPE_CHECKING:
     help="What takes packets apart below TCP. tshark, slowly, knows more tunnels and formats.",
 )
 @tshark_options
-@saving
-@decoding
-@output
-def read(captures: tuple[str, ...], **options: Any) -> None:
+@saver_options
+@dissection_options
+@output_options
+def read(
+    captures: tuple[str, ...],
+    engine: Literal["native", "tshark"],
+    tshark: TsharkSettings,
+    saver: SaverSettings,
+    dissection: Settings,
+    output: Output,
+) -> None:
     """Dissect capture files: pcap or pcapng, plain or compressed; "-" is standard input.
 
     Several files are read as one capture, merged by time. No port has to be given: a connection is ZMTP if its
@@ -42,31 +51,28 @@ def read(captures: tuple[str, ...], **options: Any) -> None:
     zmtpsniff read --engine tshark --tls-keys keys.log tls.pcap
     zmtpsniff read -w all.pcapng monday.pcap tuesday.pcap
     """
-    target = options["output"]
-    if target is not None and any(os.path.exists(name) and _is_same(name, target) for name in captures):
-        raise click.UsageError(f"-o {target}: this is one of the captures to read")
-    if options["save"] is not None and options["engine"] != "native":
+    fail_if_overwritten(captures, output.file)
+    if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
-    tshark = plan_tshark(options, captures)
-    source = _open(captures, tshark)
-    saver = make_saver(options, inputs=captures, comments=source.comments)
-    if saver is not None:
+    plan = plan_tshark(tshark, engine, captures)
+    source, line = _open(captures, plan, output)
+    packets = make_saver(saver, records=output.file, count=dissection.count, inputs=captures, comments=source.comments)
+    if packets is not None:
         from zmtpsniff.capture.saver import SavingSource
 
-        source = SavingSource(source, saver)
-    run(make_sniffer(source, options, tls=tshark.tls), options)
-    fail_if_unsaved(saver)
+        source = SavingSource(source, packets)
+    run(make_sniffer(source, keeping(dissection, output), tls=plan.tls), dissection, output, line)
+    fail_if_unsaved(packets)
 
 
-def _open(captures: tuple[str, ...], tshark: Tshark) -> "Source":
-    if tshark.tls is None:
-        from zmtpsniff.capture.files import open_captures
+def _open(captures: tuple[str, ...], plan: TsharkPlan, output: Output) -> "tuple[Source, ProgressLine | None]":
+    """The captures, and the line that tells how much of them has been read, None if there is none."""
+    if plan.tls is not None:
+        from zmtpsniff.capture.tshark import open_with_tshark
 
-        return open_captures(captures)
-    from zmtpsniff.capture.tshark import open_with_tshark
+        return open_with_tshark(captures, plan.arguments, plan.decrypted), None
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.cli.progress import make_progress_line
 
-    return open_with_tshark(captures, tshark.arguments, tshark.decrypted)
-
-
-def _is_same(name: str, other: str) -> bool:
-    return os.path.exists(other) and os.path.samefile(name, other)
+    source = open_captures(captures)
+    return source, make_progress_line(source.position, output.file)

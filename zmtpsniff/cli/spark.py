@@ -1,16 +1,21 @@
 """``zmtpsniff spark``."""
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange
+from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange, color, output_file, table_format
+from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zmtpsniff.decode_as import DecodeAs
+    from zmtpsniff.render import Color
     from zmtpsniff.spark.committing import Ingested
     from zmtpsniff.spark.options import Options, Ports
 
@@ -86,7 +91,7 @@ def spark() -> None:
 @click.option(
     "--max-bytes",
     type=IntRange(0),
-    default=65_536,
+    default=Limits().body_octets,
     show_default=True,
     metavar="N",
     help="Octets to keep of each body, 0 for all.",
@@ -116,7 +121,7 @@ def spark() -> None:
 @click.option(
     "--idle",
     type=FloatRange(0, min_open=True),
-    default=86_400,
+    default=FlowLimits().idle_seconds,
     show_default=True,
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
@@ -127,7 +132,21 @@ def spark() -> None:
     metavar="DIR",
     help="With --follow: what was taken already; by default in --output.",
 )
-def ingest(inputs: tuple[str, ...], **options: Any) -> None:
+def ingest(
+    inputs: tuple[str, ...],
+    output: str,
+    master: str | None,
+    ports: "Ports",
+    max_bytes: int,
+    series: str,
+    rules: "tuple[DecodeAs, ...]",
+    show_secrets: bool,
+    format_name: str,
+    follow: bool,
+    once: bool,
+    idle: float,
+    checkpoint: str | None,
+) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
     INPUT is a file, a glob, a folder with all files in it, or a URL that Spark's file systems know. What is in the
@@ -139,32 +158,39 @@ def ingest(inputs: tuple[str, ...], **options: Any) -> None:
     zmtpsniff spark ingest --follow /captures --output /tables --idle 3600
     zmtpsniff spark ingest s3a://pcap --output s3://tables --master spark://h:7077
     """
-    if not options["follow"] and (options["once"] or options["checkpoint"]):
+    if not follow and (once or checkpoint):
         raise click.UsageError("--once and --checkpoint belong to --follow")
-    if options["follow"] and options["format_name"].lower() != "parquet":
+    if follow and format_name.lower() != "parquet":
         raise click.UsageError("--format: not with --follow, which writes Parquet")
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import SparkError, get_session, get_session_in_parts
 
-    asked = Options(*(options[name] for name in ("ports", "max_bytes", "rules", "show_secrets", "idle")))
+    options = Options(ports, max_bytes, rules, show_secrets, idle)
     try:
-        if options["follow"]:
+        if follow:
             interrupted = signal.getsignal(signal.SIGINT)
-            session = get_session(options["master"])
+            session = get_session(master)
             # That of pyspark calls Java from wherever the interrupt comes, which may be in the middle of a call.
             signal.signal(signal.SIGINT, interrupted)
-            _follow(session, inputs, asked, options)
+            _follow(session, inputs, output, options, series, checkpoint, once)
             return
         from zmtpsniff.spark.ingest import ingest as run
 
-        session = get_session_in_parts(options["master"])
-        done = run(session, inputs, options["output"], asked, options["series"], options["format_name"])
-        _tell(done, options["output"])
+        session = get_session_in_parts(master)
+        _tell(run(session, inputs, output, options, series, format_name), output)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", options: dict[str, Any]) -> None:
+def _follow(
+    session: "SparkSession",
+    inputs: tuple[str, ...],
+    output: str,
+    options: "Options",
+    series: str,
+    checkpoint: str | None,
+    once: bool,
+) -> None:
     """Take files until Ctrl-C."""
     from zmtpsniff.spark.follow import follow
     from zmtpsniff.spark.session import log_nothing
@@ -172,12 +198,12 @@ def _follow(session: "SparkSession", inputs: tuple[str, ...], asked: "Options", 
     following = follow(
         session,
         inputs,
-        options["output"],
-        asked,
-        options["series"],
-        options["checkpoint"],
-        options["once"],
-        told=lambda done: _tell(done, options["output"]),
+        output,
+        options,
+        series,
+        checkpoint,
+        once,
+        told=lambda done: _tell(done, output),
     )
     try:
         following.wait()
@@ -219,7 +245,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
 @click.option(
-    "--top", type=IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="Rows of each table."
+    "--top", type=IntRange(1, 100_000), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table."
 )
 @click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
@@ -229,21 +255,22 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     metavar="SECONDS",
     help="Intervals of what is told by time; by default what suits.",
 )
-@click.option(
-    "-T",
-    "format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="table: for people; json: JSON Lines.",
-)
-@click.option("-o", "output", metavar="FILE", help="Write to FILE; until complete it is FILE.partial.")
+@table_format
+@output_file
 @click.option("--html", metavar="FILE", help="Write a page with drawings to FILE, and nothing else unless -o is given.")
-@click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)  # fmt: skip
-def report(folder: str, **options: Any) -> None:
+@color
+def report(
+    folder: str,
+    master: str | None,
+    top: int,
+    since: int | None,
+    until: int | None,
+    interval: float | None,
+    output_format: Literal["table", "json"],
+    file: str | None,
+    html: str | None,
+    color: "Color",
+) -> None:
     """Say what the tables in DIR say: who talks to whom, versions, topics, latency, reconnect storms, problems.
 
     \b
@@ -254,35 +281,34 @@ def report(folder: str, **options: Any) -> None:
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.spark.session import SparkError, get_session
 
-    since, until = options["since"], options["until"]
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be earlier than --until")
-    if options["html"] is not None:
+    if html is not None:
         _find_matplotlib()
-    interval = options["interval"]
     try:
         from zmtpsniff.spark.report import report as ask
 
-        session = get_session(options["master"])
-        records = ask(session, folder, options["top"], since, until, interval and round(interval * 1e9))
+        session = get_session(master)
+        interval_ns = None if interval is None else round(interval * 1e9)
+        records = ask(session, folder, top, since, until, interval_ns)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    if options["html"] is not None:
+    if html is not None:
         from zmtpsniff.spark.report.page import page
 
-        with open_output(options["html"], binary=False) as stream:
+        with open_output(html, binary=False) as stream:
             stream.write(page(records, f"ZeroMQ traffic in {folder}"))
-        if options["output"] is None:
+        if file is None:
             return
-    with open_output(options["output"], binary=options["format"] == "json") as stream:
-        if options["format"] == "json":
+    with open_output(file, binary=output_format == "json") as stream:
+        if output_format == "json":
             from zmtpsniff.render.jsonl import JsonlRenderer
 
             JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
         else:
             from zmtpsniff.spark.report.draw import draw
 
-            draw(records, stream, options["color"])
+            draw(records, stream, color)
 
 
 def _find_matplotlib() -> None:

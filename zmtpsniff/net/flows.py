@@ -6,10 +6,11 @@ Octets go to whoever is given by ``connect``; a flow that nobody wants costs a l
 from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow import Flow, Patience
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     LATEST_ACK,
@@ -63,18 +64,6 @@ class FlowDissection(Protocol):
 
     def release(self) -> None:
         """Nobody asks for more: let go of what refers back to this object."""
-
-
-class FlowLimits(NamedTuple):
-    """Bounds of memory and time."""
-
-    waiting_octets_per_direction: int = 4 << 20
-    waiting_octets: int = 64 << 20
-    recent_octets: int = 64 << 20  # of segments that have gone on, with which retransmissions are compared
-    flows: int = 100_000
-    idle_seconds: float = 86_400.0
-    idle_seconds_unknown: float = 600.0  # of flows that are not ZMTP, or not yet
-    linger_seconds: float = 5.0  # how long late segments of a closed flow are expected
 
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]

@@ -325,7 +325,7 @@ class Direction:
 
     def _wait(self, segment: WaitingSegment) -> None:
         """Let a segment wait, without those of its octets that wait already."""
-        if self.waiting is _NONE_WAITING:
+        if not self.waiting:  # an empty list may be that of other directions, too
             self.waiting = []
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:

@@ -12,9 +12,10 @@ import msgspec
 
 from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
 from dissectors.records import record_fields
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
 
-DEFAULT_MAX_BYTES = 65_536
+DEFAULT_MAX_BYTES = Limits().body_octets  # what is kept
 
 _encode = msgspec.json.Encoder().encode
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dissectors.events import AnyEvent, Cut, Hidden, Payload
-from dissectors.records import RecordField, record_fields
+from dissectors.records import meaning, record_fields
 
 # Of the records, those of statistics included: docs/reference/records.md says what raises which number.
 VERSION = "1.0"
@@ -91,11 +91,11 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
     if struct not in made:
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for field in record_fields(struct):
-            kind = _type_as_written(field.type, made)
+            kind, meant = _type_as_written(field.type, made), meaning(field.text, field.unit)
             if field.required:
-                fields.append((field.name, Annotated[kind, _meaning(field)]))
+                fields.append((field.name, Annotated[kind, meant]))
             else:
-                fields.append((field.name, Annotated[kind | msgspec.UnsetType, _meaning(field)], msgspec.UNSET))
+                fields.append((field.name, Annotated[kind | msgspec.UnsetType, meant], msgspec.UNSET))
         config = struct.__struct_config__
         made[struct] = msgspec.defstruct(
             struct.__name__,
@@ -106,10 +106,6 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
             namespace={"__doc__": struct.__doc__},
         )
     return made[struct]
-
-
-def _meaning(field: RecordField) -> msgspec.Meta:
-    return msgspec.Meta(description=field.text or None, extra_json_schema={"unit": field.unit} if field.unit else None)
 
 
 def _type_as_written(kind: Any, made: dict[type, type]) -> Any:

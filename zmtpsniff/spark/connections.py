@@ -1,6 +1,5 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
-import gc
 from functools import cache
 from hashlib import sha256
 
@@ -8,19 +7,16 @@ from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
-from dissectors.zmtp.stream import Limits as DissectorLimits
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.factory import DissectorFactory
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
-from zmtpsniff.net.flows import FlowLimits, FlowTable
+from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
 from zmtpsniff.spark import states
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
-
-
-def spare_collector() -> None:
-    """Have Python look for cycles less often: events and packets are many, short-lived and in no cycles."""
-    gc.set_threshold(100_000, 20, 100)
 
 
 def connection_id(transport: str, client: str, server: str, start_ns: int) -> str:
@@ -43,10 +39,10 @@ class Connections:
 
         Raises StateError.
         """
-        self._options = options
-        self._limits = DissectorLimits(options.max_bytes, options.show_secrets)
         self._flow_limits = FlowLimits(idle_seconds=options.idle_seconds)
         self._events: list[AnyEvent] = []
+        limits = Limits(options.max_bytes, options.show_secrets)
+        self._factory = DissectorFactory(self._events, limits, options.rules)
         self._connect_tcp = self._connect  # one object, which a state refers to
         self._table = FlowTable(self._connect_tcp, self._flow_limits)
         self._datagrams: DatagramTable | None = None
@@ -78,7 +74,9 @@ class Connections:
         """Take a datagram of UDP or PGM, in order; what it tells."""
         if self._datagrams is None:
             number = self._table.number
-            self._datagrams = DatagramTable(self._listen, number, self._is_named, is_beacon, self._flow_limits)
+            self._datagrams = DatagramTable(
+                self._listen, number, self._factory.carries_datagrams, is_beacon, self._flow_limits
+            )
         self._now_ns = datagram[0]
         self._datagrams.take(datagram)
         return self._told()
@@ -135,22 +133,11 @@ class Connections:
     def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
         start_ns = self._table.started_ns(number)
         self.conn_ids[number] = connection_id(client.transport, client.text, server.text, start_ns)
-        rules = (rule.version for rule in self._options.rules if rule.matches("tcp", server.port, client.port))
-        return ZmtpConnection(
-            self._events, number, client.text, server.text, starts, self._limits, next(rules, None), client.transport
-        )
+        return self._factory.connection(number, client, server, starts)
 
-    def _listen(self, number: int, transport: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        self.conn_ids[number] = connection_id(transport, src.text, dst.text, self._now_ns)
-        if transport == "beacon":
-            return Beacons(self._events, number, src.text, dst.text)
-        if transport == "udp":
-            return Radio(self._events, number, src.text, dst.text, self._limits)
-        forced = transport == "epgm" and self._is_named(dst.port)
-        return Multicast(self._events, number, transport, src.text, dst.text, self._limits, forced)
-
-    def _is_named(self, *ports: int) -> bool:
-        return any(rule.matches("udp", *ports) for rule in self._options.rules)
+    def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
+        self.conn_ids[number] = connection_id(kind, src.text, dst.text, self._now_ns)
+        return self._factory.datagrams(number, kind, src, dst)
 
 
 @cache

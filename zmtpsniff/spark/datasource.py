@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.listing import check_series, series_of
-from zmtpsniff.spark.options import Options, parse_ports
+from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
 from zmtpsniff.spark.progress import Progress, list_all
 from zmtpsniff.spark.rows import PROVISIONAL, Batch
 from zmtpsniff.spark.tables import ddl
@@ -77,7 +77,7 @@ class _Asked:
             float(options.get("idle", Options().idle_seconds)),
         )
         self.state = options.get("state", "")
-        self.most_files = int(options.get("maxFiles", "1000"))
+        self.most_files = int(options.get("maxFiles", MOST_FILES))
 
 
 @dataclass

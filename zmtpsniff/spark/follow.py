@@ -22,7 +22,7 @@ from zmtpsniff.spark.committing import Ingested, commit_batch
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.inputs import is_readable_in_python, is_special, local_path
 from zmtpsniff.spark.listing import Listed, check_series, tables_of
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.quiet import tell_quiet
 from zmtpsniff.spark.session import SparkError, first_line
 from zmtpsniff.spark.taking import Position, Taken
@@ -35,7 +35,6 @@ CHECKPOINT = "_checkpoint"
 """Where in the tables' folder Spark keeps which files it has given out and what is open, unless asked otherwise."""
 
 _OF_JOBS = "_of_jobs"  # what the name of a checkpoint ends with that is of another plan, which Spark would mistake
-_MOST_FILES = 1000  # of a micro-batch
 _EVERY_SECONDS = 10
 _QUIET_SECONDS = 60  # at least, between two looks at what is quiet
 # What Spark says where Python takes more than ten seconds to start, which a machine that has much to do may need.
@@ -54,7 +53,7 @@ def follow(
     series: str = "folder",
     checkpoint: str | None = None,
     once: bool = False,
-    most_files: int = _MOST_FILES,
+    most_files: int = MOST_FILES,
     told: Callable[[Ingested], None] | None = None,
 ) -> "Following":
     """Add the files that are in folders, and those that will be, to the tables of ``output``, from now on.

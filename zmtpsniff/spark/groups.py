@@ -5,6 +5,7 @@ Its name there is the lesser of the keys of its two directions, or ``DATAGRAMS``
 """
 
 from dissectors.beacon import is_beacon
+from zmtpsniff.decode_as import first_match
 from zmtpsniff.net.pgm import parse_pgm
 from zmtpsniff.net.segment import UDP
 from zmtpsniff.spark.options import Options
@@ -49,7 +50,7 @@ class Groups:
         if protocol != UDP:
             return True
         ports = _number(key[-4:-2]), _number(key[-2:])
-        if is_beacon(payload) or any(rule.matches("udp", *ports) for rule in self._options.rules):
+        if is_beacon(payload) or first_match(self._options.rules, "udp", *ports):
             return True
         return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
 

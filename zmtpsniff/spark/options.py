@@ -3,10 +3,15 @@
 import re
 from typing import NamedTuple
 
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.net.limits import FlowLimits
 
 Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
+
+MOST_FILES = 1000
+"""Of a micro-batch, at most."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -15,10 +20,10 @@ class Options(NamedTuple):
     """What to read and what to keep of it."""
 
     ports: Ports = ()
-    max_bytes: int = 65_536  # of each body; 0 keeps all
+    max_bytes: int = Limits().body_octets  # of each body; 0 keeps all
     rules: tuple[DecodeAs, ...] = ()
     show_secrets: bool = False
-    idle_seconds: float = 86_400.0
+    idle_seconds: float = FlowLimits().idle_seconds
     tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
 
 

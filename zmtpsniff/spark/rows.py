@@ -82,7 +82,7 @@ class Capture(NamedTuple):
 class Rows:
     """Makes rows of events."""
 
-    def __init__(self, max_bytes: int = 65_536) -> None:
+    def __init__(self, max_bytes: int) -> None:
         """Keep at most ``max_bytes`` octets of each body (0: all)."""
         self._max_bytes = max_bytes
 

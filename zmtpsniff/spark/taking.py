@@ -15,7 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zmtpsniff.spark.connections import NO_STATE, spare_collector
+from zmtpsniff.collector import spare_collector
+from zmtpsniff.spark.connections import NO_STATE
 from zmtpsniff.spark.groups import DATAGRAMS
 from zmtpsniff.spark.inputs import File, is_readable_in_python, is_special, is_there
 from zmtpsniff.spark.known import Known, captures_of, is_late, known_files, latest_of

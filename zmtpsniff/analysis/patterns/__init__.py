@@ -20,6 +20,7 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
 from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
@@ -30,7 +31,6 @@ from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_RE
 from zmtpsniff.analysis.patterns.request_reply import Exchange, request_reply
 from zmtpsniff.analysis.patterns.single_frame import SINGLE_FRAME, RadioDish, SingleFrame
 
-DEFAULT_TIMEOUT_SECONDS = 5.0
 _SETTLE_NS = 1_000_000_000
 _EARLY_OCTETS = 65_536  # of a connection's events before both sides have said what they are
 _EVENT_COST = 400  # octets that an event takes beside its own
@@ -62,7 +62,7 @@ class Patterns:
     An event gets what it means to others while its batch is taken, and never later: once given out it is not changed.
     """
 
-    def __init__(self, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
         """``timeout_seconds`` is how long a request may wait for its reply."""
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._findings = Findings()

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from dissectors.events import Octets
+from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
 from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
     Bar,
@@ -19,16 +20,15 @@ from zmtpsniff.analysis.statistics.records import (
 )
 from zmtpsniff.analysis.statistics.rows import Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorts import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.statistics import Statistics
 
-DEFAULT_TOP = 20
 _NS = 1_000_000_000
 _SEVERITIES = ("error", "warning", "note")
 _Some = TypeVar("_Some", bound=Record)
 
 
-def report(statistics: Statistics, top: int = DEFAULT_TOP, sort: str = DEFAULT_SORT) -> list[AnyRecord]:
+def report(statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT) -> list[AnyRecord]:
     """All records, section by section: ``top`` at most of each kind that has an order, and how many more there are."""
     records: list[AnyRecord] = []
 

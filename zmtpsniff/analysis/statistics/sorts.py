@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dissectors.events import Octets, at_hand
+from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.records import ConnectionRow, LatencyRow, Record, SocketRow, TopicRow
 
 _Keys = dict[type[Record], Callable[[Any], Any]]
@@ -50,12 +51,11 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
     "p99": (True, {LatencyRow: lambda row: row.p99_ns}),
     "max": (True, {LatencyRow: lambda row: row.max_ns}),
 }
-DEFAULT_SORT = "messages"
 
 
 def order(kind: type[Record], name: str) -> tuple[bool, Callable[[Any], Any]]:
     """Whether the largest comes first, and what is compared of rows of that kind."""
     largest_first, keys = SORTS[name]
     if kind not in keys:
-        largest_first, keys = SORTS[DEFAULT_SORT]
+        largest_first, keys = SORTS[SORT]
     return largest_first, keys[kind]

@@ -18,10 +18,11 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow
 from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Service, Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorts import DEFAULT_SORT, order
+from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 
@@ -52,7 +53,7 @@ class _Flow:
 class Statistics:
     """Takes all events of captures in batches; memory is bounded, and does not grow with messages."""
 
-    def __init__(self, interval_ns: int | None = None, sort: str = DEFAULT_SORT, rows: int = ROWS) -> None:
+    def __init__(self, interval_ns: int | None = None, sort: str = SORT, rows: int = ROWS) -> None:
         """``interval_ns`` is the length of the intervals of the time line, None for one that suits the capture.
 
         When there are more than twice ``rows`` connections, those stay that come first by ``sort``; of all else what

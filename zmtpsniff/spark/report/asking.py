@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dissectors.events import Cut, Octets
+from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.spark.report import queries
 from zmtpsniff.spark.report.records import (
     AnyRecord,
@@ -24,7 +25,6 @@ from zmtpsniff.spark.report.views import make_views
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-DEFAULT_TOP = 20
 _NS = 1_000_000_000
 _SHOWN = 120  # intervals where nobody says how long they are
 _INTERVALS = 10_000  # that are told
@@ -38,7 +38,7 @@ _BY_MESSAGES = "messages_in + messages_out DESC; octets_in + octets_out DESC"
 def report(
     session: "SparkSession",
     folder: str,
-    top: int = DEFAULT_TOP,
+    top: int = TOP_ROWS,
     since_ns: int | None = None,
     until_ns: int | None = None,
     interval_ns: int | None = None,

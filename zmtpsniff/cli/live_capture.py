@@ -1,20 +1,23 @@
 """What commands that capture live traffic have in common: their options, and a source opened as these say."""
 
 import signal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zmtpsniff.capture.engines.engine import ENGINES
+from zmtpsniff.capture.engines.engine import ENGINES, EngineName, LiveOptions
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import IntRange, options
-from zmtpsniff.cli.saving import make_saver
-from zmtpsniff.cli.tshark import plan_tshark
+from zmtpsniff.cli.options import IntRange, option_group
+from zmtpsniff.cli.saver import SaverSettings, make_saver
+from zmtpsniff.cli.tshark import TsharkSettings, plan_tshark
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.net.tls import Tls
+
+_DEFAULTS = LiveOptions(())
 
 
 def _complete_interface(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -23,18 +26,38 @@ def _complete_interface(context: click.Context, parameter: click.Parameter, inco
     return [name for name in interface_names() if name.startswith(incomplete)]
 
 
-capturing = options(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """What to capture, and with what."""
+
+    interfaces: tuple[str, ...]
+    capture_filter: str
+    autostop: str | None  # such as duration:60
+    snaplen: int  # octets
+    buffer_mib: int
+    not_promiscuous: bool
+    engine: EngineName
+
+
+live_options = option_group(
+    "live",
+    LiveSettings,
     click.option(
         "-i", "interfaces", multiple=True, metavar="INTERFACE", shell_complete=_complete_interface,
         help='See zmtpsniff interfaces; "any" for all. Repeatable.',
     ),
-    click.option("-f", "capture_filter", default="", metavar="FILTER", help='In libpcap\'s language: "tcp port 5555".'),
+    click.option(
+        "-f", "capture_filter", default=_DEFAULTS.capture_filter, metavar="FILTER",
+        help='In libpcap\'s language: "tcp port 5555".',
+    ),
     click.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds."),
     click.option(
-        "-s", "snaplen", type=IntRange(64, 262_144), default=262_144, metavar="N", help="Octets of each packet."
+        "-s", "snaplen", type=IntRange(64, _DEFAULTS.snaplen), default=_DEFAULTS.snaplen, metavar="N",
+        help="Octets of each packet.",
     ),
     click.option(
-        "-B", "buffer_mib", type=IntRange(1), default=64, show_default=True, metavar="MIB", help="Kernel buffer."
+        "-B", "buffer_mib", type=IntRange(1), default=_DEFAULTS.buffer_mib, show_default=True, metavar="MIB",
+        help="Kernel buffer.",
     ),
     click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
     click.option(
@@ -44,7 +67,7 @@ capturing = options(
 )  # fmt: skip
 
 
-class Started(NamedTuple):
+class LiveCapture(NamedTuple):
     """A capture that has begun."""
 
     source: "LiveSource"  # the caller closes it
@@ -52,48 +75,56 @@ class Started(NamedTuple):
     tls: "Tls | None"  # what takes out of TLS what is decrypted
 
 
-def start_capture(options: dict[str, Any]) -> Started:
-    """Start the capture that the options of `capturing` ask for; raises click.UsageError, CaptureError."""
+def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettings) -> LiveCapture:
+    """Start a capture; raises click.UsageError, CaptureError. What ``saver`` asks for must be possible with it."""
     from zmtpsniff.capture.engines.choice import make_engine
-    from zmtpsniff.capture.engines.engine import LiveOptions
     from zmtpsniff.capture.live import LiveSource
 
-    if not options["interfaces"]:
+    if not live.interfaces:
         raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
-    seconds = _duration(options["autostop"])
-    if options["save"] is not None and options["engine"] == "tshark":
+    seconds = _duration(live.autostop)
+    if saver.path is not None and live.engine == "tshark":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets")
-    tshark = plan_tshark(options)
-    captured = LiveOptions(
-        options["interfaces"],
-        options["capture_filter"],
-        options["snaplen"],
-        options["buffer_mib"],
-        not options["not_promiscuous"],
-        tshark.arguments,
-        tshark.decrypted,
+    plan = plan_tshark(tshark, live.engine)
+    options = LiveOptions(
+        live.interfaces,
+        live.capture_filter,
+        live.snaplen,
+        live.buffer_mib,
+        not live.not_promiscuous,
+        plan.arguments,
+        plan.decrypted,
     )
-    engine = make_engine(options["engine"], captured)
-    return Started(LiveSource(engine, seconds=seconds), engine.name, tshark.tls)
+    engine = make_engine(live.engine, options)
+    return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, plan.tls)
 
 
-def settle_capture(started: Started, options: dict[str, Any]) -> None:
+def settle_capture(
+    capture: LiveCapture,
+    live: LiveSettings,
+    saver: SaverSettings,
+    *,
+    records: str | None,
+    count: int | None,
+    verbosity: int,
+) -> None:
     """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
 
-    What is needed afterwards must have been imported: where it is kept may be out of reach now. Raises
-    click.UsageError, CaptureError.
+    ``records`` and ``count`` are those of make_saver(). What is needed afterwards must have been imported: where it is
+    kept may be out of reach now. Raises click.UsageError, CaptureError.
     """
     from zmtpsniff.render.text import escape
 
-    source = started.source
-    interfaces = options["interfaces"]
+    source = capture.source
     try:
         user = drop_privileges()  # nothing that came from the network has been looked at so far
         source.saver = make_saver(
-            options,
-            interface=interfaces[0] if len(interfaces) == 1 else "",
-            capture_filter=options["capture_filter"],
-            snaplen=options["snaplen"],
+            saver,
+            records=records,
+            count=count,
+            interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
+            capture_filter=live.capture_filter,
+            snaplen=live.snaplen,
         )
     except NoPrivilegeDropError as error:
         source.close()
@@ -101,9 +132,10 @@ def settle_capture(started: Started, options: dict[str, Any]) -> None:
     except (CaptureError, click.UsageError):
         source.close()
         raise
-    if options["verbosity"]:
+    if verbosity:
+        names = escape(", ".join(live.interfaces))
         as_user = f" as {user}" if user else ""
-        click.echo(f"zmtpsniff: capturing on {escape(', '.join(interfaces))} with {started.engine}{as_user}", err=True)
+        click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
     # A signal ends the capture, not the program: what has come is given out, and the totals.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup

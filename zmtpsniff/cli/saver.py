@@ -2,20 +2,32 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import File, options
+from zmtpsniff.cli.options import File, option_group
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.saver import Saver
 
-saving = options(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaverSettings:
+    """Where packets are saved."""
+
+    path: str | None  # "-" is standard output; None: nowhere
+    ring: tuple[str, ...]  # such as filesize:1000
+
+
+saver_options = option_group(
+    "saver",
+    SaverSettings,
     click.option(
-        "-w", "save", type=File(), metavar="FILE",
+        "-w", "path", type=File(), metavar="FILE",
         help='Save the packets, too, as pcapng. "-" is standard output, if the records go to a file (-o).',
     ),
     click.option(
@@ -28,8 +40,10 @@ saving = options(
 
 
 def make_saver(
-    options: dict[str, Any],
+    settings: SaverSettings,
     *,
+    records: str | None,
+    count: int | None,
     inputs: Sequence[str] = (),
     comments: list[str] | None = None,
     interface: str = "",
@@ -38,17 +52,18 @@ def make_saver(
 ) -> "Saver | None":
     """Open what ``-w`` names and return what writes to it, or None if it is not given.
 
-    ``inputs`` are files that are read and must stay; ``comments`` those on the capture, a list that may grow;
-    ``interface`` is its name if there is exactly one. Raises click.UsageError if the options contradict each other,
-    CaptureError if the file cannot be written.
+    ``records`` is the file that the records go to, ``count`` how many packets are taken at most; ``inputs`` are files
+    that are read and must stay; ``comments`` those on the capture, a list that may grow; ``interface`` is its name if
+    there is exactly one. Raises click.UsageError if the options contradict each other, CaptureError if the file cannot
+    be written.
     """
     from zmtpsniff.capture.pcapng_writer import Provenance
     from zmtpsniff.capture.ring import parse_ring
     from zmtpsniff.capture.saver import STANDARD_OUTPUT, Saver
 
-    path, target = options["save"], options["output"]
+    path = settings.path
     try:
-        ring = parse_ring(options["ring"])
+        ring = parse_ring(settings.ring)
     except ValueError as error:
         raise click.UsageError(f"-b {error}") from None
     if path is None:
@@ -56,12 +71,12 @@ def make_saver(
             raise click.UsageError("-b: needs -w FILE, the files that it is about")
         return None
     if path == STANDARD_OUTPUT:
-        if target in (None, STANDARD_OUTPUT):
+        if records in (None, STANDARD_OUTPUT):
             raise click.UsageError("-w -: the records go to standard output, too; give them a file with -o")
-    elif target is not None and os.path.realpath(path) == os.path.realpath(target):
+    elif records is not None and os.path.realpath(path) == os.path.realpath(records):
         raise click.UsageError(f"-w {path}: the records go to this file (-o)")
     origin = Provenance(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
-    return Saver(path, origin, ring, inputs=inputs, comments=comments, count=options["count"])
+    return Saver(path, origin, ring, inputs=inputs, comments=comments, count=count)
 
 
 def fail_if_unsaved(saver: "Saver | None") -> None:

@@ -1,0 +1,17 @@
+"""What a dissector keeps of what it reads."""
+
+from typing import NamedTuple
+
+from dissectors.zmtp import wire
+
+
+class Limits(NamedTuple):
+    """What a dissector keeps of what it reads."""
+
+    body_octets: int = 65_536  # of each body; 0 keeps all
+    show_secrets: bool = False
+
+    @property
+    def keep(self) -> int:
+        """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
+        return max(self.body_octets, 65_536) if self.body_octets else wire.MAX_LENGTH

@@ -1,0 +1,10 @@
+"""What holds in analysis if nothing else is asked for."""
+
+REPLY_SECONDS = 5.0
+"""That a request may wait for its reply before that is reported."""
+
+TOP_ROWS = 20
+"""Of each table that has an order."""
+
+SORT = "messages"
+"""What tables are sorted by."""

@@ -1,0 +1,7 @@
+"""What holds for checks if nothing else is asked for."""
+
+SHOWN = 5
+"""Offending records of each rule that are kept to be shown."""
+
+FACTOR = 2.0
+"""By which rates and latencies may change."""

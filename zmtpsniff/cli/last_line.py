@@ -1,0 +1,45 @@
+"""A line of text at the end of a terminal, which is drawn anew again and again and leaves nothing behind."""
+
+import os
+import time
+from typing import TextIO
+
+_REDRAW_SECONDS = 0.25
+_COLUMNS = 80  # where the terminal does not say
+_ERASE = "\r\x1b[K"
+
+
+class LastLine:
+    """The last line of a terminal."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        """Draw nothing yet."""
+        self._terminal = terminal
+        self._drawn_at = 0.0
+        self._is_shown = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to draw it: it is not shown, or was drawn some time ago."""
+        return not self._is_shown or time.monotonic() - self._drawn_at >= _REDRAW_SECONDS
+
+    def draw(self, text: str) -> None:
+        """Show a text, as much of it as the terminal is wide."""
+        self._terminal.write(f"{_ERASE}{text[: self._columns() - 1]}")
+        self._terminal.flush()
+        self._drawn_at = time.monotonic()
+        self._is_shown = True
+
+    def erase(self) -> None:
+        """Make room for other lines."""
+        if self._is_shown:
+            self._terminal.write(_ERASE)
+            self._terminal.flush()
+            self._is_shown = False
+
+    def _columns(self) -> int:
+        # Not shutil's, which asks standard output: that may be a file.
+        try:
+            return os.get_terminal_size(self._terminal.fileno()).columns or _COLUMNS
+        except OSError:
+            return _COLUMNS

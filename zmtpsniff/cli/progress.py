@@ -1,0 +1,88 @@
+"""The line on a terminal that tells how much of the capture files has been read."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from zmtpsniff.cli.last_line import LastLine
+from zmtpsniff.render.clock import duration
+from zmtpsniff.render.figures import rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dissectors.events import AnyEvent
+
+_QUIET_SECONDS = 1.0  # for which nothing is drawn: at the beginning, and after records on the same terminal
+_TELLING = 0.01  # of the files, which must have been read to tell from it how long the rest takes
+_BAR = 30  # columns
+
+
+class ProgressLine:
+    """How much has been read, of how much, and how long the rest will take about."""
+
+    def __init__(
+        self, terminal: TextIO, position: "Callable[[], tuple[int, int] | None]", shares_terminal: bool
+    ) -> None:
+        """Draw on ``terminal`` what ``position`` tells: octets read and octets in all, None if that is not known.
+
+        With ``shares_terminal`` records go there, too: then it is drawn only while none come.
+        """
+        self._line = LastLine(terminal)
+        self._position = position
+        self._shares_terminal = shares_terminal
+        self._done, self._left, self._dot = _characters(terminal.encoding)
+        self._began = time.monotonic()
+        self._draw_from = self._began + _QUIET_SECONDS
+
+    def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[AnyEvent]") -> None:
+        """Make room for events that are about to be shown."""
+        if shown and self._shares_terminal:
+            self._line.erase()
+            self._draw_from = time.monotonic() + _QUIET_SECONDS
+
+    def draw(self) -> None:
+        """Draw the line anew, unless that was done a moment ago."""
+        now = time.monotonic()
+        if now < self._draw_from or not self._line.is_due:
+            return
+        position = self._position()
+        if position is None:
+            return
+        octets, whole = position
+        part = min(octets / whole, 1.0) if whole else 1.0
+        done = int(part * _BAR)
+        words = [f"{self._done * done}{self._left * (_BAR - done)} {int(part * 100)} %"]
+        words.append(f"{rate(octets, 'B', '')} of {rate(whole, 'B', '')}")
+        if part >= _TELLING:
+            seconds = round((now - self._began) * (1 - part) / part)
+            words.append(f"about {_span(seconds)} left")
+        self._line.draw(self._dot.join(words))
+
+    def erase(self) -> None:
+        """Leave nothing behind."""
+        self._line.erase()
+
+
+def make_progress_line(
+    position: "Callable[[], tuple[int, int] | None]", file: str | None = None
+) -> ProgressLine | None:
+    """The line for records that go to ``file``, None or "-" for standard output; None where nobody would see it."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    shares_terminal = file in (None, "-") and sys.stdout is not None and sys.stdout.isatty()
+    return ProgressLine(sys.stderr, position, shares_terminal)
+
+
+def _span(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 60 else duration(seconds * 1_000_000_000)
+
+
+def _characters(encoding: str | None) -> tuple[str, str, str]:
+    """What stands for what is done, for what is left, and between words, in a terminal's encoding."""
+    fine = ("━", "─", " · ")
+    try:
+        "".join(fine).encode(encoding or "ascii")
+    except UnicodeEncodeError:
+        return "#", "-", ", "
+    return fine
