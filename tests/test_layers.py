@@ -96,7 +96,6 @@ LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2",
 # Names in these parts are about to change, and then leave this list.
 RENAMED_SOON = {
     "dissectors.zmtp": {"Found", "Opening", "Parsed", "Upgraded", "opening", "searching", "following"},
-    "zmtpsniff.cli": {"Started", "Command", "Section", "Tshark", "File", "capturing", "saving"},
     "zmtpsniff.spark": {
         "_Asked", "Capture", "CutRow", "Ended", "File", "Following", "Ingested", "Known", "LatencyRow", "Left",
         "Listed", "Origin", "Part", "ProblemRow", "Record", "Section", "SocketRow", "Taken", "TimelineRow", "Told",

@@ -9,7 +9,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import File, option_group
+from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.saver import Saver
@@ -27,7 +27,7 @@ saver_options = option_group(
     "saver",
     SaverSettings,
     click.option(
-        "-w", "path", type=File(), metavar="FILE",
+        "-w", "path", type=FilePath(), metavar="FILE",
         help='Save the packets, too, as pcapng. "-" is standard output, if the records go to a file (-o).',
     ),
     click.option(

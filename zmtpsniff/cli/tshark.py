@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zmtpsniff.cli.options import File, option_group
+from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.plaintexts import Plaintexts
@@ -25,7 +25,7 @@ tshark_options = option_group(
     "tshark",
     TsharkSettings,
     click.option(
-        "--tls-keys", multiple=True, type=File(), metavar="FILE",
+        "--tls-keys", multiple=True, type=FilePath(), metavar="FILE",
         help="Decrypt TLS, with --engine tshark: a key log (SSLKEYLOGFILE) or a private key of the server (PEM). "
         "Repeatable.",
     ),
