@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dissectors.events import Side
+from dissectors.problems import refusal
 from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import commands
 from dissectors.zmtp.commands import Fault
@@ -177,7 +178,7 @@ class Security:
             reason = fields.get("reason")
             shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
             self.failed = self.failed or not self.complete
-            return [("peer-error", f"ERROR from the {side}: {shown}")]
+            return [("peer-error", refusal(side, shown, mechanism))]
         if name in rules.commands and (name in rules.repeats or name not in sent):
             self._sent[side] = sent | {name}
             if name == "HELLO":

@@ -51,7 +51,7 @@ class Side:
 
 
 @dataclass
-class Dissection:
+class FlowDissection:
     """Takes both directions."""
 
     number: int
@@ -74,13 +74,13 @@ class Wire:
     """Sends segments to a flow table, numbered from 1, a millisecond apart."""
 
     def __init__(self, limits: FlowLimits | None = None) -> None:
-        self.dissections: list[Dissection] = []
+        self.dissections: list[FlowDissection] = []
         self.table = FlowTable(self._connect, limits)
         self.packet = 0
         self.now = SECOND
 
-    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> Dissection:
-        self.dissections.append(Dissection(number, client, from_start))
+    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> FlowDissection:
+        self.dissections.append(FlowDissection(number, client, from_start))
         return self.dissections[-1]
 
     def send(
@@ -113,7 +113,7 @@ class Wire:
         self.send(False, client + 1, ack=server + 1, port=port)
 
     @property
-    def only(self) -> Dissection:
+    def only(self) -> FlowDissection:
         (dissection,) = self.dissections
         return dissection
 

@@ -70,7 +70,7 @@ class FloatRange(click.FloatRange):
     name = "number"
 
 
-class File(click.Path):
+class FilePath(click.Path):
     """The name of a file, for shells to complete; opening it is what says that it is not there."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ _dissection = (
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
     ),
     click.option(
-        "--plugin", "plugins", multiple=True, type=File(), metavar="FILE",
+        "--plugin", "plugins", multiple=True, type=FilePath(), metavar="FILE",
         help="A dissector of payloads, in Python. Repeatable."
     ),
     click.option(
@@ -202,7 +202,7 @@ table_format = click.option(
 )  # fmt: skip
 
 output_file = click.option(
-    "-o", "file", type=File(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
+    "-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
 )
 
 

@@ -28,25 +28,25 @@ from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
 _LONGEST_SECONDS = 1e9
-_FASTEST = 2  # octets a nanosecond, of a network
-_PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
-_LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
-_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told, and reckoned with
-_STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
-_MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
-_RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
-_LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, where no packet of its flow comes
-_LIVE_WAIT_NS = 1_000_000_000  # the same where packets come as they pass
+_FASTEST = 2  # octets a nanosecond: no network sends faster
+_PAUSE_NS = 120_000_000_000  # after such a pause nobody sends acknowledged octets again (RFC 9293, section 3.4.3)
+_LARGEST_HOLE = 1 << 30  # octets: numbers that are ahead by more are another connection's
+_MUCH_DISORDER = 10  # so many packets before what they acknowledge are reported, and make us wait longer
+_STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
+_MOST_AGAIN = 32  # segments that a flow gathers while we take others again; it bounds how often each is taken
+_RESET_GRACE_NS = 100_000_000  # segments sent before a RST may come so long after it
+_LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, while no packet of its flow comes
+_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
 
 End = Literal["fin", "rst", "timeout", "open"]
 
 
-class Dissection(Protocol):
+class FlowDissection(Protocol):
     """What takes the octets of a flow."""
 
     @property
     def rejected(self) -> bool:
-        """Whether nothing more is wanted of the flow."""
+        """Whether the dissector wants nothing more of the flow."""
         ...
 
     @property
@@ -63,10 +63,10 @@ class Dissection(Protocol):
         """The flow is over."""
 
     def release(self) -> None:
-        """Nothing more is asked of it: let go of what refers back to it."""
+        """Nobody asks for more: let go of what refers back to this object."""
 
 
-Connect = Callable[[int, Address, Address, tuple[bool, bool]], Dissection | None]
+Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
 
 Refuse = Callable[[int, str, str, int, int], None]
@@ -102,7 +102,7 @@ class FlowTable:
         self._now_ns = 0
         self._directions: dict[bytes, Direction] = {}
         self._flows: dict[int, Flow] = {}
-        self.retired: dict[bytes, Flow] = {}  # that others follow on the same addresses, while packets may still come
+        self.retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
         self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
         self._sweeping: list[int] = []
@@ -111,7 +111,7 @@ class FlowTable:
         self.count = 0  # flows so far
         self.waiting_octets = 0
         self.recent_octets = 0  # at most, of segments that have gone on: counted now and then, and what has since
-        self._counted_packet = 0  # up to which they are counted
+        self._counted_packet = 0  # the packet up to which they are counted
 
     def number(self) -> int:
         """The number of another flow, which is counted, too, though it is none of TCP."""
@@ -120,16 +120,16 @@ class FlowTable:
 
     @property
     def waiting_since_ns(self) -> int | None:
-        """A time up to which no octets are missing that may still come, None if that holds up to now."""
+        """Until when all octets are here, except lost ones; None if until now."""
         return min((flow.sure_ns for flow in self._waiting.values()), default=None)
 
     def disorder(self) -> list[tuple[str, str]]:
-        """What the order of the capture was like, if not that of the events: a problem's code, and a sentence."""
+        """A problem's code and a sentence, if the capture is out of order."""
         patience = self.patience
         if patience.late < _MUCH_DISORDER:
             return []
         detail = f"{patience.late:,} packets stand before octets that they acknowledge"
-        if patience.latest:  # else they have the times of the events
+        if patience.latest:  # else the times in the capture are those of the events
             latest, _ = addresses(patience.latest)
             by = f"{patience.latest_ns / 1e6:.1f} ms"
             detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
@@ -152,7 +152,7 @@ class FlowTable:
         telling = TELLING_FLAGS
         segment_cost = SEGMENT_COST
         recent_octets = 0
-        stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
+        stale_ns = now_ns - least_ns  # a flow used since then is not over; for most flows this one comparison is enough
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
             if (
@@ -217,7 +217,7 @@ class FlowTable:
             self._take_again()
 
     def _take_again(self) -> None:
-        """Take those segments that were taken for others than they are."""
+        """Take segments again that seemed to belong to another connection."""
         while self._again:
             self._assign(self._again.popleft())
 
@@ -261,7 +261,7 @@ class FlowTable:
             self._attend(flow)
 
     def _attend(self, flow: Flow) -> None:
-        """Settle how closely the next segments of a flow are looked at."""
+        """Decide how closely to look at the next segments of a flow."""
         if flow.ended:
             return
         flow.attend()
@@ -271,7 +271,7 @@ class FlowTable:
             self._waiting.pop(flow.number, None)
 
     def _gather(self, direction: Direction, segment: Segment) -> None:
-        """Keep a segment of a flow whose beginning is not known yet, or settle that."""
+        """Gather a segment of a flow that has not begun, or begin the flow."""
         time_ns, _packet, _, _, _, flags, payload, _ = segment
         flow = direction.flow
         if payload or not flags & SYN:
@@ -286,17 +286,17 @@ class FlowTable:
             self._begin(flow)
 
     def _begin(self, flow: Flow) -> None:
-        """Settle where a flow begins, and take what was gathered."""
+        """Begin a flow: its streams begin here, and the gathered segments go on."""
         again = self._again
         known = len(again)
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
             self._take(direction, segment)
-            if flow.number not in self._flows:  # what was taken is of another connection than the rest
+            if flow.number not in self._flows:  # the segments taken so far belong to another connection than the rest
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
                 others = doubtful + [one for _, one in early[place:]]
                 if len(others) >= len(early):
-                    del others[0]  # one less each time, so that this comes to an end
+                    del others[0]  # one less each time, so that the loop ends
                 again.extendleft(reversed(others))
                 return
 
@@ -324,7 +324,7 @@ class FlowTable:
             if flags & ACK:
                 other.acknowledge(ack, time_ns, packet)
             direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
-        elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else of another connection, perhaps
+        elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else it may belong to another connection
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
             self._close(direction, offset + len(payload) + missing)
@@ -356,8 +356,8 @@ class FlowTable:
         assert other.next is not None
         ahead = distance(seq, direction.next)
         acknowledged = distance(ack, other.next) if flags & ACK else 0
-        # A hole in one direction leaves the other's numbers as they were. Those of both go on together, no faster than
-        # a network can be.
+        # A hole in one direction leaves the other's numbers as they were. If the numbers of both are ahead, then by no
+        # more than a network can have sent meanwhile.
         sent = min(max(time_ns - flow.sure_ns, 0) * _FASTEST, _LARGEST_HOLE)
         of_this_connection = abs(acknowledged) <= WINDOW or (0 < ahead <= sent and 0 < acknowledged <= sent)
         if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
@@ -391,7 +391,7 @@ class FlowTable:
         answers = bool(flags & ACK)
         if direction is None or direction.begins_another(seq, ack, answers) or _is_of_others(direction, segment):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
-                direction.pending = segment  # it does not fit a connection in use: anybody can forge one
+                direction.pending = segment  # the connection is in use, and anybody can forge a SYN
                 direction.flow.attend()
                 return None
             if direction is not None:
@@ -400,7 +400,9 @@ class FlowTable:
         flow = direction.flow
         other = direction.other
         if direction.isn is None:
-            if flow.dissection is None and (answers or other.isn is None):  # ports may have told otherwise
+            if flow.dissection is None and (
+                answers or other.isn is None
+            ):  # the ports may have suggested the other side
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
         if answers and other.isn is None and not flow.begun:
@@ -415,7 +417,7 @@ class FlowTable:
         return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
     def _replace(self, direction: Direction, segment: Segment) -> bool:
-        """Whether a segment shows that a SYN that did not fit was genuine, and so began another connection."""
+        """Whether a segment proves that a SYN which did not fit was genuine: it began another connection."""
         _, _, _, seq, ack, flags, _, _ = segment
         other = direction.other
         pending = None
@@ -424,7 +426,9 @@ class FlowTable:
         if flags & ACK and other.pending and _continues(other.pending, ack):
             if flags & SYN or other.is_beyond(ack):
                 pending = other.pending
-        elif not flags & SYN and direction.pending and _continues(direction.pending, seq):  # its answer is lost
+        elif (
+            not flags & SYN and direction.pending and _continues(direction.pending, seq)
+        ):  # the capture lacks its answer
             beyond = direction.is_beyond(seq) or (flags & ACK and other.is_far(ack))
             pending = direction.pending if beyond else None
         if pending is None:
@@ -435,7 +439,7 @@ class FlowTable:
         return True
 
     def _separate(self, direction: Direction, isn: int, other_isn: int | None) -> None:
-        """Take again what was taken for segments of a flow, or in doubt, if another one begins with these numbers."""
+        """Another flow begins with these numbers: give it the old flow's segments that fit, and those in doubt."""
         other = direction.other
         segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
         if other_isn is not None:
@@ -463,7 +467,7 @@ class FlowTable:
             self.retired[direction.key] = flow
 
     def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
-        """The direction of the flow before on the same addresses, if a segment is still of that."""
+        """The direction of the previous flow on the same addresses, if the segment still belongs to it."""
         time_ns, _packet, key, seq, ack, flags, _, _ = segment
         predecessor = self.retired[key]
         is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
@@ -478,7 +482,7 @@ class FlowTable:
         return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
 
     def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
-        """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
+        """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
         time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
         if not length and seq == direction.next:
@@ -501,7 +505,7 @@ class FlowTable:
         return None
 
     def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
-        """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
+        """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
         if (old := self._directions.get(key)) is not None:
             self._retire(old.flow, time_ns)
         if len(self._flows) >= self._limits.flows:
@@ -555,8 +559,8 @@ class FlowTable:
             return
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
-            # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
-            # are forged or late, unless octets before it are still to come here, or not in the capture.
+            # A receiver obeys only a RST with the very number that it expects (RFC 9293, section 3.10.7.4). Any other
+            # is forged or late, unless octets before it are late, or not in the capture.
             direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
             flow.attend()
         else:
@@ -566,7 +570,7 @@ class FlowTable:
         self._close_if_over(flow)
 
     def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
-        """A segment of who has sent a RST: if it cannot be from before that, the RST did not count."""
+        """A segment from the side that sent a RST: if it was sent later, the RST did not count."""
         time_ns, _, _, seq, ack, flags, payload, missing = segment
         reset = direction.reset
         assert reset is not None
@@ -581,7 +585,7 @@ class FlowTable:
             flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
 
     def _tell_refusal(self, direction: Direction, segment: Segment) -> None:
-        """Tell of a RST if it answers a SYN, the only thing that was said so far."""
+        """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
         time_ns, packet, key, _, ack, flags, _, _ = segment
         isn = direction.other.isn
         if self._refuse is None or isn is None or not flags & ACK or direction.next is not None:
@@ -609,7 +613,7 @@ class FlowTable:
             self._end(flow, flow.closing or "open")
 
     def _end(self, flow: Flow, end: End) -> None:
-        """Finish a flow; it stays known for a while, so that late segments do not begin another."""
+        """Finish a flow. It stays known for a while, so that late segments do not begin another."""
         if flow.ended:
             return
         flow.ended = True
@@ -619,7 +623,7 @@ class FlowTable:
         self._drop(flow)
 
     def _drop(self, flow: Flow) -> None:
-        """Keep no more of a flow than what tells its segments from those of another."""
+        """Forget all of a flow but what tells its segments from another flow's."""
         flow.unwanted = True
         if flow.dissection is not None:
             flow.dissection.release()
@@ -631,7 +635,7 @@ class FlowTable:
         self._waiting.pop(flow.number, None)
 
     def _discard(self, flow: Flow, end: End) -> None:
-        """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
+        """End a flow and forget it; ``end`` says how, if the wire does not."""
         if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
             self._discard(retired, "open")
         if not flow.begun:
@@ -647,26 +651,26 @@ class FlowTable:
             direction.part()
 
     def _is_left(self, flow: Flow, now_ns: int) -> bool:
-        """Whether a flow has been idle for so long that what comes now is not part of it."""
+        """Whether a flow has been idle for so long that later segments begin another."""
         return now_ns - flow.last_ns > self._longest_pause_ns(flow)
 
     def _longest_pause_ns(self, flow: Flow) -> int:
-        """How long a flow may be silent before what comes is not part of it."""
+        """How long a flow may be silent before later segments begin another."""
         if flow.ended or flow.closing:
             return self._linger_ns
         return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
 
     def _shed(self, direction: Direction, time_ns: int, packet: int) -> None:
-        """Give up holes before which too much waits, until there is room for a while."""
+        """Too many octets wait: give up holes until there is room again."""
         while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
             direction.flow.give_up_first(time_ns, packet)
 
     def _shed_all(self) -> None:
-        """Give up holes, those before which most waits first, until there is room for a while."""
+        """Give up holes until there is room again, first the holes behind which most octets wait."""
         flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
         while flows and self.waiting_octets > self._limits.waiting_octets * 3 // 4:
             self._hurry(flows.pop())
-        if self.waiting_octets > self._limits.waiting_octets * 3 // 4:  # what is left is in doubt
+        if self.waiting_octets > self._limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
             for flow in self._flows.values():
                 flow.client.trust()
                 flow.server.trust()
@@ -707,7 +711,7 @@ class FlowTable:
         self._let_go(now_ns, _LONGEST_WAIT_NS)
 
     def settle(self, now_ns: int) -> None:
-        """Take note that it is ``now_ns``, though no packet says so: end what is idle, give up what does not come."""
+        """Learn that it is ``now_ns``, without a packet: end idle flows, give up octets that do not come."""
         self._now_ns = max(self._now_ns, now_ns)
         self._let_go(now_ns, max(_LIVE_WAIT_NS, self.patience.time_ns))
         if now_ns >= self._next_sweep:
@@ -753,7 +757,7 @@ class FlowTable:
         """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
         if now_ns is not None:
             self._now_ns = now_ns
-        while self._flows:  # one that was two connections leaves another
+        while self._flows:  # a flow that was two connections leaves another
             for flow in list(self._flows.values()):
                 self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
             self._take_again()
