@@ -17,7 +17,7 @@ from dissectors.events import AnyEvent, Cut, Hidden, Octets
 
 FORMAT = 1
 
-_CUT, _HIDDEN = 1, 2  # types of what is not plain octets
+_CUT, _HIDDEN, _NUMBER = 1, 2, 3  # types of what is not plain octets, nor a number of 63 bits
 _EVENTS = {kind.__struct_config__.tag: kind for kind in get_args(AnyEvent)}
 
 Stored = bytes | Ext
@@ -64,6 +64,16 @@ def decode(octets: bytes, kind: str, state: type[P]) -> P:
     raise SnapshotError(f"a snapshot of format {number}; this version reads format {FORMAT}")
 
 
+def store_number(number: int) -> int | bytes:
+    """The number of a packet, which may have more bits than MessagePack's numbers."""
+    return number if number < 1 << 63 else number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+def fetch_number(stored: int | bytes) -> int:
+    """The number of :func:`store_number`."""
+    return stored if isinstance(stored, int) else int.from_bytes(stored, "big")
+
+
 def store(octets: Octets) -> Stored:
     """Octets as they are in a snapshot."""
     if isinstance(octets, Cut):
@@ -75,10 +85,15 @@ def store(octets: Octets) -> Stored:
 
 def fetch(stored: Stored) -> Octets:
     """The octets of :func:`store`; raises SnapshotError."""
-    return _fetch(stored.code, memoryview(stored.data)) if isinstance(stored, Ext) else stored
+    if isinstance(stored, Ext):
+        octets: Octets = _fetch(stored.code, memoryview(stored.data))
+        return octets
+    return stored
 
 
-def _fetch(code: int, data: memoryview) -> Cut | Hidden:
+def _fetch(code: int, data: memoryview) -> Any:
+    if code == _NUMBER:
+        return int.from_bytes(data, "big")
     try:
         if code == _CUT:
             return Cut(*msgspec.msgpack.decode(data, type=tuple[bytes, int]))
@@ -101,6 +116,8 @@ def _stored(value: Any) -> Any:
     """A value of an event, with all octets in it as in a snapshot."""
     if isinstance(value, bytes | Cut | Hidden):
         return store(value)
+    if isinstance(value, int) and value >= 1 << 63:
+        return Ext(_NUMBER, store_number(value))  # type: ignore[arg-type]  # so many bits are octets
     if isinstance(value, list | tuple):
         return [_stored(one) for one in value]
     if isinstance(value, dict):

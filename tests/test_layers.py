@@ -99,7 +99,8 @@ RENAMED_SOON = {
     "zmtpsniff.spark": {
         "_Asked", "Capture", "CutRow", "Ended", "File", "Following", "Ingested", "Known", "LatencyRow", "Left",
         "Listed", "Origin", "Part", "ProblemRow", "Record", "Section", "SocketRow", "Taken", "TimelineRow", "Told",
-        "TopicRow", "TotalRow", "Optimized", "_Left", "Run", "Work", "asking", "committing", "known", "listing", "taking", "writing",
+        "TopicRow", "TotalRow", "Optimized", "_Left", "Run", "Work", "asking", "committing", "known", "listing",
+        "taking", "writing",
     },
 }  # fmt: skip
 # Words that are nouns although they end like a participle, or are the term of the field.

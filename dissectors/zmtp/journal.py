@@ -2,7 +2,7 @@
 
 from dissectors.events import UNBOUNDED, AnyEvent, Problem
 from dissectors.problems import PROBLEMS
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import Part, fetch_number, store_number
 
 _NONE: frozenset[str] = frozenset()
 
@@ -11,10 +11,10 @@ class JournalState(Part):
     """What a journal says of itself in a snapshot."""
 
     time_ns: int
-    packet: int
+    packet: int | bytes
     begin: int
     seen: int
-    _reported: frozenset[str]
+    reported: frozenset[str]
 
 
 class Journal:
@@ -51,8 +51,12 @@ class Journal:
 
     def snapshot(self) -> JournalState:
         """What to go on from."""
-        return fields_of(self, JournalState)
+        return JournalState(self.time_ns, store_number(self.packet), self.begin, self.seen, self._reported)
 
     def restore(self, state: JournalState) -> None:
         """Go on from there."""
-        set_fields(self, state)
+        self.time_ns = state.time_ns
+        self.packet = fetch_number(state.packet)
+        self.begin = state.begin
+        self.seen = state.seen
+        self._reported = state.reported

@@ -155,7 +155,7 @@ def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
         # The first of all octets is never sent, so everything else waits.
         table.take([(packet, packet, hosts[side] + ports[side], 5000 if packet < 5 else 5001 + offset, 0, 0x10,
                      b"\xff" if packet < 5 else bytes(length), 0)])  # fmt: skip
-        assert table.waiting_octets <= limits.waiting_octets
+        assert table.holdings.waiting_octets <= limits.waiting_octets
         for flow in table._flows.values():
             for direction in (flow.client, flow.server):
                 assert direction.waiting_octets <= limits.waiting_octets_per_direction

@@ -45,14 +45,36 @@ stays until something says more, until too much waits, or until nothing has happ
 *It has ended.* The flow is kept for some seconds, so that late segments do not begin another one.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
-from zmtpsniff.net.reassembly import ATTENTION, MODULO, SEGMENT_COST, WINDOW, Direction, WaitingSegment, distance
-from zmtpsniff.net.segment import ACK, Segment
+import msgspec
 
-if TYPE_CHECKING:
-    from zmtpsniff.net.flows import FlowDissection, FlowTable
+from zmtpsniff.net.dissection import FlowDissection
+from zmtpsniff.net.reassembly import (
+    ATTENTION,
+    MODULO,
+    SEGMENT_COST,
+    WINDOW,
+    Direction,
+    DirectionState,
+    Holdings,
+    WaitingSegment,
+    distance,
+)
+from zmtpsniff.net.segment import (
+    ACK,
+    Number,
+    Segment,
+    StoredSegment,
+    fetch_number,
+    fetch_segment,
+    store_number,
+    store_segment,
+)
 
 _PACKETS = 32  # of the flow: so many pass before octets are presumed lost
 _LEAST_NS = 250_000_000  # and at least so much time
@@ -80,6 +102,42 @@ class Patience:
         return count - since_count >= _PACKETS and time_ns - since_ns >= self.time_ns
 
 
+class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a flow says of itself in a snapshot."""
+
+    number: int
+    keys: tuple[bytes, bytes]  # of its directions, the client's first
+    times_ns: tuple[int, int, int, int]  # start, last, sure, retired
+    last_packet: Number
+    begun: bool
+    count: int
+    early: list[tuple[bool, StoredSegment]] | None  # each with whether the client sent it
+    early_octets: int
+    recent_octets: int
+    unwanted: bool
+    closing: Literal["", "fin", "rst"]
+    ended: bool
+    client: DirectionState
+    server: DirectionState
+    dissection: bytes | None
+    received: bool  # somebody takes its octets
+
+
+class Flows(Protocol):
+    """All flows of a capture, as one of them sees them."""
+
+    holdings: Holdings
+    patience: Patience
+
+    @property
+    def retired(self) -> Mapping[bytes, Flow]:
+        """Flows that another one follows on the same addresses, by the keys of their directions."""
+        ...
+
+    def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
+        """Octets of a flow are presumed lost."""
+
+
 class Flow:
     """A TCP connection."""
 
@@ -104,18 +162,18 @@ class Flow:
         "unwanted",
     )
 
-    def __init__(self, table: "FlowTable", number: int, client: bytes, server: bytes, time_ns: int) -> None:
+    def __init__(self, table: Flows, number: int, client: bytes, server: bytes, time_ns: int) -> None:
         """Make the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
         self.table = table
         self.number = number
         self.start_ns = self.last_ns = self.sure_ns = time_ns  # sure: until then no octets are missing
         self.last_packet = 0
-        self.client = Direction(self, client)
-        self.server = Direction(self, server)
+        self.client: FlowDirection = Direction(self, client, table.holdings)
+        self.server: FlowDirection = Direction(self, server, table.holdings)
         self.client.other, self.server.other = self.server, self.client
         self.begun = False
         self.count = 0  # packets that were looked at closely; while a segment waits all are
-        self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
+        self.early: list[tuple[FlowDirection, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
         self.recent_octets = 0  # octets of delivered segments that were kept, at the last count
         self.dissection: FlowDissection | None = None
@@ -124,8 +182,52 @@ class Flow:
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
 
+    def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
+        """All that is known of the flow; ``save`` gives the octets from which its dissection can go on."""
+        dissection, early = self.dissection, self.early
+        return FlowState(
+            number=self.number,
+            keys=(self.client.key, self.server.key),
+            times_ns=(self.start_ns, self.last_ns, self.sure_ns, self.retired_ns),
+            last_packet=store_number(self.last_packet),
+            begun=self.begun,
+            count=self.count,
+            early=None if early is None else [(sender is self.client, store_segment(one)) for sender, one in early],
+            early_octets=self.early_octets,
+            recent_octets=self.recent_octets,
+            unwanted=self.unwanted,
+            closing=self.closing,
+            ended=self.ended,
+            client=self.client.snapshot(),
+            server=self.server.snapshot(),
+            dissection=None if dissection is None else save(dissection),
+            received=self.client.receiver is not None,
+        )
+
+    @classmethod
+    def restore(cls, table: Flows, state: FlowState, load: Callable[[bytes], FlowDissection]) -> Flow:
+        """A flow that goes on from a snapshot; ``load`` makes its dissection from what was saved of it."""
+        flow = cls(table, state.number, *state.keys, 0)
+        flow.start_ns, flow.last_ns, flow.sure_ns, flow.retired_ns = state.times_ns
+        flow.last_packet = fetch_number(state.last_packet)
+        flow.begun = state.begun
+        flow.count = state.count
+        if state.early is not None:
+            sides = flow.server, flow.client
+            flow.early = [(sides[by_client], fetch_segment(one)) for by_client, one in state.early]
+        flow.early_octets = state.early_octets
+        flow.recent_octets = state.recent_octets
+        flow.unwanted = state.unwanted
+        flow.closing = state.closing
+        flow.ended = state.ended
+        dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
+        receives = dissection is not None and state.received
+        flow.client.restore(state.client, dissection.client if dissection is not None and receives else None)
+        flow.server.restore(state.server, dissection.server if dissection is not None and receives else None)
+        return flow
+
     @property
-    def directions(self) -> tuple[Direction, Direction]:
+    def directions(self) -> tuple[FlowDirection, FlowDirection]:
         """Both, the client's first."""
         return self.client, self.server
 
@@ -177,7 +279,7 @@ class Flow:
         """Whether both initial sequence numbers are known."""
         return self.client.isn is not None and self.server.isn is not None
 
-    def gather(self, direction: Direction, segment: Segment) -> None:
+    def gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""
         if self.early is None:
             self.early = []
@@ -185,13 +287,13 @@ class Flow:
             direction.gathered = segment[3]
         self.early.append((direction, segment))
         self.early_octets += len(segment[6]) + SEGMENT_COST
-        self.table.waiting_octets += len(segment[6]) + SEGMENT_COST
+        self.table.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
 
-    def begin(self) -> list[tuple[Direction, Segment]]:
+    def begin(self) -> list[tuple[FlowDirection, Segment]]:
         """Decide where both streams begin; returns the segments that were gathered."""
         self.begun = True
         early, self.early = self.early or [], None
-        self.table.waiting_octets -= self.early_octets
+        self.table.holdings.waiting_octets -= self.early_octets
         self.early_octets = 0
         for direction in (self.client, self.server):
             direction.next = _origin(direction, early)
@@ -202,7 +304,7 @@ class Flow:
 
     # ------------------------------------------------------------------ going on
 
-    def advance(self, arrived: Direction, time_ns: int, packet: int) -> None:
+    def advance(self, arrived: FlowDirection, time_ns: int, packet: int) -> None:
         """Deliver what can go on after a packet of the direction ``arrived``."""
         direction, idle = arrived, 0
         while idle < 2:
@@ -214,7 +316,7 @@ class Flow:
                 idle += 1
             direction = direction.other
 
-    def _learn(self, late: Direction, delivered: list[WaitingSegment], time_ns: int, packet: int) -> None:
+    def _learn(self, late: FlowDirection, delivered: list[WaitingSegment], time_ns: int, packet: int) -> None:
         """Learn how late the octets of a direction came for which segments of the other one waited."""
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:
@@ -241,7 +343,7 @@ class Flow:
             while direction.owes and patience.is_over(direction.owed_ns, direction.owed_count, time_ns, self.count):
                 self._give_up(direction, time_ns, packet)
 
-    def _give_up(self, direction: Direction, time_ns: int, packet: int) -> None:
+    def _give_up(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
         """Wait no longer for the next octets that a direction owes."""
         if direction.hole:
             direction.lose(min(direction.waiting[0].offset, direction.acked), time_ns, packet)
@@ -252,7 +354,7 @@ class Flow:
             self._presume(direction, direction.acked, time_ns, packet)
         self.advance(direction, time_ns, packet)
 
-    def _presume(self, direction: Direction, end: int, time_ns: int, packet: int) -> None:
+    def _presume(self, direction: FlowDirection, end: int, time_ns: int, packet: int) -> None:
         """Presume the octets before ``end`` lost: segments that acknowledge them go on. They may still come."""
         assert direction.receiver is not None
         if not direction.seen:
@@ -289,7 +391,10 @@ class Flow:
             direction.lose_end(time_ns, packet)
 
 
-def _origin(direction: Direction, early: list[tuple[Direction, Segment]]) -> int:
+FlowDirection = Direction[Flow]
+
+
+def _origin(direction: FlowDirection, early: list[tuple[FlowDirection, Segment]]) -> int:
     """The sequence number of the first octet of a direction, by its SYN or by the lowest number in the capture."""
     if direction.isn is not None:
         return (direction.isn + 1) % MODULO

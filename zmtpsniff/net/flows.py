@@ -6,10 +6,12 @@ Octets go to whoever is given by ``connect``; a flow that nobody wants costs a l
 from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Literal, Protocol
+
+import msgspec
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.flow import Flow, Patience
+from zmtpsniff.net.dissection import End, FlowDissection
+from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -18,12 +20,23 @@ from zmtpsniff.net.reassembly import (
     SEGMENT_COST,
     TELLING_FLAGS,
     WINDOW,
-    Direction,
-    Receiver,
+    Holdings,
     Reset,
     distance,
 )
-from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.segment import (
+    ACK,
+    FIN,
+    RST,
+    SYN,
+    Number,
+    Segment,
+    StoredSegment,
+    fetch_number,
+    fetch_segment,
+    store_number,
+    store_segment,
+)
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
@@ -38,34 +51,6 @@ _RESET_GRACE_NS = 100_000_000  # segments sent before a RST may come so long aft
 _LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, while no packet of its flow comes
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
 
-End = Literal["fin", "rst", "timeout", "open"]
-
-
-class FlowDissection(Protocol):
-    """What takes the octets of a flow."""
-
-    @property
-    def rejected(self) -> bool:
-        """Whether the dissector wants nothing more of the flow."""
-        ...
-
-    @property
-    def client(self) -> Receiver:
-        """Who takes the client's octets."""
-        ...
-
-    @property
-    def server(self) -> Receiver:
-        """Who takes the server's octets."""
-        ...
-
-    def finish(self, end: End, start_ns: int, end_ns: int, /) -> None:
-        """The flow is over."""
-
-    def release(self) -> None:
-        """Nobody asks for more: let go of what refers back to this object."""
-
-
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
 
@@ -74,6 +59,29 @@ Refuse = Callable[[int, str, str, int, int], None]
 
 Doubt = Callable[[int, int, int, int], None]
 """Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
+
+
+_FORMAT = 1  # of snapshots; it is raised whenever they say something else than before
+
+
+class FlowSnapshotError(ValueError):
+    """Octets that are no snapshot of flows, or not one of this format."""
+
+
+class FlowTableState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a table of flows says of itself in a snapshot."""
+
+    now_ns: int
+    count: int
+    patience: Patience
+    holdings: Holdings
+    counted_packet: Number
+    next_sweep: int
+    sweeping: list[int]
+    flows: list[FlowState]
+    retired: list[int]
+    waiting: list[int]
+    again: list[StoredSegment]
 
 
 class FlowTable:
@@ -100,7 +108,7 @@ class FlowTable:
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
         self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
         self._now_ns = 0
-        self._directions: dict[bytes, Direction] = {}
+        self._directions: dict[bytes, FlowDirection] = {}
         self._flows: dict[int, Flow] = {}
         self.retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
@@ -109,8 +117,7 @@ class FlowTable:
         self._next_sweep = 0
         self.patience = Patience()
         self.count = 0  # flows so far
-        self.waiting_octets = 0
-        self.recent_octets = 0  # at most, of segments that have gone on: counted now and then, and what has since
+        self.holdings = Holdings()
         self._counted_packet = 0  # the packet up to which they are counted
 
     def number(self) -> int:
@@ -202,8 +209,8 @@ class FlowTable:
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
-        self.recent_octets += recent_octets
-        if self.recent_octets > self._limits.recent_octets:
+        self.holdings.recent_octets += recent_octets
+        if self.holdings.recent_octets > self._limits.recent_octets:
             self._forget_recent()
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
@@ -270,7 +277,7 @@ class FlowTable:
         elif self._waiting:
             self._waiting.pop(flow.number, None)
 
-    def _gather(self, direction: Direction, segment: Segment) -> None:
+    def _gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Gather a segment of a flow that has not begun, or begin the flow."""
         time_ns, _packet, _, _, _, flags, payload, _ = segment
         flow = direction.flow
@@ -279,7 +286,7 @@ class FlowTable:
         if (
             flow.knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
-            or self.waiting_octets > self._limits.waiting_octets
+            or self.holdings.waiting_octets > self._limits.waiting_octets
             or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
             or (flow.early and self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count))
         ):
@@ -300,7 +307,7 @@ class FlowTable:
                 again.extendleft(reversed(others))
                 return
 
-    def _take(self, direction: Direction, segment: Segment) -> None:
+    def _take(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
@@ -336,7 +343,7 @@ class FlowTable:
             flow.advance(direction, time_ns, packet)
             if direction.waiting_octets > self._limits.waiting_octets_per_direction:
                 self._shed(direction, time_ns, packet)
-            elif self.waiting_octets > self._limits.waiting_octets:
+            elif self.holdings.waiting_octets > self._limits.waiting_octets:
                 self._shed_all()
                 if flow.unwanted:
                     return
@@ -345,7 +352,7 @@ class FlowTable:
         elif flow.closing:
             self._close_if_over(flow)
 
-    def _place_far(self, direction: Direction, segment: Segment) -> int | None:
+    def _place_far(self, direction: FlowDirection, segment: Segment) -> int | None:
         """The stream offset of a segment far from what is known: behind a large hole. None if it is not taken.
 
         Two segments must agree where what they say is not the simplest explanation, since anybody can forge one.
@@ -366,7 +373,7 @@ class FlowTable:
         direction.doubt(segment)
         flow.attend()
         if not any(_agree(segment, one) for one in earlier):
-            if self.waiting_octets > self._limits.waiting_octets:
+            if self.holdings.waiting_octets > self._limits.waiting_octets:
                 self._shed_all()
             return None
         if of_this_connection:
@@ -385,7 +392,7 @@ class FlowTable:
 
     # ------------------------------------------------------------------ beginning
 
-    def _synchronise(self, direction: Direction | None, segment: Segment) -> Direction | None:
+    def _synchronise(self, direction: FlowDirection | None, segment: Segment) -> FlowDirection | None:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
@@ -409,14 +416,14 @@ class FlowTable:
             other.isn = self._acknowledged_isn(other, ack)
         return direction
 
-    def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
+    def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
         if not direction.flow.early:
             return (ack - 1) % MODULO
         ahead = (distance(one[3], ack) for sender, one in direction.flow.early if sender is direction)
         return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
-    def _replace(self, direction: Direction, segment: Segment) -> bool:
+    def _replace(self, direction: FlowDirection, segment: Segment) -> bool:
         """Whether a segment proves that a SYN which did not fit was genuine: it began another connection."""
         _, _, _, seq, ack, flags, _, _ = segment
         other = direction.other
@@ -438,7 +445,7 @@ class FlowTable:
         self._assign(pending)
         return True
 
-    def _separate(self, direction: Direction, isn: int, other_isn: int | None) -> None:
+    def _separate(self, direction: FlowDirection, isn: int, other_isn: int | None) -> None:
         """Another flow begins with these numbers: give it the old flow's segments that fit, and those in doubt."""
         other = direction.other
         segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
@@ -466,7 +473,7 @@ class FlowTable:
             del self._directions[direction.key]
             self.retired[direction.key] = flow
 
-    def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
+    def _of_predecessor(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
         """The direction of the previous flow on the same addresses, if the segment still belongs to it."""
         time_ns, _packet, key, seq, ack, flags, _, _ = segment
         predecessor = self.retired[key]
@@ -481,7 +488,7 @@ class FlowTable:
             return before if not 0 < distance(seq, direction.isn) <= WINDOW else None
         return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
 
-    def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
+    def _follow(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
         """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
         time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
@@ -504,7 +511,7 @@ class FlowTable:
         direction.swallow(seq, length)
         return None
 
-    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
+    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> FlowDirection:
         """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
         if (old := self._directions.get(key)) is not None:
             self._retire(old.flow, time_ns)
@@ -537,14 +544,14 @@ class FlowTable:
 
     # ------------------------------------------------------------------ ending
 
-    def _close(self, direction: Direction, end: int) -> None:
+    def _close(self, direction: FlowDirection, end: int) -> None:
         """Take note of a FIN at the stream offset ``end``."""
         direction.fin = end
         direction.acked = min(direction.acked, end)
         if direction.other.fin is not None:
             direction.flow.closing = direction.flow.closing or "fin"
 
-    def _take_reset(self, direction: Direction, segment: Segment) -> None:
+    def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
         """A RST; octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
         time_ns, packet, _, seq, ack, flags, _, _ = segment
         flow = direction.flow
@@ -569,7 +576,7 @@ class FlowTable:
             direction.other.acknowledge(ack, time_ns, packet)
         self._close_if_over(flow)
 
-    def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
+    def _doubt_reset(self, direction: FlowDirection, segment: Segment) -> None:
         """A segment from the side that sent a RST: if it was sent later, the RST did not count."""
         time_ns, _, _, seq, ack, flags, payload, missing = segment
         reset = direction.reset
@@ -584,7 +591,7 @@ class FlowTable:
         if other.reset is None:
             flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
 
-    def _tell_refusal(self, direction: Direction, segment: Segment) -> None:
+    def _tell_refusal(self, direction: FlowDirection, segment: Segment) -> None:
         """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
         time_ns, packet, key, _, ack, flags, _, _ = segment
         isn = direction.other.isn
@@ -660,7 +667,7 @@ class FlowTable:
             return self._linger_ns
         return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
 
-    def _shed(self, direction: Direction, time_ns: int, packet: int) -> None:
+    def _shed(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
         """Too many octets wait: give up holes until there is room again."""
         while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
             direction.flow.give_up_first(time_ns, packet)
@@ -668,9 +675,9 @@ class FlowTable:
     def _shed_all(self) -> None:
         """Give up holes until there is room again, first the holes behind which most octets wait."""
         flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
-        while flows and self.waiting_octets > self._limits.waiting_octets * 3 // 4:
+        while flows and self.holdings.waiting_octets > self._limits.waiting_octets * 3 // 4:
             self._hurry(flows.pop())
-        if self.waiting_octets > self._limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
+        if self.holdings.waiting_octets > self._limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
             for flow in self._flows.values():
                 flow.client.trust()
                 flow.server.trust()
@@ -691,7 +698,7 @@ class FlowTable:
                     break
                 kept -= flow.recent_octets
                 flow.forget_recent()
-        self.recent_octets = kept
+        self.holdings.recent_octets = kept
         self._counted_packet = max((flow.last_packet for flow in self._flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
@@ -741,6 +748,65 @@ class FlowTable:
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
 
+    @property
+    def over_ns(self) -> int:
+        """The first time at which nothing that comes is of a flow that is known."""
+        return max((flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self._flows.values()), default=0)
+
+    def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
+        """All that is known between two calls of :meth:`take`, to go on from with :meth:`restore`.
+
+        ``save`` gives the octets from which a dissection can go on.
+        """
+        state = FlowTableState(
+            now_ns=self._now_ns,
+            count=self.count,
+            patience=self.patience,
+            holdings=self.holdings,
+            counted_packet=store_number(self._counted_packet),
+            next_sweep=self._next_sweep,
+            sweeping=self._sweeping,
+            flows=[flow.snapshot(save) for flow in self._flows.values()],
+            retired=sorted({flow.number for flow in self.retired.values()}),
+            waiting=list(self._waiting),
+            again=list(map(store_segment, self._again)),
+        )
+        return msgspec.msgpack.encode((_FORMAT, state))
+
+    def restore(self, octets: bytes, load: Callable[[bytes], FlowDissection]) -> None:
+        """Go on from a :meth:`snapshot` of another table, with this one's limits; this one has had no segments.
+
+        ``load`` makes a dissection from what was saved of it. Raises FlowSnapshotError if these octets are no snapshot,
+        or one of another format, and what ``load`` raises.
+        """
+        try:
+            number, rest = msgspec.msgpack.decode(octets, type=tuple[int, msgspec.Raw])
+            if number != _FORMAT:
+                raise FlowSnapshotError(f"a snapshot of format {number}; this version reads format {_FORMAT}")
+            state = msgspec.msgpack.decode(rest, type=FlowTableState)
+        except msgspec.MsgspecError as error:
+            raise FlowSnapshotError(f"not a snapshot of flows: {error}") from error
+        self._now_ns = state.now_ns
+        self.count = state.count
+        self.patience = state.patience
+        self.holdings = state.holdings
+        self._counted_packet = fetch_number(state.counted_packet)
+        self._next_sweep = state.next_sweep
+        self._sweeping = state.sweeping
+        self._again.extend(map(fetch_segment, state.again))
+        self._flows = {known.number: Flow.restore(self, known, load) for known in state.flows}
+        for flow in self._flows.values():
+            place = self.retired if flow.number in state.retired else None
+            for direction in flow.directions:
+                if place is None:
+                    self._directions[direction.key] = direction
+                else:
+                    place[direction.key] = flow
+        try:
+            self._waiting = {number: self._flows[number] for number in state.waiting}
+        except KeyError as error:
+            raise FlowSnapshotError(f"not a snapshot of flows: there is no flow {error}") from error
+
     def started_ns(self, number: int) -> int:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
@@ -779,7 +845,7 @@ def _agree(segment: Segment, other: Segment) -> bool:
     return abs(distance(segment[4], other[3])) <= WINDOW and abs(distance(segment[3], other[4])) <= WINDOW
 
 
-def _is_of_others(direction: Direction, syn: Segment) -> bool:
+def _is_of_others(direction: FlowDirection, syn: Segment) -> bool:
     """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
     mine, theirs = direction.gathered, direction.other.gathered
     if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:

@@ -7,13 +7,25 @@ The common case, a segment that continues where the last one ended, is handled b
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+import msgspec
 
-if TYPE_CHECKING:
-    from zmtpsniff.net.flow import Flow
+from zmtpsniff.net.segment import (
+    ACK,
+    FIN,
+    RST,
+    SYN,
+    Number,
+    Segment,
+    StoredSegment,
+    fetch_number,
+    fetch_segment,
+    store_number,
+    store_segment,
+)
 
 MODULO = 1 << 32
 HALF = 1 << 31
@@ -91,7 +103,48 @@ def _is_before(ack: int | None, other: int | None) -> bool:
     return ack is not None and other is not None and distance(ack, other) < 0
 
 
-class Direction:
+class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a direction says of itself in a snapshot."""
+
+    numbers: tuple[int | None, int | None, int | None]  # initial, gathered, next
+    offset: int
+    floor: int
+    fin: int | None
+    reset: Reset | None
+    usual: int
+    pending: StoredSegment | None
+    doubtful: list[StoredSegment]
+    seen: bool
+    absent: bool
+    latest: tuple[Number, int]
+    waiting: list[tuple[int, bytes, int, int, Number, int | None]]
+    waiting_octets: int
+    acked: tuple[int, int]  # acked, acked_at
+    presumed: int
+    owed: tuple[int, int]  # owed_ns, owed_count
+    recent: list[tuple[int, bytes]]
+    recent_until: int
+
+
+@dataclass(slots=True)
+class Holdings:
+    """How much all flows keep, counted where it is kept."""
+
+    waiting_octets: int = 0
+    recent_octets: int = 0  # at most, of segments that have gone on: counted now and then, and what has since
+
+
+class DirectionOwner(Protocol):
+    """The flow of a direction, as the direction sees it."""
+
+    count: int  # packets that were looked at closely
+    ended: bool
+
+
+Owner = TypeVar("Owner", bound=DirectionOwner)
+
+
+class Direction(Generic[Owner]):
     """What is known of one direction of a flow."""
 
     __slots__ = (
@@ -103,6 +156,7 @@ class Direction:
         "floor",
         "flow",
         "gathered",
+        "holdings",
         "isn",
         "key",
         "latest",
@@ -123,11 +177,12 @@ class Direction:
         "waiting_octets",
     )
 
-    def __init__(self, flow: "Flow", key: bytes) -> None:
-        """Begin a direction of ``flow`` before its first segment."""
+    def __init__(self, flow: Owner, key: bytes, holdings: Holdings) -> None:
+        """Begin a direction of ``flow`` before its first segment; what it keeps counts in ``holdings``."""
         self.flow = flow
+        self.holdings = holdings
         self.key = key  # source and destination, as in a Segment
-        self.other: Direction = self
+        self.other: Direction[Owner] = self
         self.isn: int | None = None  # initial sequence number
         self.gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
         self.next: int | None = None  # the sequence number expected next; known once the flow has begun
@@ -225,6 +280,51 @@ class Direction:
         if self.isn is not None and 1 < distance(seq, self.isn) <= WINDOW:
             return True
         return bool(flags & ACK) and self.other.isn is not None and 1 < distance(ack, self.other.isn) <= WINDOW
+
+    def snapshot(self) -> DirectionState:
+        """All that is known of the direction, but for who takes its octets."""
+        return DirectionState(
+            numbers=(self.isn, self.gathered, self.next),
+            offset=self.offset,
+            floor=self.floor,
+            fin=self.fin,
+            reset=self.reset,
+            usual=self.usual,
+            pending=None if self.pending is None else store_segment(self.pending),
+            doubtful=[store_segment(segment) for segment in self.doubtful],
+            seen=self.seen,
+            absent=self.absent,
+            latest=(store_number(self.latest[0]), self.latest[1]),
+            waiting=[(*one[:4], store_number(one.packet), one.ack) for one in self.waiting],
+            waiting_octets=self.waiting_octets,
+            acked=(self.acked, self.acked_at),
+            presumed=self.presumed,
+            owed=(self.owed_ns, self.owed_count),
+            recent=list(self.recent),
+            recent_until=self.recent_until,
+        )
+
+    def restore(self, state: DirectionState, receiver: Receiver | None) -> None:
+        """Go on from a snapshot, with ``receiver`` taking the octets; what is kept is counted already."""
+        self.isn, self.gathered, self.next = state.numbers
+        self.offset = state.offset
+        self.floor = state.floor
+        self.fin = state.fin
+        self.reset = state.reset
+        self.usual = state.usual
+        self.pending = None if state.pending is None else fetch_segment(state.pending)
+        self.doubtful = tuple(map(fetch_segment, state.doubtful))
+        self.seen = state.seen
+        self.absent = state.absent
+        self.latest = fetch_number(state.latest[0]), state.latest[1]
+        self.waiting = [WaitingSegment(*one[:4], fetch_number(one[4]), one[5]) for one in state.waiting]
+        self.waiting_octets = state.waiting_octets
+        self.acked, self.acked_at = state.acked
+        self.presumed = state.presumed
+        self.owed_ns, self.owed_count = state.owed
+        self.receiver = receiver
+        self.recent = _NONE_RECENT if receiver is None else deque(state.recent, maxlen=_RECENT_SEGMENTS)
+        self.recent_until = state.recent_until
 
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
@@ -381,14 +481,14 @@ class Direction:
 
     def doubt(self, segment: Segment) -> None:
         """Keep a segment whose numbers do not fit, until another shows which connection it belongs to."""
-        self.flow.table.waiting_octets += len(segment[6]) + SEGMENT_COST
+        self.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
         if len(self.doubtful) == _MOST_DOUBTFUL:
-            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + SEGMENT_COST
+            self.holdings.waiting_octets -= len(self.doubtful[0][6]) + SEGMENT_COST
         self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
 
     def trust(self) -> None:
         """Forget segments whose numbers did not fit: others with the expected numbers came."""
-        self.flow.table.waiting_octets -= sum(len(segment[6]) + SEGMENT_COST for segment in self.doubtful)
+        self.holdings.waiting_octets -= sum(len(segment[6]) + SEGMENT_COST for segment in self.doubtful)
         self.doubtful = ()
 
     def separate(self, isn: int) -> list[Segment]:
@@ -418,7 +518,7 @@ class Direction:
 
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
-        self.flow.table.waiting_octets += octets
+        self.holdings.waiting_octets += octets
 
     # ------------------------------------------------------------------ what acknowledgments say
 
@@ -491,7 +591,7 @@ class Direction:
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
             self.recent.append((begin, payload))
-            self.flow.table.recent_octets += len(payload) + SEGMENT_COST
+            self.holdings.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:
                 self.thin()

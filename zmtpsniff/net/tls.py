@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.flows import End, FlowDissection
+from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
