@@ -24,8 +24,8 @@ _FLAGS_V1 = b"\x00\x01\x7e\x7f"
 # Those of short frames, by which false frames go on: the length of a long one is never plausible by chance.
 _SHORT_FLAGS_V2 = b"\x00\x01\x04"
 _MARKED_V2 = bytes(octet in _FLAGS_V2 for octet in range(256))  # translates flags to 1 and other octets to 0
-# Flags behind a length of 1 or of 9 octets.
-_LED_FLAGS_V1 = re.compile(rb"[\x00\x01\x7e\x7f](?:(?<=[\x01-\xfe].)|(?<=\xff.{9}))", re.DOTALL)
+# A length of 1 or of 9 octets in front of flags.
+_LENGTH_V1 = re.compile(rb"[\x01-\xfe](?=[\x00\x01\x7e\x7f])|\xff(?=.{8}[\x00\x01\x7e\x7f])", re.DOTALL)
 
 # Bits of evidence: to believe a chain that starts where a segment does, on a connection known to be ZMTP; on one of
 # which nothing is known; and to believe one that starts anywhere.
@@ -64,6 +64,8 @@ MARKS = (
 # in a row are zeros of something else.
 _EMPTY_BITS = -10.0
 _MOST_EMPTY = 16
+_TOO_MANY_EMPTY = bytes(2 * (_MOST_EMPTY + 2))
+_OTHER_THAN_ZERO = re.compile(rb"[^\0]")
 _PLAUSIBLE_LENGTH = 1 << 32
 # The first octets of a long length are zero, which is worth as much as zeros are rare, but not more than:
 _MOST_LONG_BITS = 24.0
@@ -136,6 +138,9 @@ class Window:
         chance = max(self._short_count, 1) / self.end
         self._dense = chance > _DENSE
         self.surprise = 0.0 if self._dense else -math.log2(chance)  # bits of a flags octet
+        # Long frames by their own flags: where short ones turn up all the time, as among zeros, these need not.
+        long_flags = bytes(set(self._flags) - set(self._short_flags)) or bytes([wire.LENGTH_ESCAPE_V1])
+        self._long_surprise = max(self.surprise, -math.log2(max(_count(octets, long_flags), 1) / self.end))
         self.most_bits = 0.0  # of any chain that was found
         self._zero = -math.log2(octets.count(0) / self.end) if 0 in octets else _MOST_LONG_BITS
 
@@ -265,17 +270,17 @@ class Window:
         """Offsets at which a frame may begin, by the octets that would be its flags."""
         octets = self.octets
         if self.framing == 1:
-            for match in _LED_FLAGS_V1.finditer(octets):
-                flags = match.start()
-                if flags >= 9 and octets[flags - 9] == wire.LENGTH_ESCAPE_V1:
-                    yield flags - 9
-                if 0 < octets[flags - 1] < wire.LENGTH_ESCAPE_V1:
-                    yield flags - 1
+            for match in _LENGTH_V1.finditer(octets):
+                yield match.start()
             return
         marked = octets.translate(_MARKED_V2)
         place = marked.find(1)
         while place >= 0:
-            yield place
+            if octets.startswith(_TOO_MANY_EMPTY, place):  # no frame begins here, nor before the last of these zeros
+                other = _OTHER_THAN_ZERO.search(octets, place)
+                place = (other.start() if other else self.end) - len(_TOO_MANY_EMPTY)
+            else:
+                yield place
             place = marked.find(1, place + 1)
 
     def _read(self, place: int) -> tuple[int, int, bool] | None:
@@ -299,7 +304,7 @@ class Window:
         """The bits of evidence that a frame is."""
         octets = self.octets
         place, begin, stop, more = frame
-        bits = self.surprise
+        bits = self.surprise if begin - place <= 2 else self._long_surprise
         if begin == stop and not more:
             bits = _EMPTY_BITS
         elif octets.startswith(MARKS, begin):

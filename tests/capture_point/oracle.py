@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.net.flows import FlowLimits
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.sniffer import Sniffer
 
 from .conversations import CLIENT, SERVER, Sent
