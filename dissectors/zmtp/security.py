@@ -123,6 +123,8 @@ class Security:
 
     def resume(self) -> None:
         """Both greetings are there: the handshake can be followed from where it has come to."""
+        if not self._done:
+            return  # it has been followed from the beginning
         self.unknown_start = bool(self._lost)
         self._done = self._lost | {side for side, sent in self._sent.items() if sent & _LAST}
 
