@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,26 @@ def test_imports_are_allowed(part: str) -> None:
         for name in _imports(path):
             fits = any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[part])
             assert fits or (name == "dissectors" and part == "dissectors"), f"{path} imports {name}"
+
+
+def test_dissectors_import_each_other_in_one_direction() -> None:
+    """Also for types alone: each part can be made and read without those that own it."""
+    files = {
+        ".".join(path.relative_to(PROJECT).with_suffix("").parts): path for path in PROJECT.glob("dissectors/**/*.py")
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    needs: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = {
+            module
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+            for module in (node.module, f"{node.module}.{alias.name}")
+        }
+        needs[name] = {module for module in found if module in modules and not name.startswith(f"{module}.")} - {name}
+    assert "dissectors.zmtp.session" in needs["dissectors.zmtp.half"]
+    TopologicalSorter(needs).prepare()  # raises CycleError
 
 
 def test_dissectors_do_no_input_or_output() -> None:

@@ -57,7 +57,7 @@ class Likeness(NamedTuple):
     is_other: bool  # another protocol explains them better, if there is no proof
 
 
-class SearchedSide(Protocol):
+class Sender(Protocol):
     """A side of a connection in which frames may be searched."""
 
     @property
@@ -101,7 +101,7 @@ class MidStream:
         self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
 
     def believes(
-        self, one: SearchedSide, other: SearchedSide, octets: bytes, starts: list[int], found: resync.Discovery,
+        self, one: Sender, other: Sender, octets: bytes, starts: list[int], found: resync.Discovery,
         cut: int, is_over: bool,
     ) -> bool:  # fmt: skip
         """Whether it is ZMTP what ``one`` sends, where ``found`` says that frames chain.
@@ -127,7 +127,7 @@ class MidStream:
         self.ambiguous[one.side] = likeness.frames
         return False
 
-    def remains_open(self, sides: Iterable[SearchedSide], is_over: bool) -> bool:
+    def remains_open(self, sides: Iterable[Sender], is_over: bool) -> bool:
         """Whether what both sides send may be ZMTP, and enough of it that more will hardly tell."""
         least = _FEW_FRAMES if is_over else _MANY_FRAMES
         some = [one for one in sides if one.octets >= _FEW_OCTETS]

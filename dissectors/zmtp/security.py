@@ -14,6 +14,9 @@ The greeting does not say who is client and who server (libzmq leaves as-server 
 be the server of the mechanism. So a side is not held to a role: each of the mechanism's commands may come once from
 either of them, and the handshake is complete if what both have sent fits together.
 
+What is in a box is a frame: an octet of flags, and a body (25/ZMTP-CURVE, "Framing"). Who has keys can open it where
+the session gives each MESSAGE to `Security.take`, and take that frame as one of the session's own.
+
 A capture may begin after the handshake, or have a hole in it. Then nobody is accused, and a message may be anything:
 `Security.unknown_start`.
 """
@@ -124,6 +127,8 @@ class Security:
 
     def resume(self) -> None:
         """Both greetings are there: the handshake can be followed from where it has come to."""
+        if not self._done:
+            return  # it has been followed from the beginning
         self.unknown_start = bool(self._lost)
         self._done = self._lost | {side for side, sent in self._sent.items() if sent & _LAST}
 

@@ -279,21 +279,22 @@ class Session:
     def _command(self, body: Octets, whole: bool) -> None:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
         security, journal = self.security, self.journal
+        is_cut = isinstance(body, Cut)
         octets = at_hand(body)
-        whole = whole and not isinstance(body, Cut)
+        incomplete = not whole and not is_cut
+        whole = whole and not is_cut
         mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
             self._check_command(name, mechanism, whole)
             self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
-        if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
-            box = fields["box"]
+        if isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
             fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
         journal.out.append(
             Command(
                 *journal.place, name,
-                offset=journal.begin, seen=journal.seen, incomplete=not whole and not isinstance(body, Cut), **fields,  # type: ignore[arg-type]
+                offset=journal.begin, seen=journal.seen, incomplete=incomplete, **fields,  # type: ignore[arg-type]
             )
         )  # fmt: skip
         if faults:
