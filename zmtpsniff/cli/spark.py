@@ -218,10 +218,12 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     zmtpsniff spark optimize /tables
     zmtpsniff spark optimize /tables --keep-days 90
     """
-    from zmtpsniff.spark.maintenance import optimize as run
-    from zmtpsniff.spark.session import SparkError
+    from zmtpsniff.spark.session import SparkError, check_packages
 
     try:
+        check_packages("pyarrow", "deltalake")
+        from zmtpsniff.spark.maintenance import optimize as run
+
         done = run(folder, keep_days, vacuum_hours)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
@@ -239,10 +241,12 @@ def convert(folder: str) -> None:
     \b
     zmtpsniff spark convert /tables
     """
-    from zmtpsniff.spark.maintenance import convert as run
-    from zmtpsniff.spark.session import SparkError
+    from zmtpsniff.spark.session import SparkError, check_packages
 
     try:
+        check_packages("pyarrow", "deltalake")
+        from zmtpsniff.spark.maintenance import convert as run
+
         files, rows = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
