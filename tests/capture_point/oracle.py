@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.net.flows import Limits
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.sniffer import Sniffer
 
 from .conversations import CLIENT, SERVER, Sent
@@ -27,7 +27,7 @@ DISORDER = "capture-disorder"
 BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 # One of these must be told if octets in the middle are missing.
 TELLS_LOSS = BLAMES_CAPTURE | {"frames-found-again", "no-greeting", "one-direction", "capture-ends-inside"}
-_IDLE_NS = int(Limits().idle_seconds * 1e9)
+_IDLE_NS = int(FlowLimits().idle_seconds * 1e9)
 _ENOUGH = 10  # messages behind a hole, among which the next frame must be found
 
 
