@@ -32,7 +32,8 @@ RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help", "--help-all",
+        "--idle-timeout", "--utc", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
+        "--help", "--help-all",
     }
 )  # fmt: skip
 
