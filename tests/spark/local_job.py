@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zmtpsniff.spark.ingest import Ingested, Run, add, ingest
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.ingest import Outcome, Run, add, ingest
+from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 
 _BATCH = 3  # rows: few, so that series go over several batches
@@ -53,11 +53,11 @@ def asked(output: Path | str, series: str = "folder", shards: int | None = None,
     return Run(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 
-def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> Ingested:
+def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> Outcome:
     """Ingest files or folders."""
     return ingest(session or Session(), [str(one) for one in inputs], asked(output, **how))
 
 
-def take_listed(listed: Sequence[Listed], output: Path | str, **how: Any) -> Ingested:
+def take_listed(listed: Sequence[FileInfo], output: Path | str, **how: Any) -> Outcome:
     """Ingest files that have been listed."""
     return add(Session(), listed, asked(output, **how))  # type: ignore[arg-type]

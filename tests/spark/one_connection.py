@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.shard import Part
 from zmtpsniff.spark.task import Job, Work, dissect
@@ -69,7 +69,7 @@ def _peak() -> int:
 
 def main(stage: str, capture: str, folder: str) -> None:
     """Dissect a capture as a task of a run does, or of one that follows."""
-    files = [Listed(capture, Path(capture).stat().st_size, 1)]
+    files = [FileInfo(capture, Path(capture).stat().st_size, 1)]
     job = Job(folder, [], "", Options(tells_open=stage == "run"))
     found = dissect(job, [Work("s", Part(), files)])
     messages = sum(file.rows for file in found if file.table == "messages")

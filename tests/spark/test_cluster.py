@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import FIXTURES, PROJECT
+from tests.support.shown import blocks
 
 pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
@@ -117,13 +118,36 @@ def _zmtpsniff(folder: Path, *commands: tuple[str, ...]) -> str:
     return done.stdout
 
 
+def _submit(folder: Path, address: str, captures: "Captures") -> None:
+    """Run the program of the page on operation with spark-submit."""
+    (job,) = (
+        block.text for block in blocks(PROJECT / "docs" / "spark-operation.md") if block.text.startswith("import sys")
+    )
+    (folder / "job.py").write_text(job)
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    home = Path(spec.submodule_search_locations[0])
+    command = ["--master", address, str(folder / "job.py"), address, str(captures.source), str(captures.tables)]
+    done = subprocess.run(
+        [str(home / "bin" / "spark-submit"), *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=_environment(folder) | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": str(PROJECT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 files, " in done.stdout
+
+
 class Captures:
     """Captures in pieces, and what is to be in the tables that are made of them."""
 
     def __init__(self, folder: Path, fixture: str, places: list[int]) -> None:
         self.source, self.tables = folder / "in", folder / "out"
         self.pieces = cut(FIXTURES / fixture, places, self.source)
-        self.ingest = ("ingest", str(self.source), "--output", str(self.tables))
+        self.ingest = ("ingest", str(self.source), "--output", str(self.tables), "--max-bytes", "65536")
 
     def assert_are_in_tables(self) -> None:
         assert by_series(read_tables(self.tables))[str(self.source)] == expected(self.pieces)
@@ -167,8 +191,11 @@ def test_standalone_cluster(tmp_path: Path) -> None:
         with _running(tmp_path, *first), _running(tmp_path, *second):
             to_master = ("--master", address)
             _zmtpsniff(tmp_path, (*one.ingest, *to_master), (*other.ingest, "--follow", "--once", *to_master))
+            submitted = Captures(tmp_path / "submitted", "m31_pub_sub.pcap", [60])
+            _submit(tmp_path, address, submitted)
     one.assert_are_in_tables()
     other.assert_are_in_tables()
+    assert len(read_tables(submitted.tables)["captures"]) == 2
     assert all(any(work.glob("app-*/*/stderr")) for work in works)  # each had an executor
 
 

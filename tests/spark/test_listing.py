@@ -61,7 +61,7 @@ def test_what_is_of_the_tables(output: str, paths: list[str], others: list[str])
 
 def test_what_a_stream_keeps(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    own = [state / "files" / "1.json", state / "left" / ("0" * 32) / "1-0.msgpack"]
+    own = [state / "files" / "1.json", state / "states" / ("0" * 32) / "1-0.msgpack"]
     put(tmp_path / "one.pcap", state / "two.pcap", *own)
     found = [file.path for file in list_files([str(tmp_path)], Progress(str(state)).own)]
     assert found == [str(tmp_path / "one.pcap"), str(state / "two.pcap")]

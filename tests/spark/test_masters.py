@@ -25,9 +25,22 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 4]", "local-cluster[1,1,512]", "yarn"])
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 4]", "local-cluster[1,1,512]"])
 def test_known(master: str) -> None:
     assert mistake(master) is None
+
+
+def test_what_clusters_need(closed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert (mistake("yarn") or "").startswith("set HADOOP_CONF_DIR")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert mistake("yarn") is None
+    master = f"k8s://https://127.0.0.1:{closed}"
+    assert (mistake(master) or "").startswith("set spark.kubernetes.container.image in spark-defaults.conf to an image")
+    (tmp_path / "spark-defaults.conf").write_text("spark.kubernetes.container.image here\n")
+    assert (mistake(master) or "").startswith("nobody answers there: ")
 
 
 @pytest.mark.parametrize("master", ["", "local[", "local[x]", "locale", "spork://here", "spark:", "here:7077"])
@@ -62,13 +75,15 @@ def test_what_a_proxy_reaches_is_not_known(closed: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("command", ["ingest", "report"])
-def test_command(closed: int, tmp_path: Path, command: str) -> None:
+def test_command(closed: int, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = (
         [str(FIXTURES / "m31_req_rep.pcap"), "--output", str(tmp_path)] if command == "ingest" else [str(tmp_path)]
     )
     if command == "report":
         (tmp_path / "captures").mkdir()
-    for master in ("local[", f"spark://127.0.0.1:{closed}", f"sc://127.0.0.1:{closed}"):
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    for master in ("local[", f"spark://127.0.0.1:{closed}", f"sc://127.0.0.1:{closed}", "yarn", "k8s://https://here"):
         program = [sys.executable, "-m", "zmtpsniff", "spark", command, *options, "--master", master]
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2

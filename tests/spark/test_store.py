@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from tests.spark.local_job import Session, asked, take
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
-from zmtpsniff.spark import maintenance, shard, state_log, store, tables
+from zmtpsniff.spark import job, maintenance, shard, state_log, store, tables
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.maintenance import convert, optimize
@@ -160,6 +160,21 @@ def test_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, st
         take([tmp_path / "in"], tmp_path / "out")
     monkeypatch.undo()
     assert take([tmp_path / "in"], tmp_path / "out").files == (3 if not step and not after else 0)
+    assert_equal(tmp_path / "out", wanted)
+
+
+def test_tasks_that_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an executor is killed, or Spark tries a slow task elsewhere, too: what one of them wrote is there."""
+    wanted = series(tmp_path / "in", 2, NAMES[:2])
+    run = job.run
+
+    def twice(*arguments: Any) -> Any:
+        run(*arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(job, "run", twice)
+    for place in range(2):
+        take([files[place] for files in wanted.values()], tmp_path / "out")
     assert_equal(tmp_path / "out", wanted)
 
 

@@ -12,9 +12,11 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
-    "Tables": ("--output", "--format", "--series", "--ports"),
+    "Tables": (
+        "--output", "--series", "--ports", "--shards", "--anew", "--strict", "--keep-days", "--vacuum-hours",
+    ),
     "Spark": ("--master",),
-    "Files that come": ("--follow", "--once", "--idle", "--checkpoint"),
+    "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
         "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
@@ -23,14 +25,15 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
-    "Output": ("-Y", "-T", "--max-bytes", "-o", "-v", "--utc", "--time", "--color"),
+    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--checkpoint", "--help", "--help-all",
+        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
+        "--help", "--help-all",
     }
 )  # fmt: skip
 

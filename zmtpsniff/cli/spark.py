@@ -12,7 +12,7 @@ from zmtpsniff.net.limits import FlowLimits
 if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
     from zmtpsniff.render import Color
-    from zmtpsniff.spark.ingest import Ingested
+    from zmtpsniff.spark.ingest import Outcome
     from zmtpsniff.spark.options import Ports
 
 _NAMED = 5  # files, in a line on many
@@ -161,7 +161,7 @@ def ingest(
     run = Run(output, options, series, shards, anew)
     is_whole = True
 
-    def report(done: "Ingested") -> None:
+    def report(done: "Outcome") -> None:
         nonlocal is_whole
         is_whole &= not done.unreadable
         for line in _lines(done, output):
@@ -184,7 +184,7 @@ def ingest(
         raise click.exceptions.Exit(2)
 
 
-def _lines(done: "Ingested", output: str) -> list[str]:
+def _lines(done: "Outcome", output: str) -> list[str]:
     """What is said of a run: of files that could not be read each kind in a line, then what was done."""
     known = f", {done.known:,} known" if done.known else ""
     files, rows = (
@@ -218,10 +218,12 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     zmtpsniff spark optimize /tables
     zmtpsniff spark optimize /tables --keep-days 90
     """
-    from zmtpsniff.spark.maintenance import optimize as run
-    from zmtpsniff.spark.session import SparkError
+    from zmtpsniff.spark.session import SparkError, check_packages
 
     try:
+        check_packages("pyarrow", "deltalake")
+        from zmtpsniff.spark.maintenance import optimize as run
+
         done = run(folder, keep_days, vacuum_hours)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
@@ -239,10 +241,12 @@ def convert(folder: str) -> None:
     \b
     zmtpsniff spark convert /tables
     """
-    from zmtpsniff.spark.maintenance import convert as run
-    from zmtpsniff.spark.session import SparkError
+    from zmtpsniff.spark.session import SparkError, check_packages
 
     try:
+        check_packages("pyarrow", "deltalake")
+        from zmtpsniff.spark.maintenance import convert as run
+
         files, rows = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error

@@ -61,7 +61,7 @@ Condition = tuple[str, type[Filter], Any]
 """A column, how it is compared, and with what."""
 
 
-class _Asked:
+class _Request:
     """What the options of a read say."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -122,20 +122,20 @@ class ZmtpSource(DataSource):
 
     def schema(self) -> str:
         """The columns of the table that is asked for."""
-        return ddl(_Asked(self.options).table)
+        return ddl(_Request(self.options).table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read what there is."""
-        return _Reader(_Asked(self.options), schema)
+        return _Reader(_Request(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
         """Read what comes."""
-        return _StreamReader(_Asked(self.options), schema)
+        return _StreamReader(_Request(self.options), schema)
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, asked: _Asked, schema: StructType) -> None:
-        self._asked = asked
+    def __init__(self, request: _Request, schema: StructType) -> None:
+        self._request = request
         self._schema = schema
         self._conditions: list[Condition] = []
 
@@ -149,7 +149,7 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each shard of each series that can have rows."""
-        found = by_series(list_files(self._asked.inputs, empty=True), self._asked.series)
+        found = by_series(list_files(self._request.inputs, empty=True), self._request.series)
         wanted = [
             name
             for name in found
@@ -159,7 +159,7 @@ class _Reader(DataSourceReader):
         counts = shard_counts(octets, os.cpu_count() or 1)
         partitions: list[InputPartition] = []
         for name in wanted:
-            count = self._asked.shards or counts[name]
+            count = self._request.shards or counts[name]
             paths = [file.path for file in found[name]]
             partitions += [Partition(name, paths, Part(number, count)) for number in range(count)]
         return partitions
@@ -168,18 +168,18 @@ class _Reader(DataSourceReader):
         """Dissect a shard."""
         if not isinstance(partition, Partition):  # of no files at all
             return
-        options = _narrowed(self._asked.options, self._conditions)
+        options = _narrowed(self._request.options, self._conditions)
         shard = Shard(partition.files, options, MemoryStates(), partition.part)
-        yield from _Table(self._asked, partition.series, self._schema, self._conditions).rows(shard, options)
+        yield from _Table(self._request, partition.series, self._schema, self._conditions).rows(shard, options)
 
 
 class _StreamReader(DataSourceStreamReader):
     """Offsets are numbers of lists of files, which the folder ``state`` keeps, with what each series is left with."""
 
-    def __init__(self, asked: _Asked, schema: StructType) -> None:
-        if not asked.state:
+    def __init__(self, request: _Request, schema: StructType) -> None:
+        if not request.state:
             raise ValueError('a stream keeps what is open in a folder: say .option("state", DIR)')
-        self._asked = asked
+        self._request = request
         self._schema = schema
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -188,32 +188,32 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Up to the files that are there now, but for those that are too many for a micro-batch."""
-        progress = Progress(self._asked.state)
+        progress = Progress(self._request.state)
         if progress.lists() > start["list"]:  # listed before a crash, and not taken
             return {"list": start["list"] + 1}
         known = {path for number in range(1, start["list"] + 1) for path in progress.files(number)}
         # The oldest first, as whoever rotates captures closes them.
-        listed = list_files(self._asked.inputs, progress.own, empty=True)
+        listed = list_files(self._request.inputs, progress.own, empty=True)
         new = sorted((file.modified_ns, file.path) for file in listed if file.path not in known)
         if not new:
             return start
-        progress.note(start["list"] + 1, sorted(path for _, path in new[: self._asked.most_files]))
+        progress.note(start["list"] + 1, sorted(path for _, path in new[: self._request.most_files]))
         return {"list": start["list"] + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """One for each shard of each series that has files between two offsets."""
-        progress = Progress(self._asked.state)
+        progress = Progress(self._request.state)
         first, last = start["list"], end["list"]
         before: dict[str, int] = {}
         found: dict[str, list[str]] = {}
         for number in range(1, last + 1):
             for path in progress.files(number):
-                name = series_of(path, self._asked.series)
+                name = series_of(path, self._request.series)
                 if number <= first:
                     before[name] = before.get(name, 0) + 1
                 else:
                     found.setdefault(name, []).append(path)
-        count = self._asked.shards or 1
+        count = self._request.shards or 1
         return [
             Partition(name, files, Part(number, count, 1 + before.get(name, 0)), first, last, name in before)
             for name, files in found.items()
@@ -223,35 +223,37 @@ class _StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect the files of a shard from where it was left, and leave it where they end."""
         assert isinstance(partition, Partition)
-        progress = Progress(self._asked.state)
+        progress = Progress(self._request.state)
         part, series = partition.part, partition.series
-        states, end_ns, first_group = progress.left(series, partition.before) if partition.known else ({}, 0, 0)
+        states, end_ns, first_group = progress.snapshot(series, partition.before) if partition.known else ({}, 0, 0)
         part = Part(part.number, part.count, part.first_file, first_group, end_ns)
         begins = {path: File(path).first() for path in partition.files} if end_ns else {}
         late = [path for path, first in begins.items() if first is not None and first[0][0] < end_ns]
         files = [path for path in partition.files if path not in late]
-        table = _Table(self._asked, series, self._schema)
+        table = _Table(self._request, series, self._schema)
         if late:  # what came after it has been given out: it is read as a capture of its own
             numbered = Part(part.number, part.count, part.first_file + len(files))
-            yield from table.rows(Shard(late, self._asked.options, MemoryStates(), numbered), self._asked.options)
+            yield from table.rows(Shard(late, self._request.options, MemoryStates(), numbered), self._request.options)
         kept = MemoryStates({name: state for name, state in states.items() if part.has(name)})
-        options = self._asked.options._replace(tells_open=False)  # what is open has rows when it is over
+        options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
         shard = Shard(files, options, kept, part)
         yield from table.rows(shard, options)
-        progress.leave(series, partition.after, part, kept.states, max(end_ns, shard.end_ns))
+        progress.keep(series, partition.after, part, kept.states, max(end_ns, shard.end_ns))
 
     def commit(self, end: dict[str, int]) -> None:
         """What was left before ``end`` is not asked for again."""
-        Progress(self._asked.state).forget(end["list"])
+        Progress(self._request.state).forget(end["list"])
 
 
 class _Table:
     """The rows of one table, with the columns that are asked for."""
 
-    def __init__(self, asked: _Asked, series: str, schema: StructType, conditions: Sequence[Condition] = ()) -> None:
+    def __init__(
+        self, request: _Request, series: str, schema: StructType, conditions: Sequence[Condition] = ()
+    ) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        self._table = asked.table
+        self._table = request.table
         self._series = series
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._conditions = conditions

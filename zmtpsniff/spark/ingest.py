@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from zmtpsniff.spark.listing import Listed, list_files, tables_of
+from zmtpsniff.spark.listing import FileInfo, list_files, tables_of
 from zmtpsniff.spark.locations import is_there
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.session import SparkError
@@ -12,7 +12,7 @@ from zmtpsniff.spark.session import SparkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zmtpsniff.spark.series import Known
+    from zmtpsniff.spark.series import KnownFile
     from zmtpsniff.spark.store import Store
     from zmtpsniff.spark.task import Work
 
@@ -21,7 +21,7 @@ _EVERY_SECONDS = 10.0
 _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
 
-class Ingested(NamedTuple):
+class Outcome(NamedTuple):
     """What a run did: files that are new, files that were known, rows of all tables.
 
     ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why.
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     anew: bool = False
 
 
-def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> Ingested:
+def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> Outcome:
     """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
 
     The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
@@ -57,7 +57,7 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> Ingested
     return add(session, list_files(inputs, tables_of(run.output)), run)
 
 
-def add(session: "SparkSession", listed: Sequence[Listed], run: Run, most: int | None = None) -> Ingested:
+def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int | None = None) -> Outcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
     from zmtpsniff.spark.series import check_series, known_files
     from zmtpsniff.spark.store import ConflictError, Store
@@ -74,21 +74,21 @@ def add(session: "SparkSession", listed: Sequence[Listed], run: Run, most: int |
             new = sorted(new, key=lambda file: (file.modified_ns, file.path))[:most]
         count = len(listed) - len(new)
         if not new:
-            return Ingested(0, count, 0)
+            return Outcome(0, count, 0)
         try:
             rows = _dissect(session, store, base, _plan(session, store, known, new, listed, run), known, run.options)
         except ConflictError:
             continue
-        return Ingested(len(new), count, rows, store.unreadable([file.path for file in new]))
+        return Outcome(len(new), count, rows, store.unreadable([file.path for file in new]))
     raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
 
 
 def _plan(
     session: "SparkSession",
     store: "Store",
-    known: "dict[str, list[Known]]",
-    new: Sequence[Listed],
-    listed: Sequence[Listed],
+    known: "dict[str, list[KnownFile]]",
+    new: Sequence[FileInfo],
+    listed: Sequence[FileInfo],
     run: Run,
 ) -> "list[Work]":
     """The shards to dissect."""
@@ -122,7 +122,9 @@ def _plan(
     ]
 
 
-def _work(name: str, files: Sequence[Listed], known: "Sequence[Known]", is_doubtful: bool, seen: set[str]) -> "Work":
+def _work(
+    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_doubtful: bool, seen: set[str]
+) -> "Work":
     """What is to be done with new files of a series, as one shard."""
     from zmtpsniff.spark.series import late_files
     from zmtpsniff.spark.shard import Part
@@ -146,7 +148,7 @@ def _dissect(
     store: "Store",
     base: int,
     works: "Sequence[Work]",
-    known: "dict[str, list[Known]]",
+    known: "dict[str, list[KnownFile]]",
     options: Options,
 ) -> int:
     """Dissect shards and commit what comes of them; how many rows that are. Raises ConflictError."""
@@ -175,7 +177,7 @@ def follow(
     session: "SparkSession",
     inputs: Sequence[str],
     run: Run,
-    report: Callable[[Ingested], None],
+    report: Callable[[Outcome], None],
     once: bool = False,
     every_seconds: float = _EVERY_SECONDS,
 ) -> None:

@@ -3,21 +3,13 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from zmtpsniff.capture.files import CHUNK, open_stream
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.spark.locations import SPECIAL, file_system, is_special, local_path
 from zmtpsniff.spark.session import SparkError
-
-
-class PlacedSource(Source, Protocol):
-    """A source that says where in its file the packets are."""
-
-    # Of the packets of the list that was yielded last: offset of the record, octets from the beginning of what the file
-    # holds; 0 where packets have no record, since a capture does not begin with one.
-    offsets: list[int]
 
 
 class File:
@@ -32,7 +24,9 @@ class File:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
-        self.offsets: list[int] = []  # of a PlacedSource
+        # Of the packets of the list that was yielded last: offset of the record, octets from the beginning of what the
+        # file holds; 0 where packets have no record, since a capture does not begin with one.
+        self.offsets: list[int] = []
         self.unreadable: str | None = None
         self._opened = False
 

@@ -11,7 +11,7 @@ from zmtpsniff.spark.locations import SPECIAL, canonical, file_system, is_specia
 from zmtpsniff.spark.session import SparkError
 
 
-class Listed(NamedTuple):
+class FileInfo(NamedTuple):
     """A file: its path or URL, its size in octets, when it was last written to."""
 
     path: str
@@ -37,7 +37,7 @@ def tables_of(output: str) -> str:
     return below(output, f"(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/")
 
 
-def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = False) -> list[Listed]:
+def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = False) -> list[FileInfo]:
     """The files that inputs name: files, globs, folders with all that is in them, as paths or URLs.
 
     Hidden files and folders, and those whose names begin with "_", are left out of folders, and so are paths and URLs
@@ -45,7 +45,7 @@ def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = Fals
     Sorted, each once. Raises SparkError for an input that is not there, or one of these, and, unless it may be
     ``empty``, for one without files.
     """
-    found: dict[str, Listed] = {}
+    found: dict[str, FileInfo] = {}
     for name in inputs:
         local = local_path(name)
         files = _of_url(name, but) if local is None else _local_files(local, but)
@@ -55,10 +55,10 @@ def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = Fals
     return sorted(found.values())
 
 
-def _local_files(name: str, but: str | None) -> list[Listed]:
+def _local_files(name: str, but: str | None) -> list[FileInfo]:
     if is_special(name):
         raise SparkError(f"{name}: {SPECIAL}; write what comes out of it to a file first")
-    files: list[Listed] = []
+    files: list[FileInfo] = []
     for path in [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True)):
         if os.path.isdir(path):
             for folder, folders, names in os.walk(path):
@@ -69,24 +69,24 @@ def _local_files(name: str, but: str | None) -> list[Listed]:
     return files
 
 
-def _chosen(folder: str, names: Sequence[str], but: str | None) -> list[Listed]:
+def _chosen(folder: str, names: Sequence[str], but: str | None) -> list[FileInfo]:
     """The files of a folder that have these names, without those to leave out, by whatever links it was come to."""
     real = os.path.realpath(folder)
     wanted = (os.path.join(folder, name) for name in names if but is None or not re.search(but, f"{real}/{name}"))
     return [listed(path) for path in wanted if not is_special(path)]
 
 
-def listed(path: str) -> Listed:
+def listed(path: str) -> FileInfo:
     """A local file as it is now."""
     path = os.path.abspath(path)
     try:
         stat = os.stat(path)
     except OSError:  # a broken link: it is told when it is read
-        return Listed(path, 0, 0)
-    return Listed(path, stat.st_size, stat.st_mtime_ns)
+        return FileInfo(path, 0, 0)
+    return FileInfo(path, stat.st_size, stat.st_mtime_ns)
 
 
-def _of_url(url: str, but: str | None) -> list[Listed]:
+def _of_url(url: str, but: str | None) -> list[FileInfo]:
     """What is listed in another file system than this machine's."""
     from pyarrow.fs import FileSelector, FileType
 
@@ -101,7 +101,7 @@ def _of_url(url: str, but: str | None) -> list[Listed]:
         raise SparkError(f"{url}: {' '.join(str(error).split())}") from error
     wanted = re.compile(translate(path)) if fixed != path else None
     files = [
-        Listed(url_of(url, one.path), one.size, one.mtime_ns or 0)
+        FileInfo(url_of(url, one.path), one.size, one.mtime_ns or 0)
         for one in infos
         if one.type == FileType.File
         and not any(part[0] in "._" for part in one.path[len(folder) :].split("/") if part)

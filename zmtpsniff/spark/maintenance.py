@@ -20,7 +20,7 @@ _LARGE = 64 << 20  # octets of a file that stays as it is
 _TARGET = 256 << 20
 
 
-class Optimized(NamedTuple):
+class Optimization(NamedTuple):
     """Files that were made into others, and how many these are; days that were deleted; files that were deleted."""
 
     compacted: int
@@ -31,7 +31,7 @@ class Optimized(NamedTuple):
 
 def optimize(
     folder: str, keep_days: int | None = None, vacuum_hours: int = 168, today: date | None = None
-) -> Optimized:
+) -> Optimization:
     """Make few files of many in each day, in the order of series and time; delete files that no table has any more.
 
     Days of more than ``keep_days`` ago are deleted. Files of earlier versions of the tables, and those that killed runs
@@ -66,7 +66,7 @@ def optimize(
             table.cleanup_metadata()
     except DeltaError as error:
         raise SparkError(f"{folder}: {' '.join(str(error).split())}: run this again") from error
-    return Optimized(compacted, made, deleted, vacuumed)
+    return Optimization(compacted, made, deleted, vacuumed)
 
 
 def convert(folder: str) -> tuple[int, int]:

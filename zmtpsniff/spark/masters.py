@@ -7,6 +7,7 @@ after ten.
 import os
 import re
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 REMOTE = "sc://"
@@ -15,8 +16,10 @@ REMOTE = "sc://"
 _COUNT = "0*[1-9][0-9]{0,8}"  # of threads, and of failures
 _LOCAL = rf"local(\[({_COUNT}|\*)(\s*,\s*{_COUNT})?\])?|local-cluster\[.+\]"
 _KNOWN = re.compile(rf"{_LOCAL}|yarn|(spark|k8s|sc)://.+")
-_PORTS = {"spark": 7077, "sc": 15002}
+_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
+_IMAGE = "spark.kubernetes.container.image"
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # which what connects to Spark Connect uses
+_YARN = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SECONDS = 10.0
 
 
@@ -24,7 +27,13 @@ def mistake(master: str) -> str | None:
     """What is wrong with a master, in one line, None for nothing; it is tried whether somebody answers there."""
     if not _KNOWN.fullmatch(master):
         return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
+    if master == "yarn" and not any(os.environ.get(name) for name in _YARN):
+        return "set HADOOP_CONF_DIR, or YARN_CONF_DIR, to the folder with the cluster's yarn-site.xml"
     scheme, _, rest = master.partition("://")
+    if scheme == "k8s":
+        rest = rest.rpartition("://")[2]
+        if not _is_set(_IMAGE):
+            return f"set {_IMAGE} in spark-defaults.conf to an image with Python, msgspec, pyarrow and zstandard"
     if scheme not in _PORTS or (scheme == "sc" and any(os.environ.get(name) for name in _PROXIES)):
         return None
     said = ""
@@ -39,3 +48,10 @@ def mistake(master: str) -> str | None:
         else:
             return None
     return f"nobody answers there: {said}"
+
+
+def _is_set(name: str) -> bool:
+    """Whether a setting of Spark is made, where its users make them."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    file = Path(folder, "spark-defaults.conf")
+    return name in os.environ.get("SPARK_SUBMIT_OPTS", "") or (file.exists() and name in file.read_text())

@@ -1,7 +1,7 @@
 """What a stream of the format ``zmtp`` keeps in a folder of its own: which files it took, and what is open after them.
 
     DIR/files/N.json                   the files of list N
-    DIR/left/SERIES/N-K.msgpack        what shard K of a series was left with after list N
+    DIR/states/SERIES/N-K.msgpack      what shard K of a series was left with after list N
 
 A task that is run again writes the same again. The number of shards may change from list to list.
 """
@@ -23,7 +23,7 @@ Groups = dict[bytes, tuple[int, State]]
 """The states of groups, each with the time when it is over."""
 
 
-class _Left(msgspec.Struct, array_like=True):
+class _Snapshot(msgspec.Struct, array_like=True):
     end_ns: int
     groups: Groups
 
@@ -33,7 +33,7 @@ class Progress:
 
     def __init__(self, location: str) -> None:
         """Use the folder ``location``, a path or URL, made if needed; raises SparkError."""
-        self.own = below(location, r"files/[0-9]+\.json|left/[0-9a-f]{32}/")  # which matches what is kept in it
+        self.own = below(location, r"files/[0-9]+\.json|states/[0-9a-f]{32}/")  # which matches what is kept in it
         self._system, self._root = file_system(location)
 
     def lists(self) -> int:
@@ -48,7 +48,7 @@ class Progress:
         """Write a list."""
         self._write(f"files/{number}.json", json.dumps(files).encode())
 
-    def left(self, series: str, number: int) -> tuple[Groups, int, int]:
+    def snapshot(self, series: str, number: int) -> tuple[Groups, int, int]:
         """What a series was left with by the last list up to ``number`` that has files of it.
 
         The states of its groups, when it ended, and the number of the next group. Raises SparkError.
@@ -59,28 +59,30 @@ class Progress:
         if found is None:
             raise SparkError(f"{self._root}: what was open in {series} is gone; begin with new folders")
         shards = [
-            msgspec.msgpack.decode(self._read(f"{folder}/{name}"), type=_Left) for one, name in numbers if one == found
+            msgspec.msgpack.decode(self._read(f"{folder}/{name}"), type=_Snapshot)
+            for one, name in numbers
+            if one == found
         ]
         groups = {name: one for shard in shards for name, one in shard.groups.items()}
         next_group = 1 + max((state.number for _, state in groups.values()), default=-1)
         return groups, max(shard.end_ns for shard in shards), next_group
 
-    def leave(
+    def keep(
         self, series: str, number: int, part: Part, groups: Mapping[bytes, tuple[int, State]], end_ns: int
     ) -> None:
         """Keep what a shard of a series is left with after list ``number``."""
         name = f"{_folder(series)}/{number}-{part.number}.msgpack"
-        self._write(name, msgspec.msgpack.encode(_Left(end_ns, dict(groups))))
+        self._write(name, msgspec.msgpack.encode(_Snapshot(end_ns, dict(groups))))
 
     def forget(self, number: int) -> None:
         """Delete what nobody asks for once the lists up to ``number`` are done: all but the latest of each series."""
-        selector = FileSelector(f"{self._root}/left", allow_not_found=True)
+        selector = FileSelector(f"{self._root}/states", allow_not_found=True)
         for folder in self._system.get_file_info(selector):
-            numbers = self._numbers(f"left/{folder.base_name}")
+            numbers = self._numbers(f"states/{folder.base_name}")
             latest = max((one for one, _ in numbers if one <= number), default=0)
             for one, name in numbers:
                 if one < latest:
-                    self._system.delete_file(f"{self._root}/left/{folder.base_name}/{name}")
+                    self._system.delete_file(f"{self._root}/states/{folder.base_name}/{name}")
 
     def _numbers(self, folder: str) -> list[tuple[int, str]]:
         """The files in a folder, each with the number that its name begins with."""
@@ -103,4 +105,4 @@ class Progress:
 
 
 def _folder(series: str) -> str:
-    return f"left/{sha256(series.encode()).hexdigest()[:32]}"
+    return f"states/{sha256(series.encode()).hexdigest()[:32]}"

@@ -25,7 +25,7 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.places import file_of, numbers_and_offsets
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
@@ -100,7 +100,7 @@ class Rows:
                 out.append((table, _batch(SCHEMAS[table], columns, provisional), provisional))
         return out
 
-    def of_capture(self, capture: Capture, listed: Listed, series: str, shards: int) -> list[Batch]:
+    def of_capture(self, capture: Capture, listed: FileInfo, series: str, shards: int) -> list[Batch]:
         """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
         day = None if capture.first_ns is None else [capture.first_ns]
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}

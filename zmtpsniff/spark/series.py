@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.listing import FileInfo
 
 _OVERLAP_NS = 100_000_000
 _LEAST_OCTETS = 32 << 20  # of new files for each shard of a series
@@ -39,34 +39,34 @@ def series_of(path: str, rule: str) -> str:
     return match[1] if match and match[1] else path
 
 
-def by_series(files: Sequence[Listed], rule: str) -> dict[str, list[Listed]]:
+def by_series(files: Sequence[FileInfo], rule: str) -> dict[str, list[FileInfo]]:
     """Files by the series that they belong to; raises ValueError for a rule that is none."""
     check_series(rule)
-    found: dict[str, list[Listed]] = {}
+    found: dict[str, list[FileInfo]] = {}
     for file in files:
         found.setdefault(series_of(file.path, rule), []).append(file)
     return found
 
 
-class Known(NamedTuple):
+class KnownFile(NamedTuple):
     """A file that the tables have; its times are 0 if it has no packets."""
 
-    listed: Listed
+    listed: FileInfo
     first_ns: int
     last_ns: int
 
 
-def known_files(captures: Any) -> dict[str, list[Known]]:
+def known_files(captures: Any) -> dict[str, list[KnownFile]]:
     """The files that rows of the table ``captures`` tell of, by series."""
-    found: dict[str, list[Known]] = {}
+    found: dict[str, list[KnownFile]] = {}
     names = ("series", "file", "size", "modified_ns", "first_ns", "last_ns")
     columns = (captures.column(name).to_pylist() for name in names)
     for series, path, size, modified_ns, first_ns, last_ns in zip(*columns, strict=True):
-        found.setdefault(series, []).append(Known(Listed(path, size, modified_ns), first_ns or 0, last_ns or 0))
+        found.setdefault(series, []).append(KnownFile(FileInfo(path, size, modified_ns), first_ns or 0, last_ns or 0))
     return found
 
 
-def late_files(files: Sequence[Listed], known: Sequence[Known]) -> list[Listed]:
+def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[FileInfo]:
     """Those of new files that are to be read before some that are known.
 
     Packets of several queues are written a little out of order: where a file begins after the latest one has, an

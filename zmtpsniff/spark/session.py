@@ -138,11 +138,16 @@ def interruptible(session: LazySession, work: Callable[[], _Result]) -> _Result:
         raise
 
 
+def check_packages(*names: str) -> None:
+    """See that packages are installed; raises SparkError."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise SparkError(f"{name} is not installed: pip install 'zmtpsniff[spark]'")
+
+
 def _check(master: str) -> None:
     """See that what the extra brings is installed, and that Spark knows the master; raises SparkError."""
-    for package in ("pyspark", "pyarrow", "deltalake"):
-        if importlib.util.find_spec(package) is None:
-            raise SparkError(f"{package} is not installed: pip install 'zmtpsniff[spark]'")
+    check_packages("pyspark", "pyarrow", "deltalake")
     if wrong := mistake(master):
         raise SparkError(f"{master}: {wrong}")
 

@@ -22,7 +22,7 @@ from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, Connections
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import marked, marks, placed
 from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
@@ -355,7 +355,7 @@ class ShardRows:
         self._ids: dict[int, str] = {}
         self._octets = 0
 
-    def all(self, files: Mapping[str, Listed] | None = None) -> Iterator[Batch]:
+    def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
         """Dissect the shard; its rows, and in the first shard those on ``files``: how large and old each is."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
@@ -363,7 +363,7 @@ class ShardRows:
         yield from self._flush()
         if self._shard.part.number == 0:
             for capture in self._shard.captures:
-                listed = (files or {}).get(capture.file, Listed(capture.file, 0, 0))
+                listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
                 yield from self._rows.of_capture(capture, listed, self._series, self._shard.part.count)
 
     def _take(self, one: Events) -> Iterator[Batch]:

@@ -210,7 +210,7 @@ class Store:
 
     def _complete(self, commit: Commit) -> None:
         """Do what is left of a commit that was decided on."""
-        if commit.number:
+        if (self.opened(_STEPS[-1]).transaction_version(_APP) or 0) < commit.number:
             for name in _STEPS:
                 self._apply(name, commit)
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from zmtpsniff.collector import spare_collector
-from zmtpsniff.spark.listing import Listed
+from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
 from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
@@ -22,9 +22,9 @@ class Work(msgspec.Struct, frozen=True):
 
     series: str
     part: Part
-    files: list[Listed]
+    files: list[FileInfo]
     anew: bool = False
-    alone: list[Listed] = []
+    alone: list[FileInfo] = []
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -60,10 +60,10 @@ def _dissect(job: Job, work: Work, writer: Writer) -> None:
         _write(work.series, shard, work.alone, job.options, writer, stays=True)
 
 
-def _paths(files: Sequence[Listed]) -> list[str]:
+def _paths(files: Sequence[FileInfo]) -> list[str]:
     return [file.path for file in files]
 
 
-def _write(series: str, shard: Shard, files: Sequence[Listed], options: Options, writer: Writer, **how: Any) -> None:
+def _write(series: str, shard: Shard, files: Sequence[FileInfo], options: Options, writer: Writer, **how: Any) -> None:
     for table, rows, provisional in ShardRows(series, shard, options, **how).all({file.path: file for file in files}):
         writer.take(table, rows, provisional)

@@ -73,8 +73,7 @@ class _File:
 
     def _put(self, rows: pa.Table) -> None:
         if self._order is not None:
-            names = ["series", self._order] if pc.count_distinct(rows.column("series")).as_py() > 1 else [self._order]
-            rows = rows.sort_by([(name, "ascending") for name in names])
+            rows = _sorted(rows, self._order)
         self._writer.write_table(rows, self._group_rows)
 
     def _wait(self) -> None:
@@ -91,6 +90,14 @@ class _File:
         size = self._sink.tell()
         self._sink.close()
         return size, self._writer.writer.metadata
+
+
+def _sorted(rows: pa.Table, order: str) -> pa.Table:
+    """Rows in the order of series and a time, which most are in already."""
+    if pc.count_distinct(rows.column("series")).as_py() > 1:
+        return rows.sort_by([("series", "ascending"), (order, "ascending")])
+    steps = pc.pairwise_diff(rows.column(order).combine_chunks())
+    return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < 0 else rows
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

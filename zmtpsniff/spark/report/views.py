@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.session import SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def make_views(
 
 def _read(session: "SparkSession", folder: str, paths: list[str], table: str) -> "DataFrame":
     """A table: those of its files that its log names now."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     if not paths:
@@ -53,8 +54,9 @@ def _read(session: "SparkSession", folder: str, paths: list[str], table: str) ->
         frame = session.read.schema(ddl(table)).option("basePath", _of_hadoop(folder))
         found = frame.parquet(*(_of_hadoop(f"{folder}/{path}") for path in paths))
         found.schema  # noqa: B018  # a session of Spark Connect looks for the files only now
-    except PySparkException as error:
-        raise SparkError(f"{folder}: {str(error).splitlines()[0]}") from error
+    except (PySparkException, Py4JError) as error:
+        hint = "; Spark opens s3:// with spark.jars.packages org.apache.hadoop:hadoop-aws" * folder.startswith("s3:")
+        raise SparkError(f"{folder}: {first_line(error)}{hint}") from error
     return found
 
 
