@@ -96,12 +96,9 @@ LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2",
 
 # Names in these parts are about to change, and then leave this list.
 RENAMED_SOON = {
-    "dissectors.zmtp": {"Parsed"},
     "zmtpsniff.spark": {
-        "_Asked", "Capture", "CutRow", "Ended", "File", "Following", "Ingested", "Known", "LatencyRow", "Left",
-        "Listed", "Origin", "Part", "ProblemRow", "Record", "Section", "SocketRow", "Taken", "TimelineRow", "Told",
-        "TopicRow", "TotalRow", "Optimized", "_Left", "Run", "Work", "asking", "committing", "known", "listing",
-        "taking", "writing",
+        "Capture", "CutRow", "LatencyRow", "Origin", "Part", "ProblemRow", "Record", "Run", "SocketRow", "TimelineRow",
+        "TopicRow", "TotalRow", "Work", "asking", "listing", "writing",
     },
 }  # fmt: skip
 # Words that are nouns although they end like a participle, or are the term of the field.
