@@ -55,7 +55,7 @@ from zmtpsniff.spark.session import SparkError, get_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "IngestOutcome", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
+__all__ = ["IngestOutcome", "Options", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
 
 
 def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
