@@ -162,18 +162,29 @@ class Half:
         journal.begin = begin
         buffer.octets += size
         if buffer.held:
-            if isinstance(self.search, Search):
+            if self.search is not None and isinstance(self.search, Search):
                 self.search.segment(buffer.held, seen == journal.seen != UNBOUNDED)
             journal.seen = seen
             whole = buffer.add(data)
             if whole is not None:
-                buffer.run(self._step, whole)
+                self._run(whole, 0)
             return
         journal.seen = seen
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
         reached = self._read(data, 0)
         if reached != size:
-            buffer.run(self._step, data, reached)
+            self._run(data, reached)
+
+    def _run(self, data: bytes, position: int) -> None:
+        """Let whoever reads next take octets from ``position`` on."""
+        reader = self.reader
+        if self.stage == "frames" and reader is not None:
+            # Nobody else comes next, but for where no frame can be.
+            self.buffer.run(reader.read, data, position)
+            if reader.failure is None:
+                return
+            data, position = self.buffer.content, 0
+        self.buffer.run(self._step, data, position)
 
     def _step(self, data: bytes, position: int) -> int:
         """Let whoever reads next take octets, and whoever comes after that if it takes none."""
@@ -200,7 +211,7 @@ class Half:
             if opening.fact is not None:
                 self._react(opening.fact)
         if self.buffer.held:
-            self.buffer.run(self._step, self.buffer.content)
+            self._run(self.buffer.content, 0)
 
     # ------------------------------------------------------------------ what others ask
 
