@@ -18,12 +18,10 @@ import loads
 import network
 import observe
 import observers
-import report
 import tools
 import traffic
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parent / "README.md"
 RESULTS = HERE / "LIVE.md"
 WORK = HERE / "work"
 ENGINES = ("dumpcap", "scapy", "tshark", "tcpdump")
@@ -137,10 +135,6 @@ def _publish(measurements: live_report.Measurements, *, worth_keeping: bool) -> 
     else:
         RESULTS.write_text(f"# Live benchmark results\n\nWritten by `benchmarks/live.py`.\n\n{text}")
         _say(f"written: {RESULTS.name}")
-        if failures:
-            _say("README.md left as it is, because not all could be run")
-        elif report.put_between_markers(README, text, "live benchmarks"):
-            _say("written: README.md")
     for failure in failures:
         print(f"live.py: {failure}", file=sys.stderr)
     return 1 if failures else 0

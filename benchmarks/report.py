@@ -214,6 +214,25 @@ def markdown(measurements: Measurements) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def headline(measurements: Measurements) -> str:
+    """Return the README's table: a row for each kind of traffic, with figures that the whole report has, too."""
+    header = ("Traffic", "Messages/s", "Packets/s", f"Time of `{FIELDS}`", "Peak memory")
+    lines = []
+    for comparison in measurements.comparisons:
+        row, recording, ratio = comparison.row(JSON), comparison.recording, comparison.ratio(FIELDS)
+        if row.best is None or row.peak is None or ratio is None:
+            lines.append((comparison.title, "-", "-", "-", "-"))
+            continue
+        messages, packets = recording.messages / row.best, recording.packets / row.best
+        lines.append((comparison.title, f"{messages:,.0f}", f"{packets:,.0f}", f"{ratio:.2f} times", _peak(row.peak)))
+    versions = ", ".join(f"{name} {number}" for name, number in measurements.versions.items() if name != "tcpdump")
+    preface = (
+        f"`{JSON}`, measured on {measurements.when:%Y-%m-%d} with {versions} on {os.cpu_count()} cores; the fourth "
+        f"column says how many times as long `{FIELDS}` took."
+    )
+    return f"{preface}\n\n{table(header, lines)}\n"
+
+
 def _preface(measurements: Measurements) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in measurements.versions.items())
     dissector = "with its own ZMTP dissector" if measurements.tshark_knows_zmtp else "which has no ZMTP dissector"

@@ -1,4 +1,4 @@
-"""Measure zmtpsniff beside tshark and tcpdump, on captures of its own making, and write the table.
+"""Measure zmtpsniff beside tshark and tcpdump, on captures of its own making, and write the tables.
 
     python benchmarks/run.py [--tshark COMMAND] [--quick]
 
@@ -173,7 +173,7 @@ def _publish(measurements: report.Measurements, quick: bool) -> int:
         _say(f"written: {RESULTS.name}")
         if failures:
             _say("README.md left as it is, because not all could be run")
-        elif report.put_between_markers(README, text):
+        elif report.put_between_markers(README, report.headline(measurements)):
             _say("written: README.md")
     for failure in failures:
         print(f"run.py: {failure}", file=sys.stderr)

@@ -27,7 +27,6 @@ import traffic
 from ingests import FailedError, Run, check, ingest, measured, start_up
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parent / "README.md"
 RESULTS = HERE / "SPARK.md"
 WORK = HERE / "work"
 
@@ -228,8 +227,6 @@ def _publish(text: str, made: fleet.Fleet, other: bool) -> None:
         return
     RESULTS.write_text(f"# Benchmark results: Spark\n\nWritten by `benchmarks/spark.py`.\n\n{text}")
     _say(f"written: {RESULTS.name}")
-    if report.put_between_markers(README, text, "spark benchmarks"):
-        _say("written: README.md")
 
 
 def _say(what: str) -> None:

@@ -29,6 +29,23 @@ def _note(meaning: str, advice: str) -> Kind:
     return Kind("note", meaning, advice)
 
 
+# The status codes of 27/ZAP, which libzmq sends as the reason of an ERROR.
+_ZAP_STATUS = {
+    "300": "could not check {} and may be asked again",
+    "400": "refused {}",
+    "500": "failed to check {}",
+}
+
+
+def refusal(side: str, reason: str, mechanism: str | None) -> str:
+    """Say what an ERROR command means: ``side`` ("client", "server") sent it with ``reason``."""
+    if reason not in _ZAP_STATUS:
+        return f"ERROR from the {side}: {reason}"
+    other = "client" if side == "server" else "server"
+    what = "the credentials" if mechanism in ("PLAIN", "CURVE") else f"the {other}"
+    return f"the {side} {_ZAP_STATUS[reason].format(what)} (ERROR {reason})"
+
+
 PROBLEMS: dict[str, Kind] = {
     # --- the capture
     "capture-truncated": _warning(
@@ -41,51 +58,51 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "capture-unreadable": _error(
         "A file, one of many, cannot be read or is no capture (`zmtpsniff spark`).",
-        "The others were read; `detail` says what is wrong with this one. Ingest it again once that is repaired.",
+        "The other files were read. `detail` says what is wrong with this one. Repair it and ingest it again.",
     ),
     "record-over-snaplen": _note(
         "A record is longer than the snaplen that the capture file announces.",
-        "A harmless fault of the capturing program; the record was read whole.",
+        "A harmless fault of the capturing program. zmtpsniff read the whole record.",
     ),
     "malformed-headers": _note(
         "Packets with a header that cannot be right, up to that of TCP, were skipped.",
         "Broken senders, or a capture of something else.",
     ),
     "fragments-dropped": _note(
-        "Fragmented IP datagrams were given up: fragments are missing, contradict each other or are too many.",
+        "IP datagrams could not be put together: fragments are missing, contradict each other or are too many.",
         "Octets of the streams may be missing; `capture-gap` says where.",
     ),
     "segments-left-out": _warning(
-        "Packets that hold several TCP segments beside each other were read by tshark; only the last of each was kept.",
-        "Aggregated 802.11 frames have such: capture behind the access point, or without aggregation.",
+        "tshark read packets that hold several TCP segments each; zmtpsniff got only the last segment of each packet.",
+        "Aggregated 802.11 frames are such packets. Capture behind the access point, or without aggregation.",
     ),
     "link-type-unknown": _note(
         "Packets of a link type that zmtpsniff cannot take apart were skipped.",
         "Try `--engine tshark`, or capture on another interface (`tcpdump -i any` works everywhere).",
     ),
     "packets-not-read": _note(
-        "Packets were skipped that may hold TCP, encrypted or inside headers that zmtpsniff cannot take apart: "
-        "`detail` names the EtherType, the protocol or the port. Told of the most frequent kinds.",
+        "Packets that may hold TCP were skipped: they are encrypted, or inside headers that zmtpsniff cannot read. "
+        "`detail` names the EtherType, the protocol or the port. The most frequent kinds are reported.",
         "If ZeroMQ's connections are missing, try `--engine tshark`, or capture where the tunnel ends.",
     ),
     "no-flows": _note(
-        "Not one TCP connection is in the capture, nor a sender of datagrams that is looked at; `detail` says what its "
+        "The capture has no TCP connection, and no sender of datagrams that zmtpsniff reads. `detail` says what its "
         "packets are.",
         "Look at the interface and the capture filter. RADIO and DISH over UDP need their port: `-d udp.port==N,zmtp`.",
     ),
     "capture-disorder": _note(
-        "Many packets stand in the capture before octets that they acknowledge: its order is not that of the events.",
-        "Nothing is lost: the octets are put in order. Times are those of the capture. One direction came late, or the "
-        "clocks of two hosts differ whose files are read together.",
+        "Many packets stand in the capture before octets that they acknowledge, so the capture is out of order.",
+        "Nothing is lost: zmtpsniff puts the octets in order. Times stay as captured. One direction came late, or "
+        "you read the files of two hosts whose clocks differ.",
     ),
     "capture-gap": _error(
-        "Octets of a TCP stream are missing from the capture, though the receiver got them.",
-        "The capturing program dropped packets: give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",
+        "Octets of a TCP stream are missing from the capture, though their receiver acknowledged them.",
+        "The capturing program dropped packets. Give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",
     ),
     "tls-gap": _error(
         "Octets inside TLS are missing: records are not in the capture, or were not decrypted.",
-        "How many they are nobody knows, and tshark decrypts nothing of this side behind a record that is missing: "
-        "give the capturing program a larger buffer, and the keys of the whole connection.",
+        "Nobody can say how many. Behind a missing record tshark decrypts nothing more of this side. Give the "
+        "capturing program a larger buffer, and tshark the keys of the whole connection.",
     ),
     "tls-not-decrypted": _warning(
         "None of the keys given decrypts some of the TLS connections, or their handshake is not in the capture.",
@@ -101,46 +118,46 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "interface-down": _warning(
         "An interface that is captured on went down.",
-        "The capture goes on as soon as it is up again; what passed meanwhile, nobody could see.",
+        "The capture goes on as soon as the interface is up again. Packets that passed meanwhile are not in it.",
     ),
     "interface-up": _note("An interface that went down is up again.", "The capture on it has gone on by itself."),
     "capture-ended": _error(
-        "A live capture ended although nobody had asked it to: its interface went away, or what captures failed.",
+        "A live capture ended by itself: its interface went away, or the capturing program failed.",
         "Everything before it was read, and the exit status is 2 unless another interface is left.",
     ),
     "packets-cut": _error(
-        "Packets were captured only in part (snaplen), so octets of the stream are missing.",
+        "The capture holds packets only in part (snaplen), so octets of the stream are missing.",
         "Capture whole packets: `tcpdump -s 0`. Reported once for each side of a connection, and once for the capture "
         "if packets end before their TCP header does.",
     ),
     "saving-ended": _error(
-        "The packets could not be saved on (`-w`): the disk is full, or the file cannot be written.",
-        "What was saved before can be read; the dissection went on. Make room, or bound the files with `-b`.",
+        "Saving packets (`-w`) stopped: the disk is full, or the file cannot be written.",
+        "You can read what was saved before; the dissection went on. Make room, or bound the files with `-b`.",
     ),
     "overlap-differs": _warning(
         "A retransmitted segment holds other octets than the first copy.",
         "The first copy was used. Somebody may be forging packets, or a middlebox rewrites them.",
     ),
     "no-greeting": _note(
-        "The capture starts in the middle of the connection; frames were found all the same.",
+        "The capture starts in the middle of the connection. zmtpsniff found its frames all the same.",
         "Version, mechanism and socket types are not known. Start the capture before the programs connect.",
     ),
     "one-direction": _note(
         "No packet of one side is in the capture, though the other side answers it.",
-        "Asymmetric routing or a capture filter; versions are taken from what one side says.",
+        "The cause is asymmetric routing or a capture filter. Versions are those that the captured side announces.",
     ),
     "frames-found-again": _note(
-        "After missing octets the next frame was found.",
-        "The octets skipped may hold messages that are not shown.",
+        "zmtpsniff found the next frame behind missing octets.",
+        "The octets that it skipped may hold messages that are not shown.",
     ),
     "frames-lost": _warning(
-        "After missing octets no frame could be found again with certainty.",
+        "zmtpsniff could not find a frame with certainty behind missing octets.",
         "The rest of this side is not shown.",
     ),
     "perhaps-zmtp": _note(
-        "Connections looked like ZMTP, and nothing in them proved it, so nothing of them is shown.",
-        "Most likely another protocol whose lengths look the same: of one octet as in ZMTP 1.0, or of two in the "
-        "middle of a connection. If it is ZMTP, name its port: `-d tcp.port==5555,zmtp`.",
+        "Connections looked like ZMTP, but nothing in them proved it, so they are not shown.",
+        "Most likely they speak another protocol whose lengths look the same: one octet long, as in ZMTP 1.0, or two "
+        "octets in the middle of a connection. If they are ZMTP, name the port: `-d tcp.port==5555,zmtp`.",
     ),
     # --- the greeting
     "not-zmtp": _error(
@@ -153,7 +170,7 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "greeting-truncated": _note(
         "The connection ended inside a greeting.",
-        "The peer gave up, does not speak ZMTP, or was refused because of its mechanism.",
+        "The peer gave up, does not speak ZMTP, or the other side refused its mechanism.",
     ),
     "bad-mechanism": _error(
         "The mechanism's name has characters that are not allowed, or is not padded with zeros (23/ZMTP).",
@@ -161,7 +178,7 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "unknown-mechanism": _warning(
         "The mechanism is none of NULL, PLAIN, CURVE and GSSAPI.",
-        "Its handshake and its messages cannot be followed.",
+        "zmtpsniff cannot follow its handshake and its messages.",
     ),
     "mechanism-mismatch": _error(
         "The two sides announce different security mechanisms, so they cannot talk.",
@@ -172,38 +189,44 @@ PROBLEMS: dict[str, Kind] = {
         "Set ZMQ_PLAIN_SERVER or ZMQ_CURVE_SERVER on one side only.",
     ),
     "both-hello": _error(
-        "Both sides send HELLO, so both take themselves for the client of the security mechanism.",
+        "Both sides send HELLO, so both act as the client of the security mechanism.",
         "Set ZMQ_PLAIN_SERVER or ZMQ_CURVE_SERVER on one side.",
     ),
     # --- the handshake
     "handshake-incomplete": _warning(
         "The connection or the capture ended before the handshake was complete, and the wire does not say why.",
-        "Often a silent refusal: wrong key or password, other mechanism, socket types that do not fit.",
+        "Often one side refused silently: wrong key or password, another mechanism, socket types that do not fit.",
     ),
     "incompatible-socket-types": _error(
         "The two socket types may not talk to each other.",
         "For example PUSH connects to PUB: one of the two programs uses the wrong port or type.",
     ),
-    "unknown-socket-type": _error("A socket type that no specification knows.", "The peer is broken or newer."),
-    "no-socket-type": _warning("READY or INITIATE without Socket-Type.", "The peer is not a complete implementation."),
+    "unknown-socket-type": _error(
+        "A peer announces a socket type that no specification knows.", "The peer is broken or newer."
+    ),
+    "no-socket-type": _warning("READY or INITIATE has no Socket-Type.", "The peer is not a complete implementation."),
     "bad-metadata": _error(
         "The metadata of READY or INITIATE runs past the end of its command.",
         "The peer is broken; libzmq closes such connections.",
     ),
-    "empty-property-name": _error("A property without a name.", "The peer is broken."),
-    "duplicate-property": _warning("A property that is sent twice in one command.", "Peers may use either value."),
-    "identity-too-long": _error("An identity of more than 255 octets.", "Set a shorter routing id."),
+    "empty-property-name": _error("A property has no name.", "The peer is broken."),
+    "duplicate-property": _warning("A command has the same property twice.", "Peers may use either value."),
+    "identity-too-long": _error("An identity is longer than 255 octets.", "Set a shorter routing id."),
     "plain-credentials": _note(
         "A user name and a password cross the network in clear (24/ZMTP-PLAIN).",
         "Use CURVE wherever others can listen.",
     ),
-    "peer-error": _warning("A peer refuses the other with an ERROR command.", "Its reason says why."),
+    "peer-error": _warning(
+        "A peer refuses the other with an ERROR command.",
+        "`detail` says why. 400: wrong user name, password or key, or the server does not know the client. 300 and "
+        "500: the server's ZAP handler could not decide; look at its log.",
+    ),
     "malformed-error": _note(
         "The ERROR command lacks the length of its name, as the PLAIN server of libzmq 4.3 sends it.",
-        "A known fault of libzmq; the reason was read all the same.",
+        "A known fault of libzmq. zmtpsniff read the reason all the same.",
     ),
     "message-before-ready": _error(
-        "A message before this side's handshake was done.", "The peer is broken; libzmq closes such connections."
+        "A peer sends a message before its handshake is done.", "The peer is broken; libzmq closes such connections."
     ),
     # --- WebSocket
     "upgrade-refused": _error(
@@ -211,8 +234,8 @@ PROBLEMS: dict[str, Kind] = {
         "Another program listens there, the path of the endpoint is wrong, or the mechanisms differ.",
     ),
     "bad-websocket-frame": _error(
-        "A WebSocket frame that is against RFC 6455 or 45/ZWS, or that uses an extension nobody agreed to.",
-        "The peer is broken, or something between the two changes what they say.",
+        "A WebSocket frame breaks RFC 6455 or 45/ZWS, or uses an extension on which the two did not agree.",
+        "The peer is broken, or something between the two changes what they send.",
     ),
     "websocket-mask": _error(
         "A client's WebSocket frames are not masked, or a server's are (RFC 6455, section 5.1).",
@@ -220,24 +243,24 @@ PROBLEMS: dict[str, Kind] = {
     ),
     # --- datagrams
     "bad-radio-datagram": _error(
-        "A datagram on a port named for RADIO and DISH announces a longer group than it holds.",
+        "A datagram announces a longer group than it holds, on a port that you named for RADIO and DISH.",
         "Another program sends to this port; libzmq drops such datagrams.",
     ),
     "websocket-compression": _error(
-        "Compressed WebSocket messages (permessage-deflate, RFC 7692) that cannot be read.",
-        "What they refer back to is not in the capture or was too long, or they are damaged.",
+        "Compressed WebSocket messages (permessage-deflate, RFC 7692) cannot be read.",
+        "They refer back to octets that are not in the capture or were too many, or they are damaged.",
     ),
     "multicast-lost": _error(
         "Data packets of a PGM sender are not in the capture, and nothing repaired them.",
-        "The network or the capturing program dropped them. Messages go on where the next one begins.",
+        "The network or the capturing program dropped them. zmtpsniff goes on where the next message begins.",
     ),
     "multicast-repaired": _note(
-        "Data packets of a PGM sender came as repairs (RDATA) only.",
+        "Data packets of a PGM sender are in the capture as repairs (RDATA) only.",
         "The network loses packets: a lower rate (ZMQ_RATE) or larger buffers help.",
     ),
     "multicast-parity": _note(
-        "A PGM sender sends parity (RFC 3208, section 11), which could repair lost packets; it is not used.",
-        "It is not libzmq, which never asks for it. Receivers may have had packets that are told as lost.",
+        "A PGM sender sends parity (RFC 3208, section 11), which could repair lost packets. zmtpsniff does not use it.",
+        "The sender is not libzmq, which never sends parity. Receivers may have repaired what counts as lost here.",
     ),
     "bad-message-offset": _error(
         "A PGM packet says that a message begins after its end.", "The sender is broken, or it is not libzmq."
@@ -246,133 +269,131 @@ PROBLEMS: dict[str, Kind] = {
     "reserved-flags": _error("Reserved bits of a flags octet are set (23/ZMTP, Framing).", "libzmq ignores them."),
     "command-with-more": _error("MORE is set on a command (23/ZMTP, Framing).", "The peer is broken."),
     "long-flag-not-needed": _note(
-        "A frame of fewer than 256 octets uses the long length.",
-        "Allowed, only not minimal. Reported once for each side.",
+        "A frame of fewer than 256 octets uses the long form of the length.",
+        "This is allowed, only not the shortest form. Reported once for each side.",
     ),
     "frame-too-long": _error(
         "A frame announces more than 2^63-1 octets.", "The peer is broken; nothing after it can be read."
     ),
     "zero-length-frame": _error(
-        "A ZMTP 1.0 frame of length zero; the length counts the flags octet (13/ZMTP).",
+        "A ZMTP 1.0 frame has length zero, but the length counts the flags octet (13/ZMTP).",
         "The peer is broken; nothing after it can be read.",
     ),
     "message-too-large": _warning(
-        "A message has more frames than are kept.",
+        "A message has more frames than zmtpsniff keeps.",
         "Its first frames are shown, marked incomplete; nothing else is lost.",
     ),
     "truncated-frame": _note(
         "The connection ended inside a frame.",
-        "A peer was closed without waiting (ZMQ_LINGER), killed or reset in the middle of a message.",
+        "A program closed its socket without waiting (ZMQ_LINGER), was killed, or reset the connection.",
     ),
     "truncated-message": _note(
         "The connection ended between the frames of a message.",
-        "A peer was closed without waiting (ZMQ_LINGER) or killed in the middle of a message.",
+        "A program closed its socket without waiting (ZMQ_LINGER), or was killed.",
     ),
     "implausible-length": _warning(
-        "The connection or the capture ended inside a frame of which over 1 GiB is missing, and nearly nothing came.",
+        "A frame announced over 1 GiB, and the connection or the capture ended with nearly nothing of it.",
         "The peer is broken, or does not speak ZMTP after its greeting.",
     ),
     "capture-ends-inside": _note(
-        "The capture ends inside a frame or a message.", "The rest is not in the capture; the connection went on."
+        "The capture ends inside a frame or a message.", "The connection went on; the capture did not."
     ),
     "malformed-command": _error(
-        "A command whose fields do not fit into it.", "The peer is broken, or speaks something newer."
+        "The fields of a command do not fit into it.", "The peer is broken, or speaks a newer version."
     ),
-    "unknown-command": _warning("A command that no specification knows.", "The peer is newer, or broken."),
+    "unknown-command": _warning("A peer sends a command that no specification knows.", "The peer is newer, or broken."),
     "unexpected-command": _error(
-        "A command that does not belong here: out of its place, of a socket that has none such, or a MESSAGE of CURVE "
-        "whose nonce does not count up.",
-        "The peer is broken, or somebody sends octets again that were sent before.",
+        "A command does not belong here: it is out of order, this socket type does not send it, or it is a CURVE "
+        "MESSAGE whose nonce is not higher than the one before.",
+        "The peer is broken, or somebody replays octets.",
     ),
     "command-inside-message": _error(
-        "A command between the frames of one message (23/ZMTP: message = *message-more message-last).",
+        "A peer sends a command between the frames of one message (23/ZMTP: message = *message-more message-last).",
         "The peer is broken.",
     ),
     "heartbeat-inside-message": _note(
-        "PING or PONG between the frames of one message, which the grammar of 37/ZMTP does not have.",
-        "libzmq does so (ZMQ_HEARTBEAT_IVL) while a long message goes out, and takes it. Reported once for each side.",
+        "A peer sends PING or PONG between the frames of one message, which the grammar of 37/ZMTP does not allow.",
+        "libzmq does so while it sends a long message (ZMQ_HEARTBEAT_IVL), and takes it. Reported once for each side.",
     ),
     "command-of-later-version": _note(
-        "A command that only ZMTP 3.1 specifies on a connection of version 3.0.",
-        "libzmq 4.2 does so; a peer that knows only 3.0 will not understand it.",
+        "A peer sends a command of ZMTP 3.1 on a connection of version 3.0.",
+        "libzmq 4.2 does so. A peer that knows only 3.0 does not understand it.",
     ),
     "not-encrypted": _error(
-        "A frame in clear on a connection whose mechanism encrypts all of them.", "The peer is broken."
+        "A peer sends a frame in clear, though the mechanism encrypts all frames.", "The peer is broken."
     ),
     # --- what messages mean to each other
     "request-unanswered": _warning(
-        "A request got no reply: within `--timeout`, or before its connection was closed. A note if the capture just "
-        "ends before it, or if its sender gave it up and asked again.",
-        "The service is slow, stuck, or dropped the request.",
+        "A request got no reply within `--timeout`, or before its connection was closed. A note if the capture ends "
+        "first, or if the requester gave up and asked again.",
+        "The service is slow or stuck, or it dropped the request.",
     ),
     "request-before-reply": _warning(
         "A REQ socket sends a second request before the reply to its first came (28/REQREP).",
-        "Its replies cannot be told apart. Whoever sets ZMQ_REQ_RELAXED should set ZMQ_REQ_CORRELATE, too.",
+        "Nobody can tell its replies apart. If the program sets ZMQ_REQ_RELAXED, set ZMQ_REQ_CORRELATE, too.",
     ),
     "reply-without-request": _warning(
-        "A reply came to which there was no request.",
-        "A REQ socket drops it. The replier sent two replies to one request, or an envelope went wrong.",
+        "A peer sends a reply without a request.",
+        "A REQ socket drops it. The service replied twice to one request, or its envelope is wrong.",
     ),
     "no-delimiter": _warning(
-        "A message to or from a REQ or REP socket has no empty frame after its envelope, or nothing behind that "
+        "A message to or from a REQ or REP socket has no empty frame after its envelope, or nothing behind that frame "
         "(28/REQREP).",
         "REQ and REP drop it silently: a DEALER or ROUTER that talks to them must send the empty frame itself.",
     ),
     "unmatched-message": _warning(
-        "A message matches no subscription of the peer that gets it; a note if that peer never subscribed, or is an "
-        "XSUB, which hands on all that comes. Reported for ten different messages of a connection.",
-        "An XPUB socket that sets subscriptions by itself (ZMQ_XPUB_MANUAL), sockets with ZMQ_INVERT_MATCHING, whose "
-        "subscribers want just these messages, or a publisher that does not filter.",
+        "A message matches no subscription of its receiver. A note if that peer never subscribed, or is an XSUB, which "
+        "passes everything on. Reported for ten different messages of a connection.",
+        "The publisher is an XPUB that sets subscriptions by itself (ZMQ_XPUB_MANUAL), or does not filter. Or the "
+        "sockets have ZMQ_INVERT_MATCHING: their subscribers want just these messages.",
     ),
-    "subscribed-twice": _note(
-        "A topic is subscribed to that is subscribed to already.", "Harmless: some subscribers repeat themselves."
-    ),
+    "subscribed-twice": _note("A peer subscribes to a topic again.", "Harmless: some subscribers repeat themselves."),
     "cancel-without-subscribe": _warning(
-        "A subscription is cancelled that does not exist.", "The subscriber's idea of its subscriptions is wrong."
+        "A peer cancels a subscription that it does not have.", "The subscriber lost track of its subscriptions."
     ),
     "slow-joiner": _note(
         "The publisher had sent messages before this subscriber's first subscription came.",
-        "The subscriber has missed them. If it must not, let it ask for the state first (the guide's chapter 5).",
+        "The subscriber missed them. If it needs them, let it ask for the state first (chapter 5 of the ZeroMQ guide).",
     ),
     "multipart-not-allowed": _warning(
-        "A message of several frames between sockets whose messages have one (41/CLISRV and others).",
+        "A message has several frames, though these socket types send single frames (41/CLISRV and others).",
         "The peer is broken.",
     ),
     "group-not-joined": _warning(
         "A RADIO socket sends to a group that its peer has not joined (48/RADISH).", "The DISH socket drops it."
     ),
     "ping-unanswered": _warning(
-        "A PING got no PONG, and nothing else came, for five times as long as answers took before (a second if there "
-        "were none); a note if the peer said other things since.",
+        "After a PING the peer was silent for five times as long as its PONGs took before, or for a second if there "
+        "were none. A note if it sent other things, but no PONG.",
         "The peer is stuck, or does not know heartbeats.",
     ),
-    "pong-without-ping": _warning("A PONG answers no PING.", "The peer is broken."),
+    "pong-without-ping": _warning("A peer sends a PONG that answers no PING.", "The peer is broken."),
     "heartbeat-late": _warning(
         "A peer was silent for longer than the time to live that its last PING announced.",
-        "Its other side may have given it up in between: it is overloaded, or its heartbeat interval too long.",
+        "The other side may have closed the connection. The peer is overloaded, or its heartbeat interval is too long.",
     ),
     "identity-in-use": _warning(
-        "Two peers of a ROUTER have the same identity at the same time; a note if the first one goes within a second.",
-        "libzmq listens to one of them: the first, or with ZMQ_ROUTER_HANDOVER the last. Give each a routing id of "
+        "Two peers of a ROUTER have the same identity at the same time. A note if the first leaves within a second.",
+        "libzmq talks to one of them: the first, or with ZMQ_ROUTER_HANDOVER the last. Give each a routing id of "
         "its own.",
     ),
     "pair-in-use": _warning(
         "A PAIR socket that has a peer gets a second one (31/EXPAIR).", "libzmq refuses it: PAIR is for two."
     ),
     "reconnect-storm": _warning(
-        "Peers connect to each other again and again, and each connection ends within a second without a message: "
-        "reported after 5, 50, 500, ... times. A note if their handshakes are complete.",
-        "A handshake that fails, or something between them that cuts connections.",
+        "A peer connects again and again, and each connection ends within a second without a message. Reported after "
+        "5, 50, 500, ... times. A note if the handshakes are complete.",
+        "The handshake fails, or something between the peers cuts connections.",
     ),
     "connection-refused": _note(
         "A TCP connection was refused at an address where ZeroMQ answered before or afterwards.",
-        "The service was not up (yet); libzmq tries again.",
+        "The service was not running (yet). libzmq tries again.",
     ),
     "older-peer": _note(
-        "A service has peers of different versions of ZMTP.", "Some of them use an older libzmq and do less."
+        "A service has peers of different versions of ZMTP.", "Some of them use an older libzmq, which can do less."
     ),
     "payload-dissector-failed": _note(
-        "A dissector of payloads failed on a message; told once of each.",
-        "That message is shown without its payload. If the dissector is a plug-in, correct it; else report it.",
+        "A payload dissector failed on a message. Reported once for each dissector.",
+        "The message is shown without its payload. If the dissector is a plug-in, correct it; else report the fault.",
     ),
 }

@@ -1,8 +1,10 @@
-"""Who may import whom, and what must not be imported at start-up."""
+"""Who may import whom, what must not be imported at start-up, and what things are called."""
 
 import ast
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from tests.support.paths import PROJECT
 ALLOWED = {
     "dissectors": {"dissectors"},
     "zmtpsniff/capture": {"zmtpsniff.capture"},  # files and engines
-    "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.decrypted", "zmtpsniff.capture.source"},
+    "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.plaintexts", "zmtpsniff.capture.source"},
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
@@ -92,13 +94,32 @@ ALLOWED = {
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
 LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
 
-# One side of a connection is still a chain of classes; it is to be made of objects.
-TO_BE_COMPOSED = {
-    "dissectors.zmtp.datagrams._Multicast",
-    "dissectors.zmtp.opening.Opening",
-    "dissectors.zmtp.websocket.Upgraded",
-    "dissectors.zmtp.half.Half",
+# Names in these parts are about to change, and then leave this list.
+RENAMED_SOON = {
+    "zmtpsniff.spark": {
+        "Capture", "CutRow", "LatencyRow", "Origin", "Part", "ProblemRow", "Record", "Run", "SocketRow", "TimelineRow",
+        "TopicRow", "TotalRow", "Work", "asking", "listing", "writing",
+    },
+}  # fmt: skip
+# Words that are nouns although they end like a participle, or are the term of the field.
+NOUNS = {
+    "cut",  # octets that were cut off: one cut
+    "drawing",
+    "framing",  # what 23/ZMTP calls it
+    "greeting",  # likewise
+    "opening",  # the part of a stream before its frames
+    "hidden",  # events.Hidden, which plug-ins import
+    "ping",
+    "ring",
+    "testing",  # zmtpsniff.testing, which the tests of plug-ins import
+    "wording",
 }
+# Participles that end in neither -ed nor -ing.
+IRREGULAR = {
+    "begun", "brought", "built", "cut", "done", "drawn", "found", "given", "gone", "held", "hidden", "kept", "known",
+    "left", "lost", "made", "meant", "met", "put", "said", "seen", "sent", "shown", "spent", "split", "taken",
+    "thrown", "told", "understood", "won", "written",
+}  # fmt: skip
 
 
 def _imports(path: Path) -> set[str]:
@@ -120,6 +141,26 @@ def test_imports_are_allowed(part: str) -> None:
         for name in _imports(path):
             fits = any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED[part])
             assert fits or (name == "dissectors" and part == "dissectors"), f"{path} imports {name}"
+
+
+def test_dissectors_import_each_other_in_one_direction() -> None:
+    """Also for types alone: each part can be made and read without those that own it."""
+    files = {
+        ".".join(path.relative_to(PROJECT).with_suffix("").parts): path for path in PROJECT.glob("dissectors/**/*.py")
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    needs: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = {
+            module
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+            for module in (node.module, f"{node.module}.{alias.name}")
+        }
+        needs[name] = {module for module in found if module in modules and not name.startswith(f"{module}.")} - {name}
+    assert "dissectors.zmtp.session" in needs["dissectors.zmtp.half"]
+    TopologicalSorter(needs).prepare()  # raises CycleError
 
 
 def test_dissectors_do_no_input_or_output() -> None:
@@ -148,12 +189,17 @@ def test_spark_is_imported_late() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def _sources() -> dict[str, Path]:
+    """Our modules and packages by their whole names."""
+    paths = [path for part in ("dissectors", "zmtpsniff") for path in (PROJECT / part).rglob("*.py")]
+    return {".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
 def _bases() -> dict[str, list[str]]:
     """Each class of ours by its whole name, with the classes that it is made from."""
     found = {}
-    for path in (path for part in ("dissectors", "zmtpsniff") for path in (PROJECT / part).rglob("*.py")):
+    for module, path in _sources().items():
         tree = ast.parse(path.read_text())
-        module = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
         imported = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in ast.walk(tree)
@@ -172,8 +218,44 @@ def _above(name: str, bases: dict[str, list[str]]) -> set[str]:
     return direct.union(*(_above(base, bases) for base in direct))
 
 
+def _excepted_in(name: str) -> set[str]:
+    """Names that are still allowed where this module or class is."""
+    return set().union(*(names for part, names in RENAMED_SOON.items() if name.startswith(f"{part}.")))
+
+
+def _is_participle(name: str) -> bool:
+    """Whether the last word of a name (of ToldRows: Rows) is a participle, such as Taken, Saved or taking."""
+    last = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)[-1].lower()
+    return last not in NOUNS and (last in IRREGULAR or last.endswith(("ed", "ing")))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Taken", True), ("judged", True), ("_Waiting", True), ("taking", True), ("LateTaken", True),
+     ("ToldRows", False), ("PacketRing", False), ("Greeting", False), ("GreetingV3", False), ("zmtp", False)],
+)  # fmt: skip
+def test_participles_are_recognised(name: str, expected: bool) -> None:
+    assert _is_participle(name) is expected
+
+
+def test_names_are_nouns() -> None:
+    """A stranger asks "a Taken what?"; a class and a module say what they are."""
+    names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources())}
+    assert {name for name, short in names if _is_participle(short) and short not in _excepted_in(name)} == set()
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    """Who searches for a class finds one."""
+    where: dict[str, set[str]] = {}
+    for name in _bases():
+        module, _, short = name.rpartition(".")
+        if not short.startswith("_") and short not in _excepted_in(name):
+            where.setdefault(short, set()).add(module)
+    assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
+
+
 def test_classes_inherit_little() -> None:
     """Who reads a class should not have to read more than two others for it."""
     bases = _bases()
     assert _above("dissectors.events.Message", bases) == {"dissectors.events.WireEvent", "dissectors.events.Event"}
-    assert {name for name in bases if len(_above(name, bases)) > 2} <= TO_BE_COMPOSED
+    assert not {name for name in bases if len(_above(name, bases)) > 2}

@@ -155,8 +155,10 @@ def test_it_runs_in_a_clean_environment(built: Built, version: str, tmp_path: Pa
 
 
 def _try_spark(environment: Path, folder: Path, variables: dict[str, str]) -> None:
-    """What the README says of Spark with a Java of its own, where there is no other."""
-    (block,) = [block for block in blocks(PROJECT / "README.md") if "pip install 'zmtpsniff[spark" in block.text]
+    """What the recipes say of Spark with a Java of its own, where there is no other."""
+    (block,) = [
+        block for block in blocks(PROJECT / "docs" / "recipes.md") if "pip install 'zmtpsniff[spark" in block.text
+    ]
     install = block.text.splitlines()[0]
     _run(["bash", "-ec", f"{environment / 'bin' / install}"], folder, variables, 1200)
     nowhere = without_java(folder / "tools")

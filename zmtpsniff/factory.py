@@ -11,6 +11,7 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import Kind
+from zmtpsniff.net.dissection import FlowDissection
 
 
 class DissectorFactory:
@@ -60,3 +61,12 @@ class DissectorFactory:
     def carries_datagrams(self, *ports: int) -> bool:
         """Whether a rule says of one of these UDP ports that it carries ZMTP's datagrams."""
         return first_match(self._rules, "udp", *ports) is not None
+
+    def save(self, dissection: FlowDissection) -> bytes:
+        """The snapshot of a dissector of :meth:`connection`."""
+        assert isinstance(dissection, ZmtpConnection)
+        return dissection.snapshot()
+
+    def restored(self, snapshot: bytes) -> ZmtpConnection:
+        """The dissector that goes on from a :meth:`save`; raises SnapshotError."""
+        return ZmtpConnection.restore(snapshot, self._events, self._limits, self._doubts)

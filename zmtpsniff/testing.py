@@ -12,10 +12,10 @@ from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.sniffer import Sniffer
 
-__all__ = ["Dissection", "dissect_capture", "dissect_message", "new_connection"]
+__all__ = ["DissectionResult", "dissect_capture", "dissect_message", "new_connection"]
 
 
-class Dissection:
+class DissectionResult:
     """What became of a capture."""
 
     def __init__(self, events: list[AnyEvent]) -> None:
@@ -40,7 +40,7 @@ def dissect_capture(
     capture: str | PathLike[str],
     decode_as: Sequence[str] = (),
     show_secrets: bool = False,
-) -> Dissection:
+) -> DissectionResult:
     """Run a dissector, and no others, on all messages of a capture file.
 
     ``dissector`` is an object or the name of a plug-in's file, ``decode_as`` rules of ``-d``. Raises what is wrong:
@@ -54,7 +54,7 @@ def dissect_capture(
     events = [event for batch in sniffer.events() for event in batch]
     failed = [e.detail for e in events if isinstance(e, Problem) and e.code == "payload-dissector-failed"]
     assert not failed, failed[0]
-    return Dissection(events)
+    return DissectionResult(events)
 
 
 def dissect_message(

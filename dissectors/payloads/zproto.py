@@ -34,7 +34,7 @@ _KINDS: dict[str, Callable[[Reader], Any]] = {
 }
 
 
-class Command(NamedTuple):
+class CommandFormat(NamedTuple):
     """A command: its name, what it holds, and which of that is told in its summary."""
 
     name: str
@@ -43,10 +43,10 @@ class Command(NamedTuple):
     content: bool = False  # whether frames of the application follow
 
 
-def command(name: str, fields: str = "", told: str = "", content: bool = False) -> Command:
+def command(name: str, fields: str = "", told: str = "", content: bool = False) -> CommandFormat:
     """A command from words: ``"address:string timeout:number-4"``."""
     pairs = tuple((field.partition(":")[0], field.partition(":")[2]) for field in fields.split())
-    return Command(name, pairs, tuple(told.split()), content)
+    return CommandFormat(name, pairs, tuple(told.split()), content)
 
 
 class Codec:
@@ -56,7 +56,7 @@ class Codec:
         self,
         protocol: str,
         signature: bytes,
-        commands: dict[int, Command],
+        commands: dict[int, CommandFormat],
         version: int | None = None,
         topic: bool = False,
     ) -> None:

@@ -4,6 +4,7 @@ Everything here is pure: octets in, the fields of a :class:`~dissectors.events.C
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from dissectors.events import Cut, Hidden, Octets
@@ -16,8 +17,15 @@ HANDSHAKE_COMMANDS = frozenset({"READY", "HELLO", "WELCOME", "INITIATE", "ERROR"
 COMMANDS_OF_3_1 = frozenset({"SUBSCRIBE", "CANCEL", "PING", "PONG", "JOIN", "LEAVE"})
 
 
-class Parsed(NamedTuple):
-    """A command taken apart."""
+# Sockets of one kind all begin with the same metadata: so many short READY and INITIATE are remembered with what they
+# say. They hold no secrets.
+_ALIKE = 256
+_SHORT = 128
+_WITH_METADATA = (b"\x05READY", b"\x08INITIATE")
+
+
+class Content(NamedTuple):
+    """What a command holds."""
 
     name: str
     fields: Fields
@@ -95,32 +103,43 @@ def split_name(body: bytes) -> tuple[bytes, bytes] | Fault:
     return body[1 : 1 + length], body[1 + length :]
 
 
-def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_secrets: bool = False) -> Parsed:
+def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_secrets: bool = False) -> Content:
     """Take the body of a command frame apart.
 
     ``mechanism`` tells whose HELLO, WELCOME, INITIATE, READY and MESSAGE it is; ``whole`` is false if octets at the
     end of ``body`` are missing from the capture, which is then no fault of the peer.
     """
+    if whole and len(body) <= _SHORT and body.startswith(_WITH_METADATA):
+        return _parse_short(body, mechanism)
+    return _parse(body, mechanism, whole, show_secrets)
+
+
+@lru_cache(_ALIKE)
+def _parse_short(body: bytes, mechanism: str | None) -> Content:
+    return _parse(body, mechanism, whole=True, show_secrets=False)
+
+
+def _parse(body: bytes, mechanism: str | None, whole: bool, show_secrets: bool) -> Content:
     if body.startswith(wire.BROKEN_ERROR) and len(body) > len(wire.BROKEN_ERROR):
         fields, faults = _error(body[len(wire.BROKEN_ERROR) :], whole)
         detail = "ERROR without the length of its name (libzmq 4.3 PLAIN server)"
-        return Parsed("ERROR", fields, [("malformed-error", detail), *faults])
+        return Content("ERROR", fields, [("malformed-error", detail), *faults])
     split = split_name(body)
     if isinstance(split[0], str):
         if not whole:
-            return Parsed(text(body[1:]), {}, [])
-        return Parsed(text(body[1:]), {"data": body}, [split])
+            return Content(text(body[1:]), {}, [])
+        return Content(text(body[1:]), {"data": body}, [split])
     raw, data = split
     assert isinstance(data, bytes)
     name = text(raw)
     if name == "HELLO" and mechanism == "PLAIN":
-        return Parsed(name, *_plain_hello(data, whole, show_secrets))
+        return Content(name, *_plain_hello(data, whole, show_secrets))
     parser = _CURVE.get(name) if mechanism == "CURVE" else _GSSAPI.get(name) if mechanism == "GSSAPI" else None
     parser = parser or _COMMON.get(name)
     if parser is None:
         hidden = name == "HELLO" and not show_secrets  # of PLAIN, where another mechanism was announced
-        return Parsed(name, {"data": Hidden(len(data)) if hidden else data} if data else {}, [])
-    return Parsed(name, *parser(data, whole))
+        return Content(name, {"data": Hidden(len(data)) if hidden else data} if data else {}, [])
+    return Content(name, *parser(data, whole))
 
 
 def assume_mechanism(body: bytes) -> str | None:

@@ -1,14 +1,29 @@
-"""A ZMTP connection: two halves and what only the pair knows."""
+"""A ZMTP connection: two halves and what only the pair knows.
+
+Whether it is ZMTP at all: nothing is given out before that is certain, and nothing more is read once it is not.
+
+    undecided ── a signature, an upgrade, frames, both sides' evidence: it can be nothing else ──▶ accepted
+    undecided ── neither side can be ZMTP, or nothing proves it until the end ──▶ rejected
+
+A side that refuses is not the end of it, since the other one may speak ZMTP to it; then that is the problem.
+"""
 
 from typing import Literal
 
-from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Sides
-from dissectors.zmtp import evidence, greeting, resync, sockets, upgrade, wire
-from dissectors.zmtp.half import Half
+from dissectors import snapshots
+from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
+from dissectors.snapshots import Part
+from dissectors.zmtp import evidence, sockets, upgrade, wire
+from dissectors.zmtp.half import Finding, Half, HalfState
+from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
-from dissectors.zmtp.opening import Opening
-from dissectors.zmtp.security import Security
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.opening import Agreement, agree, agree_zws
+from dissectors.zmtp.resync import Discovery
+from dissectors.zmtp.search import Search
+from dissectors.zmtp.security import Security, SecurityState
+
+_KIND = "ZMTP connection"
 
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
@@ -25,6 +40,28 @@ _OTHERS = (
 )
 
 
+class ConnectionState(Part):
+    """What a connection says of itself in a snapshot."""
+
+    flow: int
+    transport: Literal["tcp", "ipc"]
+    addresses: tuple[str, str]
+    from_start: tuple[bool, bool]
+    forced: int | None
+    accepted: bool
+    rejected: bool
+    version: str | None
+    protocol: str | None
+    agreed: bool
+    not_seen: bool
+    refusal: tuple[Side, str, str] | None
+    ambiguous: dict[Side, int] | None  # of what is searched in mid-stream
+    held: bytes  # events that wait until it is certain
+    security: SecurityState
+    client: HalfState
+    server: HalfState
+
+
 class ZmtpConnection:
     """Dissects one TCP connection.
 
@@ -34,21 +71,19 @@ class ZmtpConnection:
     """
 
     __slots__ = (
-        "_compared",
+        "_agreed",
         "_doubts",
         "_final",
         "_from_start",
+        "_midstream",
         "_not_seen",
+        "_over",
         "_refusal",
         "accepted",
         "client",
         "flow",
         "forced",
-        "forced_version",
         "halves",
-        "midstream",
-        "out",
-        "over",
         "protocol",
         "rejected",
         "security",
@@ -82,29 +117,83 @@ class ZmtpConnection:
         self.transport = transport
         self.accepted = False
         self.rejected = False
-        self.forced = forced is not None
-        self.forced_version = forced or None
-        self._doubts = doubts
-        self._refusal: tuple[Opening, str, str] | None = None
-        self.security = Security()
-        self.midstream: MidStream | None = None  # of a side that is searched
-        self.over = False  # no more octets will come
+        self.forced = forced
         self.version: str | None = None
         self.protocol: str | None = None  # of WebSocket, if the server has chosen one
+        self.security = Security()
+        self._doubts = doubts
+        self._refusal: tuple[Half, str, str] | None = None
+        self._midstream: MidStream | None = None  # of a side that is searched
+        self._over = False  # no more octets will come
         self._final = out
-        self.out: list[AnyEvent] = []  # until it is certain
-        self._not_seen = False
-        self._from_start = all(from_start)
-        self._compared = False
-        self.client = Half(self, "client", client, server, limits, from_start[0])
-        self.server = Half(self, "server", server, client, limits, from_start[1])
-        self.client.other, self.server.other = self.server, self.client
-        self.halves = (self.client, self.server)
+        self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
+        self._from_start = from_start
+        self._agreed = False  # the greetings have been held against each other
+        held: list[AnyEvent] = []  # until it is certain
+        security = self.security
+        self.client = one = Half(
+            self, Journal(held, flow, client, server), "client", security, limits, from_start[0], forced
+        )
+        self.server = other = Half(
+            self, Journal(held, flow, server, client), "server", security, limits, from_start[1], forced
+        )
+        self.halves = (one, other)
+        one.opening.other, other.opening.other = other.opening, one.opening
+        one.session.other, other.session.other = other.session, one.session
         if forced is not None:
             self.accept()
         if forced:
             for half in self.halves:
-                half.framing = 1 if forced == 1 else 2
+                half.expect(1 if forced == 1 else 2)
+
+    def _other(self, half: Half) -> Half:
+        return self.server if half is self.client else self.client
+
+    # ------------------------------------------------------------------ what a side has found out
+
+    def take(self, half: Half, finding: Finding) -> None:
+        """Draw the conclusions from what ``half`` has found out."""
+        match finding:
+            case "signature":
+                signature = half.opening.signature
+                if not self.accepted and signature is not None and signature.is_certain:
+                    self.accept()
+                self._other(half).resume()
+            case "silence" | "unknown":
+                self._other(half).resume()
+            case "revision":
+                if not self.accepted:
+                    self._announced()
+                self._other(half).resume()
+            case "greeting":
+                self._greeted(half)
+            case "frames":
+                self._begin_frames(half)
+            case "identity":
+                self._identified()
+                self._weigh()
+                self._other(half).resume()
+            case "proof":
+                self.accept()
+            case "evidence":
+                self._weigh()
+            case "illegal":
+                self.reject()
+            case "hole":
+                self._not_seen = True
+            case "lost":
+                self._not_seen = True
+                self._skip_handshake()
+            case "hopeless":
+                other = self._other(half)
+                if not self.accepted and (other.stopped or not other.octets):
+                    self.reject()
+            case "upgrade":
+                self._upgraded()
+            case "no-upgrade":
+                self.security.failed = True
+                half.stop()
+                self._other(half).resume()
 
     # ------------------------------------------------------------------ is it ZMTP?
 
@@ -113,75 +202,68 @@ class ZmtpConnection:
         if self.accepted or self.rejected:
             return
         self.accepted = True
-        self._final.extend(self.out)
-        self.out = self._final
+        self._final.extend(self.client.journal.out)
         for half in self.halves:
-            half.proven()
+            half.prove(self._final)
         if self._refusal:
-            self._refuse(*self._refusal)
+            self._report_refusal(*self._refusal)
 
-    def refuse(self, half: Opening, code: str, detail: str) -> None:
-        """This half does not speak ZMTP; whether that is a problem depends on the other one."""
+    def refuse(self, half: Half, code: str, detail: str) -> None:
+        """``half`` does not speak ZMTP; whether that is a problem depends on the other one."""
         half.stop()
         if self.accepted:
-            self._refuse(half, code, detail)
+            self._report_refusal(half, code, detail)
             return
         self._refusal = self._refusal or (half, code, detail)
-        if half.other.stopped or half.other.versioned is False:
+        other = self._other(half)
+        if other.stopped or other.opening.versioned is False:
             self.reject()
 
-    def has_refused(self, half: Opening) -> bool:
-        """Whether ``half`` was found to speak something else, which says much of the other one, too.
-
-        Not where the user says which version this is: then the other half is taken for that whatever this one says.
-        """
-        read = half.greeted or half.silent or half.versioned is not None or not half.beginning
-        return half.stopped and not (read or self.forced_version)
-
-    def _refuse(self, half: Opening, code: str, detail: str) -> None:
+    def _report_refusal(self, half: Half, code: str, detail: str) -> None:
         if not detail:
-            what = next((name for start, name in _OTHERS if half.beginning.startswith(start)), None)
-            shown = half.beginning.hex(" ")
-            detail = f"the {half.side} does not speak ZMTP, its octets begin {shown}"
+            beginning = half.opening.beginning
+            what = next((name for start, name in _OTHERS if beginning.startswith(start)), None)
+            detail = f"the {half.side} does not speak ZMTP, its octets begin {beginning.hex(' ')}"
             if what:
-                detail = f"the {half.side} speaks {what} instead of ZMTP, its octets begin {shown}"
-        half.problem(code, detail)
+                detail = f"the {half.side} speaks {what} instead of ZMTP, its octets begin {beginning.hex(' ')}"
+        half.journal.problem(code, detail)
         self.security.failed = True
-        half.other.resume()
+        self._other(half).resume()
 
     def reject(self) -> None:
         """It is not ZMTP, or nothing proves that it is."""
-        midstream = self.midstream
-        in_doubt = self._may_have_been() or (midstream is not None and midstream.remains_open(self.halves))
+        midstream = self._midstream
+        in_doubt = self._may_have_been() or (midstream is not None and midstream.remains_open(self.halves, self._over))
         if self._doubts is not None and not self.rejected and in_doubt:
-            self._doubts.add(self.flow, self.client.src, self.server.src)
+            self._doubts.add(self.flow, self.client.journal.src, self.server.journal.src)
         self.rejected = True
-        self.out = []
+        nobody: list[AnyEvent] = []
         for half in self.halves:
             half.stop()
+            half.journal.out = nobody
 
-    def give_up(self, half: Opening) -> None:
-        """No frames were found in as much of ``half`` as is searched."""
-        if not self.accepted and (half.other.stopped or not half.other.octets):
-            self.reject()
-
-    def announced(self) -> None:
+    def _announced(self) -> None:
         """A half has sent its revision: two that answer each other prove what one alone does not."""
-        signatures = [half.signature for half in self.halves if half.revision is not None and half.signature]
+        openings = [half.opening for half in self.halves]
+        signatures = [one.signature for one in openings if one.revision is not None and one.signature]
         if len(signatures) == 2 and all(signature.last == wire.SIGNATURE_END for signature in signatures):
             self.accept()
 
-    def believes(self, half: Opening, window: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
+    def believes(self, half: Half, octets: bytes, found: Discovery) -> bool:
         """Whether the frames that ``half`` has found in mid-stream are of ZMTP."""
-        if self.midstream is None:
-            self.midstream = MidStream()
-        return self.midstream.believes(half, window, starts, found, cut)
+        if self._midstream is None:
+            self._midstream = MidStream()
+        search = half.search
+        assert isinstance(search, Search)
+        return self._midstream.believes(
+            half, self._other(half), octets, search.starts, found, search.cut, self._over
+        )  # fmt: skip
 
-    def weigh(self, at_end: bool = False) -> None:
+    def _weigh(self, at_end: bool = False) -> None:
         """Hold what both halves have said as ZMTP 1.0 against what else it may be; ``at_end`` if nothing more comes."""
         if self.accepted:
             return
-        one, other = (half.evidence for half in self.halves)
+        one, other = (half.opening.evidence for half in self.halves)
         if one is not None and other is not None and evidence.are_certain(one, other, at_end):
             self.accept()
         elif any(half.octets > evidence.UNPROVEN_LIMIT for half in self.halves):
@@ -189,148 +271,140 @@ class ZmtpConnection:
 
     def _may_have_been(self) -> bool:
         """Whether it looked like ZMTP, and nothing more was missing than a proof."""
-        one, other = (half.evidence for half in self.halves)
+        one, other = (half.opening.evidence for half in self.halves)
         if one is not None and other is not None and evidence.are_worth_a_note(one, other):
             return True
-        return any(half.signature is not None and half.revision is not None for half in self.halves)
+        return any(half.opening.signature is not None and half.opening.revision is not None for half in self.halves)
 
-    def found_frames(self, half: Opening, skipped: int) -> None:
+    def found(self, half: Half, skipped: int) -> None:
         """``half`` has no greeting in the capture, but frames were found."""
         self._not_seen = True
         self.security.unknown_start = True
         self.security.skip()
+        self._look_again()
         self.accept()
-        other = half.other
-        if not other.greeted and not other.framing:
-            other.framing = half.framing
-        other.known = True
+        other = self._other(half)
+        if not other.opening.greeted and not other.opening.framing:
+            other.expect(half.opening.framing)
         where = f"frames were found {skipped} octets after the start" if skipped else "it starts with a frame"
-        half.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
+        half.journal.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
+
+    def found_messages(self, half: Half) -> None:
+        """``half`` shows that this is ZWS: then the other half is, too."""
+        self._other(half).search_now()
 
     # ------------------------------------------------------------------ what both halves agree on
 
-    def identified(self) -> None:
+    def _look_again(self) -> None:
+        """Something about the connection changed that tells how messages are to be taken."""
+        self.client.session.plain = self.server.session.plain = None
+
+    def _identified(self) -> None:
         """A half of version 1.0 or 2.0 has read its identity frame."""
-        one, other = self.halves
+        one, other = self.client, self.server
         self.security.skip()
-        for half in self.halves:
-            half.look_again()
-        if one.greeted and other.greeted:
-            self.version = "1.0" if 1 in (one.framing, other.framing) else "2.0"
+        self._look_again()
+        if one.opening.greeted and other.opening.greeted:
+            self._set_version("1.0" if 1 in (one.opening.framing, other.opening.framing) else "2.0")
             self._check_types_v2()
 
     def _check_types_v2(self) -> None:
-        one, other = self.client.socket_type, self.server.socket_type
+        one, other = self.client.session.socket_type, self.server.session.socket_type
         if one and other and not sockets.may_talk(one, other):
-            half = self.client if self.client.packet >= self.server.packet else self.server
-            half.problem("incompatible-socket-types", f"{one} may not talk to {other}")
+            self._last().journal.problem("incompatible-socket-types", f"{one} may not talk to {other}")
 
-    def greeted_v3(self) -> None:
-        """A half has read its 3.x greeting."""
-        one, other = self.halves
+    def _last(self) -> Half:
+        """The half that spoke last."""
+        return self.client if self.client.journal.packet >= self.server.journal.packet else self.server
+
+    def _set_version(self, version: str | None) -> None:
+        self.version = version
         for half in self.halves:
-            if not half.greeted:
-                half.framing = 2  # else the other one would not have said so much
-        if self._compared or not (one.greeted and other.greeted):
-            self._wake()
-            return
-        self._compared = True
-        if not self._not_seen:
-            self.security.resume()
-        if None not in (one.revision, one.minor, other.revision, other.minor):
-            self.version = greeting.negotiated_v3((one.revision, one.minor), (other.revision, other.minor))  # type: ignore[arg-type]
-        last = one if one.packet >= other.packet else other
-        if one.mechanism is None or other.mechanism is None:
-            self._not_seen = True
-            self.security.unknown_start = True
-        elif one.mechanism != other.mechanism:
-            last.problem(
-                "mechanism-mismatch",
-                f"the client announces {one.mechanism or 'none'}, the server {other.mechanism or 'none'}",
-            )
-            self.security.failed = True
-        elif not one.mechanism_is_legal:
-            self.security.failed = True
+            half.session.version = version
+
+    def _greeted(self, half: Half) -> None:
+        """``half`` has read its 3.x greeting."""
+        one, other = self.client.opening, self.server.opening
+        if not (one.greeted and other.greeted):
+            self._other(half).expect(2)  # else the other one would not have said so much
+        if not self._agreed and one.greeted and other.greeted:
+            self._agreed = True
+            if not self._not_seen:
+                self.security.resume()
+            agreement = agree(one, other)
+            if agreement.version is not None:
+                self._set_version(agreement.version)
+            if not agreement.is_known:
+                self._not_seen = True
+                self.security.unknown_start = True
+            self._take_agreement(agreement, self._last())
+            if self.accepted:
+                for side in self.halves:
+                    if side.opening.state == "after greeting":
+                        side.begin_frames(2)
+        self._look_again()
+        self._other(half).resume()
+
+    def _take_agreement(self, agreement: Agreement, last: Half) -> None:
+        """Begin the handshake that the greetings lead to, of which ``last`` was the last."""
+        security = self.security
+        if agreement.mechanism is not None:
+            security.begin(agreement.mechanism)
+            if security.rules.has_boxes:
+                for half in self.halves:
+                    half.session.look_at_each()
+        security.failed = security.failed or agreement.failed
+        for code, detail in agreement.faults:
+            last.journal.problem(code, detail)
+
+    def _begin_frames(self, half: Half) -> None:
+        """The greeting of ``half`` is over, and that of the other half is there, or will not come."""
+        if not self._other(half).opening.greeted:
+            # Read on without the handshake of a side that is absent, until it greets after all.
+            self._not_seen = self._not_seen or not self._other(half).is_absent
+            self._skip_handshake()
+        if self.accepted:
+            half.begin_frames(2)
         else:
-            self._begin(one.mechanism)
-            if one.mechanism not in Security.KNOWN:
-                last.problem("unknown-mechanism", f"mechanism {one.mechanism!r} is not known")
-            elif one.mechanism != "NULL" and one.as_server and other.as_server:
-                last.problem("both-as-server", "both sides say that they are the server")
-                self.security.failed = True
-        self._wake()
+            # If nothing has proven it until now, nothing will.
+            self.refuse(half, "not-zmtp", "")
 
-    def _begin(self, mechanism: str) -> None:
-        """Both sides announce this mechanism."""
-        self.security.begin(mechanism)
-        if self.security.has_boxes:
-            for half in self.halves:
-                half.look_at_each()
-
-    def greeted_zws(self) -> None:
-        """A half has upgraded to ZWS; the server's protocol is the one that counts (45/ZWS, "Handshake")."""
-        one, other = self.halves
-        if self._compared or not (one.greeted and one.upgraded and other.greeted and other.upgraded):
+    def _upgraded(self) -> None:
+        """A half has upgraded to ZWS."""
+        one, other = self.client.opening.upgrade, self.server.opening.upgrade
+        if self._agreed or one is None or other is None:
             return  # one alone is not enough, nor is one that greets as over TCP
-        if one.upgrade is None or other.upgrade is None:
-            return
-        self._compared = True
-        self.protocol = other.upgrade.protocols[0]
-        if self.protocol in one.upgrade.protocols:
-            self.version = other.version
-            if other.mechanism is None:
-                self.security.skip()
-            else:
-                self._begin(other.mechanism)
-                if other.mechanism not in Security.KNOWN:
-                    other.problem("unknown-mechanism", f"mechanism {other.mechanism!r} is not known")
-        else:
-            offered = ", ".join(one.upgrade.protocols)
-            other.problem("mechanism-mismatch", f"the client offers {offered}, the server chooses {self.protocol}")
-            self.security.failed = True
+        self._agreed = True
+        agreement = agree_zws(one, other)
+        self.protocol = other.protocols[0]
+        if agreement.version is not None:
+            self._set_version(agreement.version)
+        if agreement.mechanism is None and not agreement.failed:
+            self.security.skip()
+        self._take_agreement(agreement, self.server)
         for half in self.halves:
             half.resume()
 
-    def identified_zws(self) -> None:
-        """A half without mechanism has sent its identity."""
-        for half in self.halves:
-            half.look_again()
-
-    def _wake(self) -> None:
-        for half in self.halves:
-            half.look_again()
-            half.resume()
-
-    def missed_greeting(self) -> None:
-        """Octets of a greeting are missing, and perhaps of the handshake: that it stayed incomplete accuses nobody."""
-        self._not_seen = True
-
-    def lost_greeting(self) -> None:
-        """Octets of a greeting are missing, so that the handshake cannot be judged."""
-        self._not_seen = True
-        self.skip_handshake()
-
-    def skip_handshake(self) -> None:
-        """Read on without the handshake of a side that is absent, until it greets after all."""
+    def _skip_handshake(self) -> None:
+        """Read on without the handshake, which cannot be judged."""
         self.security.unknown_start = True
         self.security.skip()
-        for half in self.halves:
-            half.look_again()
+        self._look_again()
 
     # ------------------------------------------------------------------ the end
 
     def finish(self, end: End, start_ns: int, end_ns: int) -> None:
         """The connection, or the capture, is over: report what is unfinished, and the summary."""
         if not self.accepted and not self.rejected:
-            self.over = True
+            self._over = True
             for half in self.halves:
                 half.search_now()
         for half in self.halves:
-            half.ended = True
+            half.opening.ended = True
         for half in self.halves:
             if not half.stopped:
                 half.resume()
-        self.weigh(at_end=True)
+        self._weigh(at_end=True)
         if not self.accepted:
             self.reject()
             return
@@ -339,21 +413,22 @@ class ZmtpConnection:
         handshake = self._handshake()
         if handshake == "incomplete":
             self._report_incomplete(end)
-        self.out.append(
+        one, other = self.client, self.server
+        self._final.append(
             Connection(
                 flow=self.flow,
-                transport="ws" if self.client.upgraded or self.server.upgraded else self.transport,
-                client=self._peer(self.client),
-                server=self._peer(self.server),
-                messages=Sides(self.client.messages, self.server.messages),
-                octets=Sides(self.client.octets, self.server.octets),
+                transport="ws" if one.opening.upgraded or other.opening.upgraded else self.transport,
+                client=self._peer(one),
+                server=self._peer(other),
+                messages=Sides(one.session.messages, other.session.messages),
+                octets=Sides(one.octets, other.octets),
                 start_ns=start_ns,
                 end_ns=max(start_ns, end_ns),
                 end=end,
                 version=self.version,
                 mechanism=self.security.mechanism,
                 handshake=handshake,
-                subscriptions=[*self.client.topics, *self.server.topics],
+                subscriptions=[*one.session.topics, *other.session.topics],
             )
         )
 
@@ -364,25 +439,94 @@ class ZmtpConnection:
             half.release()
 
     def _peer(self, half: Half) -> Peer:
-        return Peer(half.src, half.version, half.socket_type, half.identity)
+        session = half.session
+        return Peer(half.journal.src, half.opening.version, session.socket_type, session.identity)
 
     def _handshake(self) -> Handshake:
         if self.security.failed:
             return "failed"
         if self.version in ("1.0", "2.0") or self.security.complete:
             return "complete"
-        if self.protocol == upgrade.PROTOCOL and all(half.identity is not None for half in self.halves):
+        if self.protocol == upgrade.PROTOCOL and all(half.session.identity is not None for half in self.halves):
             return "complete"
         if self.security.hello_is_bad:
             return "failed"
-        late = not self._from_start and not all(half.greeted for half in self.halves)
+        late = not all(self._from_start) and not all(half.opening.greeted for half in self.halves)
         absent = any(half.is_absent for half in self.halves)
         return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
     def _report_incomplete(self, end: End) -> None:
-        half = self.client if self.client.packet >= self.server.packet else self.server
         how = {"fin": "was closed", "rst": "was reset", "timeout": "fell silent", "open": "is still open"}[end]
-        half.problem(
+        self._last().journal.problem(
             "handshake-incomplete",
             f"the connection {how} before the handshake was complete, and nothing on the wire says why",
         )
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> bytes:
+        """All that is known of the connection, which is not over, to go on from with :meth:`restore`."""
+        one, other = self.halves
+        refusal = self._refusal
+        return snapshots.encode(
+            _KIND,
+            ConnectionState(
+                flow=self.flow,
+                transport=self.transport,
+                addresses=(one.journal.src, other.journal.src),
+                from_start=self._from_start,
+                forced=self.forced,
+                accepted=self.accepted,
+                rejected=self.rejected,
+                version=self.version,
+                protocol=self.protocol,
+                agreed=self._agreed,
+                not_seen=self._not_seen,
+                refusal=None if refusal is None else (refusal[0].side, *refusal[1:]),
+                ambiguous=None if self._midstream is None else self._midstream.ambiguous,
+                held=b"" if self.accepted else snapshots.store_events(one.journal.out),
+                security=self.security.snapshot(),
+                client=one.snapshot(),
+                server=other.snapshot(),
+            ),
+        )
+
+    @classmethod
+    def restore(
+        cls,
+        octets: bytes,
+        out: list[AnyEvent],
+        limits: Limits | None = None,
+        doubts: evidence.Doubts | None = None,
+    ) -> "ZmtpConnection":
+        """A connection that goes on from a :meth:`snapshot` as that one would have, its events appended to ``out``.
+
+        ``limits`` and ``doubts`` are as for a new one. Raises :class:`~dissectors.snapshots.SnapshotError` if these
+        octets are no snapshot of a connection, or one of another format.
+        """
+        state = snapshots.decode(octets, _KIND, ConnectionState)
+        connection = cls(
+            out, state.flow, *state.addresses, state.from_start, limits, None, state.transport, doubts
+        )  # fmt: skip
+        connection._go_on(state)
+        return connection
+
+    def _go_on(self, state: ConnectionState) -> None:
+        self.forced = state.forced
+        self.accepted = state.accepted
+        self.rejected = state.rejected
+        self.version = state.version
+        self.protocol = state.protocol
+        self._agreed = state.agreed
+        self._not_seen = state.not_seen
+        if state.ambiguous is not None:
+            self._midstream = MidStream()
+            self._midstream.ambiguous = state.ambiguous
+        self.security.restore(state.security)
+        held = self._final if state.accepted else snapshots.fetch_events(state.held)
+        for half, known in zip(self.halves, (state.client, state.server), strict=True):
+            half.opening.forced = state.forced
+            half.journal.out = held
+            half.restore(known)
+            if state.refusal is not None and state.refusal[0] == half.side:
+                self._refusal = (half, *state.refusal[1:])

@@ -5,10 +5,16 @@ Nothing is said before the messages: no greeting, no handshake, no socket type.
 
 from typing import Literal
 
+from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, Cut, End, Message, Octets, Peer, Sides
+from dissectors.snapshots import Part
 from dissectors.zmtp import wire
-from dissectors.zmtp.framing import FrameStream
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.buffer import Buffer, BufferState
+from dissectors.zmtp.framing import FrameReaderState, ReaderV1
+from dissectors.zmtp.journal import Journal, JournalState
+from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.security import Security
+from dissectors.zmtp.session import Session, SessionState
 
 # The first 2 octets of each packet's data say where the first message that begins in it does, or that none does.
 _OFFSET_SIZE = 2
@@ -16,38 +22,69 @@ _NO_MESSAGE = 0xFFFF
 _PLAUSIBLE_LENGTH = 1 << 32
 
 
+class RadioState(Part):
+    """What a sender of UDP says of itself in a snapshot."""
+
+    flow: int
+    addresses: tuple[str, str]
+    journal: JournalState
+    messages: int
+    octets: int
+
+
+class MulticastState(Part):
+    """What a sender of PGM says of itself in a snapshot."""
+
+    flow: int
+    transport: Literal["pgm", "epgm"]
+    addresses: tuple[str, str]
+    accepted: bool
+    rejected: bool
+    joined: bool
+    journal: JournalState
+    buffer: BufferState
+    session: SessionState
+    reader: FrameReaderState
+
+
+_RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
+
+
 class Radio:
     """Dissects what a RADIO sends over UDP: group length, group, body in each datagram (48/RADISH, libzmq)."""
+
+    __slots__ = ("_journal", "_keep", "_messages", "_octets")
 
     rejected = False
 
     def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits | None = None) -> None:
         """Append events to ``out``, as sent by ``src`` to ``dst`` in flow ``flow``."""
-        self._stream = FrameStream(out, flow, src, dst, limits or Limits())
-        self._stream.socket_type = "RADIO"
+        self._journal = Journal(out, flow, src, dst)
+        self._keep = (limits or Limits()).keep
+        self._messages = 0
+        self._octets = 0
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
         """Take a datagram, of which ``missing`` octets at the end were not captured."""
-        stream = self._stream
-        stream.time_ns, stream.packet = time_ns, packet
+        journal, keep = self._journal, self._keep
+        journal.time_ns, journal.packet = time_ns, packet
         length = len(payload) + missing
-        stream.octets += length
+        self._octets += length
         if missing:
-            stream.problem_once("packets-cut", "datagrams are cut short by the snaplen")
+            journal.problem_once("packets-cut", "datagrams are cut short by the snaplen")
         if not length or (payload and 1 + payload[0] > length):
-            stream.problem("bad-radio-datagram", f"a datagram of {length} octets that cannot hold its group")
+            journal.problem("bad-radio-datagram", f"a datagram of {length} octets that cannot hold its group")
             return
         if not payload:
             return
         end = 1 + payload[0]
-        keep = stream.limits.keep
         group: Octets = payload[1:end] if end <= len(payload) else Cut(payload[1:], payload[0])
         body: Octets = payload[end:]
         if len(payload) < length or length - end > keep:
             body = Cut(payload[end : end + keep], length - end)
-        stream.messages += 1
-        place = time_ns, packet, stream.flow, stream.src, stream.dst
-        stream.out.append(Message(*place, [group, body], "RADIO", incomplete=missing > 0))
+        self._messages += 1
+        flow, src, dst = journal.flow, journal.src, journal.dst
+        journal.out.append(Message(time_ns, packet, flow, src, dst, [group, body], "RADIO", incomplete=missing > 0))
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int) -> None:
         """Take data of PGM, which never comes here."""
@@ -60,44 +97,26 @@ class Radio:
 
     def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The sender is silent, or the capture is over: the summary."""
-        stream = self._stream
-        stream.out.append(
-            _summary(stream, "udp", None, end, start_ns, end_ns, socket_types=("RADIO", "DISH")),
-        )
+        summary = _summary(self._journal, "udp", self._messages, self._octets, end, start_ns, end_ns)
+        summary.client.socket_type, summary.server.socket_type = "RADIO", "DISH"
+        self._journal.out.append(summary)
 
+    def snapshot(self) -> bytes:
+        """All that is known of the sender, to go on from with :meth:`restore`."""
+        journal = self._journal
+        addresses = journal.src, journal.dst
+        state = RadioState(journal.flow, addresses, journal.snapshot(), self._messages, self._octets)
+        return snapshots.encode(_RADIO, state)
 
-class _Multicast(FrameStream):
-    """ZMTP 1.0 frames out of PGM packets: they can be joined wherever a packet says that a message begins."""
-
-    __slots__ = ("joined",)
-
-    def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
-        super().__init__(out, flow, src, dst, limits)
-        self.joined = False
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a message has begun and is not over."""
-        return bool(self._held or self._parts or self._collects)
-
-    def join(self) -> None:
-        self.joined = True
-        self._damaged = False
-        self._plain = True
-        self._start_frames(1)
-
-    def leave(self) -> None:
-        """What follows does not hang together with what came: give out what there is of the message."""
-        if self._state == self._frames_v1 and self._held:
-            self._open_body()
-        self._flush_message()
-        self._chunks = []
-        self._held = 0
-        self.joined = False
-        self._state = self._dead
-
-    def _die(self) -> None:
-        self.leave()
+    @classmethod
+    def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Radio":
+        """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
+        state = snapshots.decode(octets, _RADIO, RadioState)
+        radio = cls(out, state.flow, *state.addresses, limits)
+        radio._journal.restore(state.journal)
+        radio._messages = state.messages
+        radio._octets = state.octets
+        return radio
 
 
 class Multicast:
@@ -121,77 +140,128 @@ class Multicast:
         self.rejected = False
         self._transport: Literal["pgm", "epgm"] = transport
         self._accepted = forced
-        self._stream = _Multicast(out, flow, src, dst, limits or Limits())
+        self._joined = False  # frames can be read, since it is known where one begins
+        self._journal = Journal(out, flow, src, dst)
+        self._buffer = Buffer()
+        security = Security()
+        security.skip()
+        self._session = Session(self._journal, "client", security, limits or Limits())
+        self._reader = ReaderV1(self._buffer, self._session)
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
         """Take a datagram of UDP, which never comes here."""
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int) -> None:
         """Take the data of the next packet; ``begins`` is false if it continues the one before without an offset."""
-        stream = self._stream
-        stream.time_ns, stream.packet = time_ns, packet
+        journal, buffer = self._journal, self._buffer
+        journal.time_ns, journal.packet = time_ns, packet
         size = _OFFSET_SIZE if begins else 0
-        stream.octets += size
+        buffer.octets += size
         data = tsdu[size:]
         offset = int.from_bytes(tsdu[:size], "big") if begins else _NO_MESSAGE
         if len(tsdu) < size or (offset != _NO_MESSAGE and offset > len(data)):
             if self._accepted:
-                stream.problem(
+                journal.problem(
                     "bad-message-offset", f"a packet of {len(tsdu)} octets says that a message begins at {offset}"
                 )
-                stream.leave()
+                self._leave()
             else:
                 self.rejected = True
             return
-        if not stream.joined:
+        buffer.octets += len(data)
+        if not self._joined:
             if offset == _NO_MESSAGE:
-                stream.octets += len(data)
                 return
-            stream.octets += offset
             data = data[offset:]
             if not self._accepted and data:
                 self._accepted = _is_zmtp(data)
                 self.rejected = not self._accepted
             if not self._accepted:
                 return
-            stream.join()
-        if data:
-            stream.feed(data, time_ns, packet)
+            self._joined = True
+        whole = buffer.add(data)
+        if whole is not None:
+            buffer.run(self._reader.read, whole)
+        if self._reader.failure is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        """What follows does not hang together with what came: give out what there is of the message."""
+        reader = self._reader
+        reader.open()
+        self._session.flush(reader.rest)
+        self._buffer.clear()
+        self._reader = ReaderV1(self._buffer, self._session)
+        self._joined = False
 
     def lost(self, packets: int, time_ns: int, packet: int) -> None:
         """Learn that so many packets will never come."""
-        stream = self._stream
+        journal = self._journal
         if not self._accepted:
             return
-        stream.time_ns, stream.packet = time_ns, packet
+        journal.time_ns, journal.packet = time_ns, packet
         what = "1 data packet is" if packets == 1 else f"{packets} data packets are"
-        stream.problem("multicast-lost", f"{what} not in the capture, and no repair of it")
-        stream.leave()
+        journal.problem("multicast-lost", f"{what} not in the capture, and no repair of it")
+        self._leave()
 
     def cut(self, time_ns: int, packet: int) -> None:
         """Learn that a packet was captured only in part, so that it cannot be used."""
-        stream = self._stream
+        journal = self._journal
         if self._accepted:
-            stream.time_ns, stream.packet = time_ns, packet
-            stream.problem_once("packets-cut", "packets are cut short by the snaplen")
+            journal.time_ns, journal.packet = time_ns, packet
+            journal.problem_once("packets-cut", "packets are cut short by the snaplen")
 
     def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The sender is silent, or the capture is over: the summary."""
         if not self._accepted:
             return
-        stream = self._stream
+        journal, session = self._journal, self._session
         if repaired:
             what = "1 data packet was" if repaired == 1 else f"{repaired} data packets were"
-            stream.problem(
+            journal.problem(
                 "multicast-repaired", f"{what} lost on the way to a receiver or to the capture, and repaired"
             )
         if parity:
             what = "1 packet of parity is" if parity == 1 else f"{parity} packets of parity are"
-            stream.problem("multicast-parity", f"{what} not used: what only they could repair is told as lost")
-        if stream.unfinished:
-            stream.problem("capture-ends-inside", "the last message is not whole")
-        stream.leave()
-        stream.out.append(_summary(stream, self._transport, "1.0", end, start_ns, end_ns))
+            journal.problem("multicast-parity", f"{what} not used: what only they could repair is told as lost")
+        if self._buffer.held or session.parts or self._reader.body is not None:
+            journal.problem("capture-ends-inside", "the last message is not whole")
+        self._leave()
+        summary = _summary(journal, self._transport, session.messages, self._buffer.octets, end, start_ns, end_ns)
+        summary.version = "1.0"
+        journal.out.append(summary)
+
+    def snapshot(self) -> bytes:
+        """All that is known of the sender, to go on from with :meth:`restore`."""
+        journal = self._journal
+        return snapshots.encode(
+            _MULTICAST,
+            MulticastState(
+                journal.flow,
+                self._transport,
+                (journal.src, journal.dst),
+                self._accepted,
+                self.rejected,
+                self._joined,
+                journal.snapshot(),
+                self._buffer.snapshot(),
+                self._session.snapshot(),
+                self._reader.snapshot(),
+            ),
+        )
+
+    @classmethod
+    def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Multicast":
+        """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
+        state = snapshots.decode(octets, _MULTICAST, MulticastState)
+        multicast = cls(out, state.flow, state.transport, *state.addresses, limits, state.accepted)
+        multicast.rejected = state.rejected
+        multicast._joined = state.joined
+        multicast._journal.restore(state.journal)
+        multicast._buffer.restore(state.buffer)
+        multicast._session.restore(state.session)
+        multicast._reader.restore(state.reader)
+        return multicast
 
 
 def _is_zmtp(data: bytes) -> bool:
@@ -211,23 +281,22 @@ def _is_zmtp(data: bytes) -> bool:
 
 
 def _summary(
-    stream: FrameStream,
+    journal: Journal,
     transport: Literal["udp", "pgm", "epgm"],
-    version: str | None,
+    messages: int,
+    octets: int,
     end: End,
     start_ns: int,
     end_ns: int,
-    socket_types: tuple[str | None, str | None] = (None, None),
 ) -> Connection:
     return Connection(
-        flow=stream.flow,
+        flow=journal.flow,
         transport=transport,
-        client=Peer(stream.src, socket_type=socket_types[0]),
-        server=Peer(stream.dst, socket_type=socket_types[1]),
-        messages=Sides(stream.messages, 0),
-        octets=Sides(stream.octets, 0),
+        client=Peer(journal.src),
+        server=Peer(journal.dst),
+        messages=Sides(messages, 0),
+        octets=Sides(octets, 0),
         start_ns=start_ns,
         end_ns=max(start_ns, end_ns),
         end=end,
-        version=version,
     )

@@ -1,9 +1,12 @@
 """Messages of WebSocket that are compressed: the permessage-deflate extension (RFC 7692)."""
 
 import zlib
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from weakref import ref
+
+from dissectors.snapshots import Part
 
 EXTENSION = "permessage-deflate"
 # Octets of a message that are looked at, compressed and not: what is longer is lost, and all that builds upon it.
@@ -13,6 +16,12 @@ INFLATED_LIMIT = 1 << 26
 _TAIL = b"\x00\x00\xff\xff"  # that a sender leaves out (section 7.2.1)
 _PIECE = 1 << 16
 _MOST_BITS = -15  # of the window: a larger one than the sender's does no harm
+_WINDOW = 1 << 15
+# RFC 1951, sections 3.2.3 to 3.2.6: a block without octets, and what is needed of one with fixed codes
+_EMPTY_BLOCK = b"\x00" + _TAIL
+_FIXED_BLOCK, _LENGTH_258, _END_OF_BLOCK = "010", "11000101", "0000000"
+_EXTRA_BITS = [max(code // 2 - 1, 0) for code in range(30)]  # of the distance with each code
+_DISTANCES = [1 + sum(1 << bits for bits in _EXTRA_BITS[:code]) for code in range(30)]  # the least with each code
 # So many senders' windows, of some 50 KiB, are held in all: who opens more connections gets no more memory by it.
 _MOST_WINDOWS = 4096
 
@@ -26,21 +35,34 @@ def parameters(extensions: Sequence[str]) -> frozenset[str] | None:
     return None
 
 
+class InflaterState(Part):
+    """What an inflater says of itself in a snapshot."""
+
+    takeover: bool
+    lost: bool
+    window: bytes
+
+
 class Inflater:
     """Undoes the compression of what one side sends, message by message."""
 
-    __slots__ = ("__weakref__", "_decoder", "_lost", "_takeover")
+    __slots__ = ("__weakref__", "_decoder", "_history", "_lost", "_takeover")
 
     def __init__(self, takeover: bool) -> None:
         """``takeover`` says that each message may refer back to those before."""
         self._takeover = takeover
         self._decoder = zlib.decompressobj(_MOST_BITS)
+        self._history = 0  # octets that later messages may refer to
         self._lost = False
 
     def lose(self) -> None:
         """A message is missing, and so is what later ones refer to."""
         self._lost = self._takeover
+        self._forget()
+
+    def _forget(self) -> None:
         self._decoder = zlib.decompressobj(_MOST_BITS)
+        self._history = 0
 
     def inflate(self, octets: bytes, keep: int) -> tuple[bytes, int] | None:
         """The first ``keep`` octets of a message and how many it has; None if that cannot be known."""
@@ -67,12 +89,55 @@ class Inflater:
             self.lose()
             return None
         if not self._takeover:
-            self._decoder = zlib.decompressobj(_MOST_BITS)
+            self._forget()
         elif self._decoder.eof:  # a final block, after which zlib would forget what later messages refer to
             self.lose()
         else:
+            self._history = min(self._history + length, _WINDOW)
             _windows.use(self)
         return b"".join(kept), length
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> InflaterState:
+        """What to go on from: the window that later messages refer to.
+
+        zlib does not hand it out. So a copy of the decoder is given what says: repeat all that you have put out. A
+        decoder that is inside a block, as no honest sender leaves it, would take that for something else; from there
+        nobody goes on.
+        """
+        window = b""
+        is_whole = True
+        if self._history:
+            try:
+                one = self._decoder.copy()
+                is_whole = not one.decompress(_EMPTY_BLOCK)
+                window = one.decompress(_repeat(self._history))[: self._history]
+            except zlib.error:
+                is_whole = False
+            is_whole = is_whole and len(window) == self._history
+        return InflaterState(self._takeover, self._lost or not is_whole, window if is_whole else b"")
+
+    @classmethod
+    def restore(cls, state: InflaterState) -> "Inflater":
+        """One that goes on from there."""
+        inflater = cls(state.takeover)
+        inflater._lost = state.lost
+        if state.window:
+            inflater._decoder = zlib.decompressobj(_MOST_BITS, zdict=state.window)
+            inflater._history = len(state.window)
+            _windows.use(inflater)
+        return inflater
+
+
+def _repeat(size: int) -> bytes:
+    """A block that repeats the last ``size`` octets, and perhaps more (RFC 1951, section 3.2.6: fixed codes)."""
+    code = bisect_right(_DISTANCES, size) - 1
+    extra = format(size - _DISTANCES[code], "b").zfill(_EXTRA_BITS[code])[::-1] if _EXTRA_BITS[code] else ""
+    # Codes begin with their highest bit, all other numbers with their lowest.
+    match = _LENGTH_258 + format(code, "05b") + extra
+    bits = _FIXED_BLOCK + match * -(-size // 258) + _END_OF_BLOCK
+    return int(bits[::-1], 2).to_bytes(-(-len(bits) // 8), "little")
 
 
 class _Windows:

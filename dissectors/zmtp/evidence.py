@@ -5,6 +5,7 @@ behind them looks the same. So what counts is what others have no reason to do: 
 to set the flags that libzmq 2.1 leaves set, to have as many frames in one message as in the next.
 """
 
+from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import wire
 
 # Bits: of how many others at most one does so.
@@ -17,6 +18,18 @@ UNPROVEN_LIMIT = 1 << 16
 # Frames of both sides from which on it is worth a note that nothing is certain; how many notes.
 _WORTH_A_NOTE = 6
 _MOST_PORTS = 20
+
+
+class EvidenceState(Part):
+    """What the evidence of a side says of itself in a snapshot."""
+
+    begun: bool
+    count: int
+    _rare: int
+    _of_first: int
+    _of_message: int
+    _regular: int
+    _is_regular: bool
 
 
 class EvidenceV1:
@@ -70,6 +83,17 @@ class EvidenceV1:
     def bits(self) -> int:
         """How much speaks for it."""
         return self._rare + (min(self._regular, _MOST_REGULAR_BITS) if self._is_regular else 0)
+
+    def snapshot(self) -> EvidenceState:
+        """What to go on from."""
+        return fields_of(self, EvidenceState)
+
+    @classmethod
+    def restore(cls, state: EvidenceState) -> "EvidenceV1":
+        """Evidence that goes on from there."""
+        evidence = cls(0, 0)
+        set_fields(evidence, state)
+        return evidence
 
 
 def are_certain(one: EvidenceV1, other: EvidenceV1, at_end: bool) -> bool:

@@ -4,9 +4,13 @@ Everything here is pure. The steps in which the two sides send their greetings, 
 :mod:`dissectors.zmtp.opening`.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from dissectors.zmtp import sockets, wire
+
+# Most greetings are like others before them: so many are remembered with what they say.
+_ALIKE = 64
 
 
 class Signature(NamedTuple):
@@ -52,11 +56,13 @@ class GreetingV3(NamedTuple):
     as_server: bool | None
 
 
+@lru_cache(_ALIKE)
 def parse_signature(octets: bytes) -> Signature:
     """Read 10 octets that begin with FF."""
     return Signature(int.from_bytes(octets[1:9], "big"), octets[9])
 
 
+@lru_cache(_ALIKE)
 def parse_after_revision(octets: bytes) -> GreetingV3:
     """Read minor, mechanism, as-server and filler (23/ZMTP, "Greeting"); ``octets`` may be cut short."""
     mechanism: str | None = None

@@ -1,215 +1,698 @@
-"""One side of a connection: its handshake, and what its messages mean."""
+"""One side of a connection: its octets, and who of its parts reads them next.
 
-from typing import Literal
+    opening ── its greeting is over ──▶ frames, unproven or messages
+    unproven ── the connection is proven to be ZMTP ──▶ frames
+    opening, frames, unproven ── its place in the stream is lost ──▶ search
+    messages ── likewise ──▶ message search
+    opening, frames, search ── the other side upgrades to WebSocket ──▶ message search
+    search ── frames are found ──▶ frames or unproven          message search ── likewise ──▶ messages
+    search ── no octets have come, and none may be in the capture ──▶ opening
+    any ── nothing that follows can be read ──▶ over
 
-from dissectors.events import Command, Cut, End, Octets, Subscription, at_hand, without_first
-from dissectors.zmtp import commands, resync, sockets, wire
-from dissectors.zmtp.websocket import Upgraded
+`opening` is the greeting (:mod:`dissectors.zmtp.opening`). In `unproven` frames of ZMTP 1.0 are read that may be
+something else yet (:mod:`dissectors.zmtp.evidence`), in `frames` those of 1.0, 2.0 and later
+(:mod:`dissectors.zmtp.framing`), in `messages` those inside WebSocket (:mod:`dissectors.zmtp.websocket`).
+
+What a side finds out may matter to the other one, or to what the connection is: it tells the pair, and the pair says
+what follows from it.
+"""
+
+from typing import Literal, Protocol
+
+from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
+from dissectors.snapshots import Part, SnapshotError
+from dissectors.zmtp import evidence
+from dissectors.zmtp import websocket_frames as ws
+from dissectors.zmtp.buffer import Buffer, BufferState, Read
+from dissectors.zmtp.evidence import EvidenceState
+from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
+from dissectors.zmtp.journal import Journal, JournalState
+from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.long_frames import LongFramesState
+from dissectors.zmtp.opening import Fact, Opening, OpeningState
+from dissectors.zmtp.resync import Discovery
+from dissectors.zmtp.search import Search, SearchState
+from dissectors.zmtp.security import Security
+from dissectors.zmtp.session import Session, SessionState
+from dissectors.zmtp.websocket import MessageSearch, WebSocketReader, WebSocketReaderState
+
+Stage = Literal["opening", "unproven", "frames", "messages", "search", "message search", "over"]
+STAGES: dict[Stage, tuple[Stage, ...]] = {
+    "opening": ("unproven", "frames", "messages", "search", "message search"),
+    "unproven": ("frames", "search"),
+    "frames": ("search", "message search"),
+    "messages": ("message search",),
+    "search": ("unproven", "frames", "message search", "opening"),
+    "message search": ("messages",),
+    "over": (),
+}
 
 # A frame that lacks more octets than this at the end of its connection, and of which less than one part in so many
 # came, is taken for one whose length is nonsense.
 _PLAUSIBLE_REST = 1 << 30
 _NEARLY_NOTHING = 100
-_MORE_THAN_ANY = 1 << 65  # octets: no frame is so long
 
 
-class Half(Upgraded):
+Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
+"""What a side tells the pair: what its opening has found out, or
+
+    silence     nothing more will be known of what it says about versions
+    evidence    more frames of what may be ZMTP 1.0 have come
+    illegal     what comes now is none
+    lost        octets of its greeting are missing
+    hopeless    no frames are found in as much as is searched
+"""
+
+
+class Pair(Protocol):
+    """Both sides of a connection, as one of them sees them."""
+
+    def take(self, half: "Half", finding: Finding) -> None:
+        """Draw the conclusions from what ``half`` has found out."""
+
+    def refuse(self, half: "Half", code: str, detail: str) -> None:
+        """What ``half`` reads is not ZMTP; the problem says how that shows, if there is a ``detail``."""
+
+    def found(self, half: "Half", skipped: int) -> None:
+        """Frames were found in ``half``, ``skipped`` octets after the start, which is not in the capture."""
+
+    def found_messages(self, half: "Half") -> None:
+        """The octets of ``half`` show by themselves that they are ZWS."""
+
+    def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
+        """Whether frames that chain in ``octets`` are of ZMTP, on a connection not known to be."""
+        ...
+
+
+_READS: dict[Stage, str] = {
+    "opening": "_read_opening",
+    "unproven": "_read_unproven",
+    "search": "_read_search",
+    "message search": "_read_message_search",
+    "over": "_ignore",
+}
+
+
+def _released(data: bytes, position: int) -> int:
+    return len(data)
+
+
+class HalfState(Part):
+    """What a half says of itself in a snapshot: its stage, and what its parts say."""
+
+    stage: Stage
+    journal: JournalState
+    buffer: BufferState
+    opening: OpeningState
+    evidence: EvidenceState | None
+    session: SessionState
+    frames: FrameReaderState | None
+    messages: WebSocketReaderState | None
+    search: tuple[SearchState, LongFramesState] | None
+    searched: int | None  # in a message search
+
+
+class Half:
     """What one side sends."""
 
-    __slots__ = ()
+    __slots__ = ("_pair", "_read", "buffer", "journal", "opening", "reader", "search", "session", "side", "stage")
+
+    def __init__(
+        self, pair: Pair, journal: Journal, side: Side, security: Security, limits: Limits, from_start: bool,
+        forced: int | None,
+    ) -> None:  # fmt: skip
+        """Read what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
+
+        ``forced`` is as in :class:`~dissectors.zmtp.opening.Opening`.
+        """
+        self._pair = pair
+        self.side: Side = side
+        self.journal = journal
+        self.buffer = Buffer()
+        self.opening = Opening(self.buffer, side, from_start, forced)
+        self.session = Session(journal, side, security, limits)
+        self.reader: FrameReader | WebSocketReader | None = None  # of unproven, frames and messages
+        self.search: Search | MessageSearch | None = None  # of search and message search
+        self.stage: Stage = "opening"
+        self._read: Read = self._read_opening
+
+    def _turn(self, stage: Stage) -> None:
+        """From now on this is who takes the octets."""
+        self.stage = stage
+        if stage in ("frames", "messages"):
+            assert self.reader is not None
+            self._read = self.reader.read
+        else:
+            self._read = getattr(self, _READS[stage])
+
+    def _ignore(self, data: bytes, position: int) -> int:
+        """Octets of which nothing can be known."""
+        return len(data)
+
+    # ------------------------------------------------------------------ octets
+
+    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
+        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``.
+
+        They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
+        """
+        journal, buffer, size = self.journal, self.buffer, len(data)
+        journal.time_ns = time_ns
+        journal.packet = packet
+        journal.begin = begin
+        buffer.octets += size
+        if buffer.held:
+            if isinstance(self.search, Search):
+                self.search.segment(buffer.held, seen == journal.seen != UNBOUNDED)
+            journal.seen = seen
+            whole = buffer.add(data)
+            if whole is not None:
+                buffer.run(self._step, whole)
+            return
+        journal.seen = seen
+        # Nearly always the segment holds whole frames, so that nothing has to be kept.
+        reached = self._read(data, 0)
+        if reached != size:
+            buffer.run(self._step, data, reached)
+
+    def _step(self, data: bytes, position: int) -> int:
+        """Let whoever reads next take octets, and whoever comes after that if it takes none."""
+        while True:
+            reader = self.reader
+            if reader is not None and reader.failure is not None:
+                if reader.failure == "lost":
+                    self._lose()
+                else:
+                    self._die()
+            read = self._read
+            reached = read(data, position)
+            if reached != position:
+                return reached
+            if self._read is read and (reader is None or reader.failure is None):
+                return reached
+            self.buffer.need = 1
+
+    def resume(self) -> None:
+        """Look again at the octets that wait, because something else than octets made progress possible."""
+        opening = self.opening
+        if opening.state == "after signature":
+            opening.word()
+            if opening.fact is not None:
+                self._react(opening.fact)
+        if self.buffer.held:
+            self.buffer.run(self._step, self.buffer.content)
+
+    # ------------------------------------------------------------------ what others ask
+
+    @property
+    def octets(self) -> int:
+        """How many octets of the stream there are so far, gaps included."""
+        return self.buffer.octets
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more can be read of this side."""
+        return self.stage == "over"
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether this side is taken not to be in the capture."""
+        return self.opening.state == "absent"
+
+    @property
+    def window(self) -> tuple[bytes, list[int]]:
+        """The octets that are being searched, and the offsets at which segments begin among them."""
+        return self.buffer.content, self.search.starts if isinstance(self.search, Search) else []
+
+    @property
+    def silence(self) -> int:
+        """In how many segments in a row its sender had seen nothing new of the other side, while it is searched."""
+        return self.search.silence if isinstance(self.search, Search) else 0
+
+    # ------------------------------------------------------------------ what the pair says
+
+    def stop(self) -> None:
+        """Read nothing more of this side."""
+        self._turn("over")
+        self.opening.state = "over"
+        self.reader = None
+        self.search = None
+        self.buffer.clear()
+
+    def prove(self, out: list[AnyEvent]) -> None:
+        """The connection is ZMTP: what this half finds goes to ``out`` from now on."""
+        self.journal.out = out
+        self.opening.proven = True
+        self.opening.evidence = None
+        if isinstance(self.search, Search):
+            self.search.known = True
+        if self.stage == "unproven":
+            self._turn("frames")
+
+    def expect(self, framing: int) -> None:
+        """Frames, once they come, or are found, will have this framing (0: nobody knows)."""
+        self.opening.framing = framing
+        if isinstance(self.search, Search):
+            self.search.framing = framing
+
+    def release(self) -> None:
+        """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
+        self._read = _released
+        self.search = None
+        del self._pair, self.opening.other, self.session.other
+
+    def absent(self, time_ns: int, packet: int) -> None:
+        """No packet of this side has been captured, though the other side answers it; some may come after all."""
+        if not (self.octets or self.stopped or self.is_absent):
+            self.journal.time_ns = time_ns
+            self.journal.packet = packet
+            self.opening.state = "absent"
+            if self.search is not None:
+                self.search = None
+                self._turn("opening")
+            self._pair.take(self, "silence")
+
+    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
+        """Octets already read came again with another value."""
+        journal = self.journal
+        journal.time_ns = max(journal.time_ns, time_ns)
+        journal.packet = max(journal.packet, packet)
+        journal.problem(
+            "overlap-differs",
+            f"{length} octets at stream offset {offset} came again with another value, which is not used",
+        )
+
+    # ------------------------------------------------------------------ the greeting
+
+    def _read_opening(self, data: bytes, position: int) -> int:
+        """Octets of the greeting."""
+        opening = self.opening
+        while True:
+            reached = opening.read(data, position)
+            fact = opening.fact
+            if fact is None:
+                return reached
+            if fact == "messages":
+                return self._begin_messages(data, reached)
+            self._react(fact)
+            if reached != position or self.stage != "opening":
+                return reached
+
+    def _react(self, fact: Fact) -> None:
+        """Report what the opening has found out, and tell the pair."""
+        opening, pair = self.opening, self._pair
+        opening.fact = None
+        faults, opening.faults = opening.faults, ()
+        if fact == "refusal":
+            pair.refuse(self, *faults[0])
+            return
+        if fact == "upgrade":
+            pair.take(self, "proof")
+        if fact == "upgrade" or (fact == "greeting" and opening.greeting is not None):
+            self._report_greeting()
+        for code, detail in faults:
+            self.journal.problem(code, detail)
+        if fact == "type":
+            self.session.set_socket_type(opening.socket_type)
+            return
+        if fact == "identity":
+            self.session.identity = opening.identity
+            self._report_greeting()
+            self.begin_frames(opening.framing)
+        elif fact == "unreadable":
+            self._die()
+            return
+        elif fact == "unknown":
+            self._begin_search()
+        pair.take(self, fact)
+
+    def _report_greeting(self) -> None:
+        opening, journal, session = self.opening, self.journal, self.session
+        session.mechanism = mechanism = opening.mechanism
+        as_server = None if opening.greeting is None else opening.greeting.as_server
+        journal.out.append(
+            Greeting(*journal.place, opening.version, mechanism, as_server, session.socket_type, session.identity)
+        )
+
+    def _report_part_of_greeting(self) -> None:
+        """Report a greeting that will not be whole."""
+        opening = self.opening
+        if opening.end_with(self.buffer.content):
+            self._report_greeting()
+            for code, detail in opening.faults:
+                self.journal.problem(code, detail)
+            opening.faults = ()
+
+    # ------------------------------------------------------------------ frames
+
+    def begin_frames(self, framing: int) -> None:
+        """Read frames of this framing from here on."""
+        opening = self.opening
+        opening.framing = framing
+        opening.state = "frames"
+        self.search = None
+        self.reader = self._frame_reader(framing)
+        if framing == 1 and not opening.proven:
+            self._turn("unproven")
+        else:
+            self._turn("frames")
+
+    def _frame_reader(self, framing: int) -> FrameReader:
+        return (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
+
+    def _read_unproven(self, data: bytes, position: int) -> int:
+        """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
+        opening, reader = self.opening, self.reader
+        assert reader is not None
+        if reader.body is not None:
+            return reader.collect(data, position)
+        assert opening.evidence is not None
+        stop, legal = opening.evidence.frames(data, position)
+        while position < stop:
+            position += reader.read(data[position:stop], 0)
+        self._pair.take(self, "evidence")
+        if opening.proven or (legal and not self.stopped):
+            return reader.read(data, position)
+        other = opening.other
+        if other.evidence is None and not other.will_not_tell:
+            # Its beginning may prove that what comes here should have been a frame.
+            self.buffer.need = evidence.UNPROVEN_LIMIT
+        else:
+            opening.evidence = None
+            self._pair.take(self, "illegal")
+        return position
+
+    def _begin_messages(self, data: bytes, position: int) -> int:
+        """Frames inside WebSocket follow; returns how far the octets are read."""
+        opening, session = self.opening, self.session
+        opening.fact = None
+        if opening.other.state == "over" and session.security.failed:
+            return len(data)
+        identity = opening.begins_with_identity(data, position)
+        self._read_messages(WebSocketReader(self.buffer, session, opening.inflater(), identity))
+        return position
+
+    def _read_messages(self, reader: WebSocketReader) -> None:
+        self.opening.state = "frames"
+        self.search = None
+        self.reader = reader
+        self._turn("messages")
+
+    def _die(self) -> None:
+        """Nothing after this can be read."""
+        self.session.flush(None if self.reader is None else self.reader.rest)
+        self.stop()
+
+    # ------------------------------------------------------------------ gaps
+
+    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
+        """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
+        journal, buffer = self.journal, self.buffer
+        since_ns, journal.time_ns = journal.time_ns, time_ns
+        journal.packet = packet
+        offset = buffer.octets
+        buffer.octets += length
+        if self.stopped:
+            return
+        if cut:
+            detail = f"packets are cut short by the snaplen, first at stream offset {offset}"
+            journal.problem_once("packets-cut", detail)
+        else:
+            journal.problem("capture-gap", f"{length} octets are missing at stream offset {offset}", since_ns)
+        self._skip(length, cut)
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
         """Octets of the stream are missing, nobody knows how many; ``code`` and ``detail`` say so as a problem.
 
         So no body can be trusted to go on behind them: frames are looked for.
         """
-        self.time_ns = time_ns
-        self.packet = packet
-        if self._state == self._dead:
+        self.journal.time_ns = time_ns
+        self.journal.packet = packet
+        if self.stopped:
             return
-        self.problem(code, f"{detail}, at stream offset {self.octets}")
-        if self._searches:
-            self._forget_place()
+        self.journal.problem(code, f"{detail}, at stream offset {self.octets}")
+        if self.search is None:
+            self._skip(None, False)
+        else:
+            self.search.forget_place()
             self._skip(0, False)
-            return
-        self.octets += _MORE_THAN_ANY
-        self._skip(_MORE_THAN_ANY, False)
-        self.octets -= _MORE_THAN_ANY
 
-    def _is_plain(self) -> bool:
-        return not (self._damaged or self.subscribes) and self.connection.security.in_clear(self.side)
-
-    def _one_of_many(self, body: Octets) -> None:
-        # A box says inside whether more follow; MORE on its frame does not make it a part of anything.
-        if not (self.connection.security.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):
-            super()._one_of_many(body)
-            return
-        self.problem("command-with-more", "MORE is set on the frame of a MESSAGE")
-        whole = not self._damaged
-        if self._parts:
-            self.problem("command-inside-message", "a MESSAGE between the frames of a message")
-        else:
-            self._end_message(1)
-        self._command(body, whole)
-
-    def _message(self, frames: list[Octets], incomplete: bool) -> None:
-        """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
-        security = self.connection.security
-        octets = at_hand(frames[0]) if len(frames) == 1 else b""
-        least = 0 if security.mechanism else wire.CURVE_MESSAGE_LEAST
-        if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least:
-            self._command(frames[0], not incomplete)
-            return
-        if len(frames) > 1 and security.has_boxes and at_hand(frames[-1]).startswith(wire.CURVE_MESSAGE):
-            *clear, box = frames
-            self._message(clear, incomplete)
-            self.problem("command-inside-message", "a MESSAGE where the last frame of a message should be")
-            self._command(box, not incomplete)
-            return
-        if security.mechanism and not security.is_done(self.side) and not incomplete:
-            self.problem("message-before-ready", "a message before this side's handshake was done")
-            security.failed = True
-        elif security.encrypts and not incomplete:
-            self.problem("not-encrypted", f"a message in clear on a connection with {security.mechanism}")
-        # A message that may lack its first frames is no subscription, even if what is left of it looks like one.
-        if self.subscribes and octets[:1] in (b"\0", b"\1") and (not incomplete or isinstance(frames[0], Cut)):
-            self._subscription(octets[0] == 1, without_first(frames[0], 1), "message", incomplete)
-            return
-        super()._message(frames, incomplete)
-
-    def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
-        if not sockets.may_send(self.socket_type, "SUBSCRIBE"):
-            pass  # so that it gets nothing by it
-        elif on:
-            self.topics[topic] = None
-        else:
-            self.topics.pop(topic, None)
-        self.out.append(
-            Subscription(
-                self.time_ns, self.packet, self.flow, self.src, self.dst,
-                "subscribe" if on else "cancel", topic, encoding, self.begin, self.seen, incomplete,
-            )
-        )  # fmt: skip
-
-    def _command(self, body: Octets, whole: bool) -> None:
-        """A command frame, or a message that is one (an encrypted MESSAGE)."""
-        security = self.connection.security
-        octets = at_hand(body)
-        whole = whole and not isinstance(body, Cut)
-        mechanism = security.mechanism_of(self, octets)
-        name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
-        if name in ("SUBSCRIBE", "CANCEL") and not faults:
-            self._check_command(name, mechanism, whole)
-            self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
-            return
-        if "box" in fields and isinstance(body, Cut) and isinstance(fields["box"], bytes):
-            box = fields["box"]
-            fields["box"] = Cut(box, len(box) + body.length - len(octets))
-        self.out.append(
-            Command(
-                self.time_ns, self.packet, self.flow, self.src, self.dst, name,
-                offset=self.begin, seen=self.seen, incomplete=not whole and not isinstance(body, Cut), **fields,  # type: ignore[arg-type]
-            )
-        )  # fmt: skip
-        for code, detail in faults:
-            self.problem(code, detail)
-        codes = {code for code, _ in faults}
-        if codes & {"malformed-command", "bad-metadata"}:
-            security.malformed(self.side, name)
-        if "malformed-command" in codes:
-            return
-        self._check_command(name, mechanism, whole)
-        security.command(self, name, fields, mechanism)
-        if whole and name in commands.HANDSHAKE_COMMANDS and not self._parts:
-            self._damaged = False  # no message can have begun before it
-        if not whole:
-            security.lost(self.side)
-        if whole and not faults and "properties" in fields and self.socket_type is None:
-            self.problem("no-socket-type", f"{name} without a Socket-Type")
-        self.look_again()
-        self.other.look_again()
-
-    def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
-        """Report a command that does not belong here; ``whole`` is false if octets of it are missing."""
-        security = self.connection.security
-        in_clear = name != "MESSAGE" and name not in commands.HANDSHAKE_COMMANDS
-        if in_clear and whole and security.encrypts and security.is_done(self.side):
-            self.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
-        elif not commands.is_known(name, mechanism):
-            if whole and mechanism in (None, *security.KNOWN):  # else its name may be cut
-                self.problem("unknown-command", f"command {name!r} is not known")
-        elif not sockets.may_send(self.socket_type, name):
-            self.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
-        elif name in commands.COMMANDS_OF_3_1 and self.connection.version == "3.0":
-            self.problem_once("command-of-later-version", f"{name} on a connection of version 3.0")
-        elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):
-            self.problem("unexpected-command", f"{name} before the handshake was done")
-
-    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
-        """Octets already read came again with another value."""
-        self.time_ns = max(self.time_ns, time_ns)
-        self.packet = max(self.packet, packet)
-        self.problem(
-            "overlap-differs",
-            f"{length} octets at stream offset {offset} came again with another value, which is not used",
-        )
-
-    # ------------------------------------------------------------------ gaps and the end
-
-    def _frames_found(self, skipped: int) -> None:
-        if self.connection.accepted and self.greeted:
-            self.problem("frames-found-again", f"the next frame was found after {skipped} octets")
-        else:
-            self.connection.found_frames(self, skipped)
-        self.greeted = True
-
-    def _skip(self, length: int, cut: bool) -> None:
+    def _skip(self, length: int | None, cut: bool) -> None:
+        """Go on after a gap; None: of nobody knows how many octets, and nothing is being searched."""
+        opening = self.opening
         if self.is_absent:
-            self._begin()
-        super()._skip(length, cut)
+            opening.begin()
+        if opening.upgraded or opening.other.upgraded:
+            self._skip_messages(length)
+        elif opening.greeted or self.search is not None:
+            self._skip_frames(length, cut)
+        elif opening.state == "perhaps start":
+            self.buffer.clear()  # behind the hole as much is known as before it
+        else:
+            self._skip_greeting(length)
 
-    def _is_believed(self, window: bytes, found: resync.Found) -> bool:
-        return self.connection.believes(self, window, self._starts, found, self._cut)
+    def _skip_greeting(self, length: int | None) -> None:
+        opening, buffer = self.opening, self.buffer
+        held = buffer.content
+        buffer.clear()
+        end = None if length is None else buffer.octets
+        begin = buffer.octets - (length or 0) - len(held)
+        opening.silent = True
+        self._pair.take(self, "silence")
+        if self.stopped:
+            return
+        opening.skip(held, begin, end)
+        if opening.fact == "unknown":
+            opening.fact = None
+            self._report_part_of_greeting()
+            self._begin_search()
+            self.expect(opening.other.framing)
+            self._pair.take(self, "lost")
+        elif opening.fact is not None:
+            self._react(opening.fact)
+
+    def _skip_frames(self, length: int | None, cut: bool) -> None:
+        """A frame whose body covers the hole loses only its own octets."""
+        self.search_now((length or 0) if cut else 0, before_gap=True)
+        if self.stopped:
+            return
+        if self.search is not None:
+            self.search.skip(length or 0)
+            return
+        reader = self.reader
+        # Nobody knows yet whether what waits is a frame.
+        shut = reader is None or (self.stage == "unproven" and reader.body is None)
+        if shut or not reader.skip(length):  # type: ignore[union-attr]
+            self._lose()
+
+    def _skip_messages(self, length: int | None) -> None:
+        opening = self.opening
+        if not opening.upgraded:  # the hole is in its HTTP head
+            opening.upgraded = True
+            opening.upgrade = None
+            self._lose()
+            self._pair.take(self, "lost")
+        elif self.search is not None:
+            self.search.skip(length or 0)
+        elif self.reader is None or not self.reader.skip(length):
+            self._lose()
 
     def _lose(self) -> None:
-        super()._lose()
-        self.connection.security.lost(self.side)
+        """A header is lost: give out what there is of the message and look for frames."""
+        self.session.flush(None if self.reader is None else self.reader.rest)
+        self._begin_search()
+        self.session.lose()
 
-    def _search_failed(self) -> None:
-        self._die()
-        self.connection.give_up(self)
+    # ------------------------------------------------------------------ finding frames again
+
+    def _begin_search(self) -> None:
+        self.reader = None
+        self.buffer.clear()
+        opening = self.opening
+        opening.state = "frames"
+        if opening.upgraded:
+            self._begin_message_search()
+        else:
+            self.search = Search(self.buffer, self._is_believed, opening.framing, opening.proven)
+            self._turn("search")
+
+    def _is_believed(self, octets: bytes, found: Discovery) -> bool:
+        return self._pair.believes(self, octets, found)
+
+    def _read_search(self, data: bytes, position: int) -> int:
+        """Octets in which frames are searched."""
+        search = self.search
+        assert isinstance(search, Search)
+        begin = self._find_messages(data[position:], search)
+        if begin is not None:
+            return position + begin
+        reached = search.read(data, position)
+        found = search.discovery
+        if found is not None:
+            self.search = None
+            # The octets that were searched came in many segments. Nobody knows any more what was sent when.
+            self.journal.begin, self.journal.seen = UNBOUNDED, -1
+            self.session.found(found.doubtful)
+            self.begin_frames(found.framing)
+            self._report_found(search.searched + found.offset)
+        elif search.hopeless:
+            self._die()
+            self._pair.take(self, "hopeless")
+        return reached
+
+    def _find_messages(self, octets: bytes, search: Search) -> int | None:
+        """Where ZWS begins of which the start is not in the capture: by the other side, or by what it looks like."""
+        opening = self.opening
+        known = opening.other.upgraded
+        begin: int | None = 0
+        if search.state != "window":
+            return None
+        if not known:
+            if opening.greeted or opening.other.greeted or len(octets) < search.try_at:
+                return None
+            begin = ws.find_unknown(octets, search.starts, self.side == "client")
+            if begin is None:
+                return None
+        opening.upgraded = True
+        opening.upgrade = None
+        found = self._begin_message_search()
+        if not known:
+            self._read_messages(found.reader)
+            self.session.damage()
+            self._report_found(found.searched + (begin or 0))
+            self._pair.found_messages(self)
+        return begin
+
+    def _begin_message_search(self) -> MessageSearch:
+        inflater = self.opening.inflater()
+        if inflater is not None:
+            inflater.lose()
+        reader = WebSocketReader(self.buffer, self.session, inflater, expects_identity=False)
+        self.search = MessageSearch(reader, self.side == "client")
+        self._turn("message search")
+        return self.search
+
+    def _read_message_search(self, data: bytes, position: int) -> int:
+        """Octets in which messages of WebSocket are searched."""
+        search = self.search
+        assert isinstance(search, MessageSearch)
+        reached = search.read(data, position)
+        if search.found:
+            self._read_messages(search.reader)
+            self.session.damage()  # the first message may lack its beginning
+            self._report_found(search.searched)
+        return reached
+
+    def _report_found(self, skipped: int) -> None:
+        """Frames were found after ``skipped`` octets in which none were."""
+        if self.opening.proven and self.opening.greeted:
+            self.journal.problem("frames-found-again", f"the next frame was found after {skipped} octets")
+        else:
+            self._pair.found(self, skipped)
+        self.opening.greeted = True
+
+    def search_now(self, cut: int = 0, before_gap: bool = False) -> None:
+        """Search in what there is, because no more will come that hangs together with it.
+
+        ``cut`` octets are missing at its end because of the snaplen. What there is before a gap is searched for the
+        last time; else it stays, since the other side may yet show what it is.
+        """
+        search = self.search
+        if isinstance(search, Search) and self.buffer.held:
+            search.try_at = 0
+            search.cut, search.ends = cut, before_gap
+            self.resume()
+            search.cut, search.ends = 0, False
+
+    # ------------------------------------------------------------------ the end
 
     def finish(self, end: End) -> None:
         """No more octets will come, because of ``end``: report what is unfinished."""
-        self.ended = True
+        opening, session, journal, buffer = self.opening, self.session, self.journal, self.buffer
+        opening.ended = True
         self.search_now()
-        if not self.connection.accepted:
+        if not opening.proven:
             return
         if self.is_absent:
-            self.problem("one-direction", f"no packet of the {self.side} is in the capture")
-        searching = self._searches
-        if searching and self._searched + self._held:
-            lost = self._searched + self._held
-            self.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
-        if not self.greeted:
-            if self.octets and not searching and not self.stopped:
-                self._greet_what_is_known()
-                self.problem("greeting-truncated", f"the connection ended after {self.octets} octets of a greeting")
+            journal.problem("one-direction", f"no packet of the {self.side} is in the capture")
+        if self.search is not None and (lost := self.search.searched + buffer.held):
+            journal.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
+        if not opening.greeted:
+            if buffer.octets and self.search is None and not self.stopped:
+                self._report_part_of_greeting()
+                detail = f"the connection ended after {buffer.octets} octets of a greeting"
+                journal.problem("greeting-truncated", detail)
             return
-        held = self._held
-        if held and self._state in (self._frames_v1, self._frames_v2):
-            self._open_body()
-        if self._collects:
-            detail = f"{self._left} of the {self._length} octets of a frame's body are missing"
-            came = self._length - self._left
-            if self._left > _PLAUSIBLE_REST and came < self._length // _NEARLY_NOTHING:
-                self.problem("implausible-length", detail)
+        held, reader = buffer.held, self.reader
+        if held and isinstance(reader, FrameReader):
+            reader.open()
+        body = None if reader is None else reader.body
+        if body is not None:
+            came = body.length - body.left
+            detail = f"{body.left} of the {body.length} octets of a frame's body are missing"
+            if body.left > _PLAUSIBLE_REST and came < body.length // _NEARLY_NOTHING:
+                journal.problem("implausible-length", detail)
             else:
-                self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif self._held and not searching:
+                journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
+        elif buffer.held and self.search is None:
             detail = f"the last {held} octets are the beginning of a frame"
-            self.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif self._parts:
-            detail = f"the last message has {len(self._parts)} frames and no end"
-            self.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
-        self._flush_message()
+            journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
+        elif session.parts:
+            detail = f"the last message has {len(session.parts)} frames and no end"
+            journal.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
+        session.flush(None if reader is None else reader.rest)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> HalfState:
+        """What to go on from."""
+        reader, search = self.reader, self.search
+        messages = search.reader if isinstance(search, MessageSearch) else reader
+        return HalfState(
+            self.stage,
+            self.journal.snapshot(),
+            self.buffer.snapshot(),
+            *self.opening.snapshot(),
+            self.session.snapshot(),
+            reader.snapshot() if isinstance(reader, FrameReader) else None,
+            messages.snapshot() if isinstance(messages, WebSocketReader) else None,
+            search.snapshot() if isinstance(search, Search) else None,
+            search.searched if isinstance(search, MessageSearch) else None,
+        )
+
+    def restore(self, state: HalfState) -> None:
+        """Go on from there."""
+        self.journal.restore(state.journal)
+        self.buffer.restore(state.buffer)
+        self.opening.restore(state.opening, state.evidence)
+        self.session.restore(state.session)
+        if state.frames is not None:
+            self.reader = self._frame_reader(state.frames.framing)
+            self.reader.restore(state.frames)
+        if state.messages is not None:
+            reader = WebSocketReader.restore(state.messages, self.buffer, self.session)
+            if state.searched is None:
+                self.reader = reader
+            else:
+                self.search = MessageSearch(reader, self.side == "client", state.searched)
+        if state.search is not None:
+            self.search = Search(self.buffer, self._is_believed)
+            self.search.restore(*state.search)
+        if not self._fits(state.stage):
+            raise SnapshotError(f"not a snapshot: nobody reads {state.stage}")
+        self._turn(state.stage)
+
+    def _fits(self, stage: Stage) -> bool:
+        """Whether there is who reads in a stage."""
+        match stage:
+            case "frames":
+                return isinstance(self.reader, FrameReader)
+            case "unproven":
+                return isinstance(self.reader, FrameReader) and self.opening.evidence is not None
+            case "messages":
+                return isinstance(self.reader, WebSocketReader)
+            case "search":
+                return isinstance(self.search, Search)
+            case "message search":
+                return isinstance(self.search, MessageSearch)
+        return True

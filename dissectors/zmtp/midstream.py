@@ -14,17 +14,13 @@ What both sides send with flags of zero cannot be told. A frame of ZMTP 1.0 is a
 a zero or a one. What tells it from others are long frames, and that no segment ends where more frames have to follow.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from dissectors.events import Side
 from dissectors.zmtp import resync, wire
-
-if TYPE_CHECKING:
-    from dissectors.zmtp.opening import Opening
 
 _PROOF_BITS = 24.0
 # libzmq 2.1 has these bits in the flags of every frame.
@@ -61,6 +57,40 @@ class Likeness(NamedTuple):
     is_other: bool  # another protocol explains them better, if there is no proof
 
 
+class Sender(Protocol):
+    """A side of a connection in which frames may be searched."""
+
+    @property
+    def side(self) -> Side:
+        """Which one."""
+        ...
+
+    @property
+    def octets(self) -> int:
+        """How many octets it has sent."""
+        ...
+
+    @property
+    def window(self) -> tuple[bytes, list[int]]:
+        """The octets that are being searched, and the offsets at which segments begin among them."""
+        ...
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is taken not to be in the capture."""
+        ...
+
+    @property
+    def silence(self) -> int:
+        """In how many segments in a row it has seen nothing new of the other side."""
+        ...
+
+
+# So many segments that have seen nothing new of the other side show that it says nothing; so many if no more will come.
+_QUIET = 8
+_QUIET_AT_END = 2
+
+
 class MidStream:
     """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
 
@@ -70,37 +100,44 @@ class MidStream:
         """Begin with no octets."""
         self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
 
-    def believes(self, half: Opening, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> bool:
-        """Whether it is ZMTP what ``half`` sends, where ``found`` says that frames chain; the rest is as there."""
+    def believes(
+        self, one: Sender, other: Sender, octets: bytes, starts: list[int], found: resync.Discovery,
+        cut: int, is_over: bool,
+    ) -> bool:  # fmt: skip
+        """Whether it is ZMTP what ``one`` sends, where ``found`` says that frames chain.
+
+        ``octets``, ``starts`` and ``cut`` are those of its window; ``is_over`` says that no more octets will come.
+        """
         chain = _Chain(octets, starts, found, cut)
         likeness = chain.likeness()
-        other = half.other
-        self.ambiguous.pop(half.side, None)
+        self.ambiguous.pop(one.side, None)
         if likeness.proof >= _PROOF_BITS:
             return True
         if likeness.is_other:
             return False
+        # Whether it is certain that the other side has sent nothing since this one was captured first.
+        is_quiet = not other.octets and one.silence >= (_QUIET_AT_END if is_over else _QUIET)
         if other.octets:
             if chain.is_subscribed_by(*other.window):
                 return True
-        elif not (other.is_quiet or half.connection.over):
+        elif not (is_quiet or is_over):
             return False  # it will soon be known
-        elif (other.is_quiet or not other.is_absent) and likeness.frames >= _FEW_FRAMES:
+        elif (is_quiet or not other.is_absent) and likeness.frames >= _FEW_FRAMES:
             return True
-        self.ambiguous[half.side] = likeness.frames
+        self.ambiguous[one.side] = likeness.frames
         return False
 
-    def remains_open(self, halves: tuple[Opening, ...]) -> bool:
+    def remains_open(self, sides: Iterable[Sender], is_over: bool) -> bool:
         """Whether what both sides send may be ZMTP, and enough of it that more will hardly tell."""
-        least = _FEW_FRAMES if halves[0].connection.over else _MANY_FRAMES
-        sides = [half for half in halves if half.octets >= _FEW_OCTETS]
-        return bool(sides) and all(self.ambiguous.get(half.side, 0) >= least for half in sides)
+        least = _FEW_FRAMES if is_over else _MANY_FRAMES
+        some = [one for one in sides if one.octets >= _FEW_OCTETS]
+        return bool(some) and all(self.ambiguous.get(one.side, 0) >= least for one in some)
 
 
 class _Chain:
     """Frames that chain to the end of a window."""
 
-    def __init__(self, octets: bytes, starts: list[int], found: resync.Found, cut: int) -> None:
+    def __init__(self, octets: bytes, starts: list[int], found: resync.Discovery, cut: int) -> None:
         """Follow the frames that ``found`` says."""
         self._octets = octets
         self._starts = starts

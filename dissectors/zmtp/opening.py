@@ -1,205 +1,449 @@
-"""How a side begins: its greeting, step by step, until frames follow.
+"""How a side begins: its greeting as a state machine, until frames follow.
 
-A side that supports old peers sends its greeting in pieces and chooses each by what it has read from the other side,
-so a side is read with an eye on the other one. One that waits for the other is woken by it (``resume``). A signature
-proves the connection if nothing else begins so; an odd one is believed for what follows it, or for the answer to it.
+A side that supports old peers sends its greeting in pieces and chooses each by what it has read from the other side
+(15/ZMTP and 23/ZMTP, "Backwards Interoperability"). So a side is read with an eye on the other one:
+
+- It first sends a signature of 10 octets, which to a ZMTP 1.0 peer is the header of a long identity frame.
+- If the other side has no signature, the identity's octets follow, and frames of ZMTP 1.0 both ways.
+- Else its revision follows. If that of either side is 0 or 1, next come its socket type and an identity frame (2.0).
+- If both revisions are 3 or more, the rest of 64 octets follows: minor, mechanism, as-server, zeros.
+
+Where what comes next depends on what the other side has not said yet, octets wait until it has. One that was not
+captured never will, so that there is a guess where nothing else is left. A side that begins as HTTP does may upgrade
+to WebSocket (45/ZWS), and one whose first octets are not in the capture may be anywhere.
+
+An opening reads octets and acts on nothing. After each `read` there may be a `fact`, and with it `faults`: what is
+wrong, as problem codes with details. Whoever owns both sides draws the conclusions:
+
+    proof       nothing but ZMTP begins so
+    signature   it has a signature: the other side's octets may make sense now
+    revision    likewise
+    type        its socket type is known (2.0)
+    greeting    its 64 octets are over
+    identity    its identity frame is over (1.0, 2.0)
+    upgrade     its HTTP head upgrades to ZWS
+    frames      the other side's greeting is there too, or will not come: frames follow, in `framing`
+    messages    likewise of WebSocket
+    refusal     it does not speak ZMTP
+    unreadable  it does, but nothing that follows can be read
+    unknown     this is not the beginning of a stream: frames may be found
+    no-upgrade  it answers an upgrade with something else
+    hole        octets are missing, and of what follows nothing is known
+
+What a side has announced is in its attributes; what two of them have agreed on is the :class:`Agreement`.
+
+The usual way, and how it begins in an earlier version; `TRANSITIONS` has all of it:
+
+    start ─▶ signature ─▶ after signature ─▶ revision ─▶ after revision ─▶ greeting ─▶ after greeting ─▶ frames
+    after revision ─▶ socket type ─▶ identity 2.0 ─▶ frames
+    after signature ─▶ identity after signature ─▶ frames
+    start ─▶ identity 1.0 ─▶ frames
+    start ─▶ head ─▶ after head ─▶ frames
+
+In `frames` the greeting is over, or its place in the stream lost; from any state a side may be `over`: nothing more is
+read of it.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
-from typing import TYPE_CHECKING
+from dissectors.events import Side
+from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.zmtp import commands, deflate, greeting, sockets, upgrade, wire
+from dissectors.zmtp import websocket_frames as ws
+from dissectors.zmtp.buffer import Buffer
+from dissectors.zmtp.evidence import EvidenceState, EvidenceV1
+from dissectors.zmtp.security import MECHANISMS
+from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
-from dissectors.events import Greeting, Octets, Side
-from dissectors.zmtp import greeting, sockets, wire
-from dissectors.zmtp.evidence import UNPROVEN_LIMIT, EvidenceV1
-from dissectors.zmtp.framing import FrameStream
-from dissectors.zmtp.stream import Limits
+State = Literal[
+    "start",
+    "perhaps start",
+    "behind signature",
+    "absent",
+    "signature",
+    "after signature",
+    "revision",
+    "after revision",
+    "greeting",
+    "rest of greeting",
+    "after greeting",
+    "socket type",
+    "identity 2.0",
+    "identity 1.0",
+    "identity after signature",
+    "head",
+    "after head",
+    "frames",
+    "over",
+]
+Fact = Literal[
+    "proof",
+    "signature",
+    "revision",
+    "type",
+    "greeting",
+    "identity",
+    "upgrade",
+    "frames",
+    "messages",
+    "refusal",
+    "unreadable",
+    "unknown",
+    "no-upgrade",
+    "hole",
+]
 
-if TYPE_CHECKING:
-    from dissectors.zmtp.connection import ZmtpConnection
+TRANSITIONS: dict[State, tuple[State, ...]] = {
+    "absent": ("start", "perhaps start"),
+    "start": ("signature", "identity 1.0", "head", "absent"),
+    "perhaps start": ("signature", "after greeting", "head", "absent"),
+    "behind signature": ("socket type", "perhaps start"),
+    "signature": ("after signature", "identity 1.0"),
+    "after signature": ("revision", "identity after signature", "frames"),
+    "revision": ("after revision",),
+    "after revision": ("greeting", "socket type"),
+    "greeting": ("after greeting",),
+    "rest of greeting": ("after greeting",),
+    "after greeting": ("frames",),
+    "socket type": ("identity 2.0", "identity 1.0"),
+    "identity 2.0": ("frames",),
+    "identity 1.0": ("frames",),
+    "identity after signature": ("frames",),
+    "head": ("after head", "identity 1.0"),
+    "after head": ("frames",),
+    "frames": ("absent",),
+    "over": (),
+}
+"""The states, and which may follow on each while octets come."""
+BEHIND_A_HOLE: tuple[State, ...] = (
+    *("perhaps start", "behind signature", "rest of greeting", "after greeting", "frames"),
+)
+"""What may follow on any state of an opening if octets are missing."""
 
 # Octets that wait for a word from the other side before it is taken not to be in the capture.
 _PATIENCE = 16_384
-# So many segments that have seen nothing new of the other side show that it says nothing; so many if no more will come.
-_QUIET = 8
-_QUIET_AT_END = 2
 # An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
 _IDENTITY_LIMIT = 0xFFFF
 # A revision that nobody has announced yet: where the signature proves little, this is something else.
 _LAST_REVISION = 15
+_BEGINNING = 16  # octets that are shown of a side that does not speak ZMTP
+_NO_FAULTS: tuple[commands.Fault, ...] = ()
+_NOT_ZMTP = (("not-zmtp", ""),)
 
 
-def _released(data: bytes, position: int) -> int:
-    return len(data)
+class OpeningState(Part):
+    """What an opening says of itself in a snapshot, beside its evidence."""
+
+    state: State
+    proven: bool
+    ended: bool
+    silent: bool
+    greeted: bool
+    beginning: bytes
+    versioned: bool | None
+    signature: greeting.Signature | None
+    revision: int | None
+    greeting: greeting.GreetingV3 | None
+    version: str | None
+    socket_type: str | None
+    identity: bytes | None
+    upgraded: bool
+    upgrade: Upgrade | None
+    framing: int
+    _identity_left: int
+    _before_hole: bytes
+    _after_hole: int
 
 
-class Opening(FrameStream):
-    """One side of a connection, as far as its greeting."""
+class Opening:
+    """How one side begins."""
 
     __slots__ = (
+        "_after_hole",
+        "_before_hole",
+        "_buffer",
         "_from_start",
-        "_greeting_around_gap",
         "_identity_left",
-        "as_server",
         "beginning",
-        "connection",
         "ended",
         "evidence",
+        "fact",
+        "faults",
+        "forced",
+        "framing",
         "greeted",
+        "greeting",
         "identity",
-        "mechanism",
-        "mechanism_is_legal",
-        "minor",
         "other",
+        "proven",
         "revision",
         "side",
         "signature",
         "silent",
-        "topics",
+        "socket_type",
+        "state",
+        "upgrade",
         "upgraded",
         "version",
         "versioned",
     )
 
-    def __init__(
-        self, connection: ZmtpConnection, side: Side, src: str, dst: str, limits: Limits, from_start: bool
-    ) -> None:
-        """Read what ``side`` sends from ``src``; ``from_start`` if its first octets are the first of its stream."""
-        super().__init__(connection.out, connection.flow, src, dst, limits)
-        self.connection = connection
+    def __init__(self, buffer: Buffer, side: Side, from_start: bool = True, forced: int | None = None) -> None:
+        """Read what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
+
+        ``buffer`` holds what waits. ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2
+        or 3 for that version.
+        """
+        self._buffer = buffer
         self.side: Side = side
-        self.other: Opening = self  # the connection puts the other half here
-        self.signature: greeting.Signature | None = None
-        self.versioned: bool | None = None  # begins with a signature; None: not known yet
-        self.revision: int | None = None
-        self.minor: int | None = None
-        self.mechanism: str | None = None
-        self.mechanism_is_legal = True
-        self.as_server = False
-        self.identity: Octets | None = None
-        self.version: str | None = None  # as it announces it
-        self.greeted = False  # its greeting is over, so that frames follow
-        self.silent = False  # what it says about versions will never be known
-        self.ended = False
-        self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
-        self.topics: dict[Octets, None] = {}  # subscribed to
-        self._identity_left = 0
-        self._greeting_around_gap = b"", 0  # what came before it, how many octets come after it
-        self.upgraded = False  # to WebSocket
-        self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
+        self.other = self  # that of the other side, as soon as there is one
         self._from_start = from_start
-        self._begin()
+        self.forced = forced
+        self.state: State = "start" if from_start else "perhaps start"
+        self.fact: Fact | None = None
+        self.faults = _NO_FAULTS
+        self.proven = False  # the connection is known to be ZMTP
+        self.ended = False  # no more octets will come
+        self.silent = False  # what it says about versions will never be known
+        self.greeted = False  # its greeting is over, so that frames follow
+        self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
+        # What it announces
+        self.versioned: bool | None = None  # it begins with a signature; None: not known yet
+        self.signature: greeting.Signature | None = None
+        self.revision: int | None = None
+        self.greeting: greeting.GreetingV3 | None = None  # 3.x
+        self.version: str | None = None
+        self.socket_type: str | None = None  # 2.0
+        self.identity: bytes | None = None  # 1.0, 2.0
+        self.upgraded = False  # to WebSocket
+        self.upgrade: Upgrade | None = None  # what its head says of ZWS, if that is in the capture
+        self.framing = 0  # of what follows, 1: ZMTP 1.0, 2: ZMTP 2.0 and later, 0: not known
+        self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
+        self._identity_left = 0
+        self._before_hole = b""
+        self._after_hole = 0
 
-    def _begin(self) -> None:
+    # ------------------------------------------------------------------ what others ask
+
+    @property
+    def mechanism(self) -> str | None:
+        """The mechanism that it announces."""
+        if self.greeting is not None:
+            return self.greeting.mechanism
+        return self.upgrade.mechanism if self.upgrade is not None else None
+
+    @property
+    def minor(self) -> int | None:
+        """The minor version that it announces."""
+        return None if self.greeting is None else self.greeting.minor
+
+    @property
+    def will_not_tell(self) -> bool:
+        """Whether its version will never be known."""
+        return self.silent or self.ended or self.state == "over"
+
+    @property
+    def speaks_otherwise(self) -> bool:
+        """Whether it was found to speak something else, which says much of the other side, too.
+
+        Not where the user says which version this is: then the other side is taken for that whatever this one says.
+        """
+        read = self.greeted or self.silent or self.versioned is not None or not self.beginning
+        return self.state == "over" and not (read or self.forced)
+
+    @property
+    def protocol(self) -> str | None:
+        """The sub-protocol of ZWS, which the server chooses; None as long as not both heads are known."""
+        heads = self.upgrade, self.other.upgrade
+        if None in heads:
+            return None
+        server = heads[self.side == "client"]
+        assert server is not None
+        return server.protocols[0]
+
+    def inflater(self) -> deflate.Inflater | None:
+        """What undoes the compression of this side, if the server has agreed to any (RFC 7692, section 7.1)."""
+        server = self if self.side == "server" else self.other
+        if server.upgrade is None:  # its answer is not in the capture
+            return deflate.Inflater(True)
+        accepted = deflate.parameters(server.upgrade.extensions)
+        return None if accepted is None else deflate.Inflater(f"{self.side}_no_context_takeover" not in accepted)
+
+    def begins_with_identity(self, data: bytes, position: int) -> bool:
+        """Whether the first message of WebSocket is the identity: without a mechanism (45/ZWS, "No Mechanism").
+
+        Where nobody says whether there is one, ``data`` from ``position`` on do: then commands come first.
+        """
+        protocol = self.protocol
+        if protocol is not None:
+            return protocol == PROTOCOL
+        header = ws.parse_header(data, position)
+        if isinstance(header, int) or header[3] >= len(data):
+            return self.mechanism is None
+        return not ws.unmask(data[header[3] : header[3] + 1], header[1])[0] & ws.ZWS_COMMAND
+
+    # ------------------------------------------------------------------ what others do
+
+    def begin(self) -> None:
         """Wait for the first octets."""
-        self._state = self._start if self._from_start else self._perhaps_start
+        self.state = "start" if self._from_start else "perhaps start"
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether it is certain that it has sent nothing since the other side was captured first."""
-        enough = _QUIET_AT_END if self.connection.over else _QUIET
-        return not self.octets and self.other.silence >= enough
+    def word(self) -> None:
+        """The other side has said something: an identity of no octets after a signature needs none to be read."""
+        if self.state == "after signature" and self.other.versioned is False and not self._identity_left:
+            if self.proven:
+                self._identified(b"", 1)
+            else:
+                self._refuse()
 
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing more can be read of this side."""
-        return self._state == self._dead
+    def end_with(self, octets: bytes) -> bool:
+        """The greeting will not be whole: note what its last ``octets`` say; returns whether there is any of it."""
+        if not self.versioned or self.greeted:
+            return False
+        if self.state == "greeting":
+            self._note_greeting(octets)
+        return True
 
-    def stop(self) -> None:
-        """Read nothing more of this side."""
-        self._state = self._dead
-        self._chunks = []
-        self._held = 0
+    def skip(self, held: bytes, begin: int, end: int | None) -> None:
+        """A hole ends at offset ``end`` of the stream (None: nobody knows where), before it there is ``held``.
 
-    def proven(self) -> None:
-        """The connection is ZMTP: what this half finds is given out from now on."""
-        self.out = self.connection.out
-        self.known = True
-        self.evidence = None
-        if self._state == self._unproven_v1:
-            self._state = self._frames_v1
+        These octets begin at offset ``begin``.
+        """
+        end = wire.GREETING_SIZE + 1 if end is None else end
+        three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
+        three = three or self.state == "greeting"
+        if end < wire.GREETING_SIZE and not three:
+            # The rest of a greeting may follow.
+            self.state = "behind signature" if end == wire.SIGNATURE_SIZE else "perhaps start"
+            self.fact = "hole"
+            return
+        if end > wire.GREETING_SIZE or not three:
+            self.fact = "unknown"
+            return
+        if begin < wire.SIGNATURE_SIZE:
+            self.versioned = True
+            held = b""
+        elif begin == wire.SIGNATURE_SIZE and held:
+            self.revision = held[0]
+            held = held[1:]
+        self._before_hole, self._after_hole = held, wire.GREETING_SIZE - end
+        if self._after_hole:
+            self.state = "rest of greeting"
+        else:
+            self._end_greeting(held)
 
-    def set_socket_type(self, name: str | None) -> None:
-        """Set the socket type once it is announced."""
-        self.socket_type = name
-        self.look_again()
-        self.other.look_again()
+    # ------------------------------------------------------------------ reading
 
-    @property
-    def subscribes(self) -> bool:
-        """Whether messages of this side may be subscriptions; only a subscriber talks to a publisher."""
-        if self.socket_type is None:
-            return self.other.socket_type in sockets.PUBLISHERS
-        return self.socket_type in sockets.SUBSCRIBERS
+    def read(self, data: bytes, position: int) -> int:
+        """Take octets from ``position`` on, at least one, up to the next fact; returns how far it got."""
+        end = len(data)
+        while True:
+            state = self.state
+            position, before = _STEPS[state](self, data, position), position
+            if self.fact is not None or position == end or (position == before and self.state is state):
+                return position
 
-    def release(self) -> None:
-        """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
-        self._state = _released
-        del self.other, self.connection
+    def _wait(self, octets: int) -> None:
+        self._buffer.need = octets
 
-    def look_again(self) -> None:
-        """Something about the connection changed that tells how messages are to be taken."""
-        self._plain = self._is_plain()
+    def _refuse(self, code: str = "", detail: str = "") -> None:
+        """It does not speak ZMTP; ``code`` and ``detail`` say why, if it nearly does."""
+        self.fact = "refusal"
+        self.faults = ((code, detail),) if code else _NOT_ZMTP
 
-    # ------------------------------------------------------------------ the greeting
+    def _absent(self, data: bytes, position: int) -> int:
+        """It is there after all."""
+        self.begin()
+        return position
 
     def _perhaps_start(self, data: bytes, position: int) -> int:
         """The first octets captured, perhaps in mid-stream: only a signature shows that they are the first at all."""
+        if upgrade.may_be_head(data[position : position + 5]):
+            self.state = "head"
+            return position
         first = data[position : position + wire.SIGNATURE_SIZE]
         if first[0] == wire.SIGNATURE_START:
             if len(first) < wire.SIGNATURE_SIZE:
-                self._need = wire.SIGNATURE_SIZE
+                self._wait(wire.SIGNATURE_SIZE)
                 return position
             if greeting.parse_signature(first).is_certain:
-                self._state = self._signature
+                self.state = "signature"
                 return position
         rest = greeting.find_rest(data[position : position + 2 * wire.GREETING_SIZE])
         if isinstance(rest, int):
-            self._need = rest
+            self._wait(rest)
             if not rest or self.ended:
                 self.silent = True
-                self._start_search()
-                self.other.resume()
+                self.fact = "unknown"
             return position
-        self.connection.accept()
+        if not self.proven:
+            self.fact = "proof"
+            return position
         self.versioned = True
         self.revision = rest.revision
-        if rest.after_revision:
-            self._greet_v3(rest.after_revision)
-        self._end_greeting()
+        self._end_greeting(rest.after_revision or None)
         return position + rest.size
 
+    def _behind_signature(self, data: bytes, position: int) -> int:
+        """A hole has taken the signature: what follows may be the revision and the rest of a 2.0 greeting."""
+        octets = data[position : position + greeting.GUESS_SIZE]
+        if len(octets) < greeting.GUESS_SIZE and not self.ended:
+            self._wait(greeting.GUESS_SIZE)
+            return position
+        if self.proven and greeting.is_rest_v2(octets):
+            self.versioned = True
+            self.revision = octets[0]
+            self.state = "socket type"
+            return position + 1
+        self.state = "perhaps start"
+        return position
+
     def _start(self, data: bytes, position: int) -> int:
-        """The first octet: FF for a signature or a long frame of ZMTP 1.0, else a short frame of ZMTP 1.0."""
-        self.beginning = data[position : position + 16]
-        self._state = self._signature if data[position] == wire.SIGNATURE_START else self._identity_v1
+        """The first octet: FF for a signature or a long frame of ZMTP 1.0, a letter for HTTP."""
+        if data[position] != wire.SIGNATURE_START and not self.forced:
+            may_be = upgrade.may_be_head(data[position : position + 5])
+            if may_be is None and not self.ended:
+                self._wait(len(data) - position + 1)
+                return position
+            if may_be:
+                self.state = "head"
+                return position
+        return self._first_octet(data, position)
+
+    def _first_octet(self, data: bytes, position: int) -> int:
+        """The first octet of ZMTP: what is not FF is the length of a short frame of ZMTP 1.0."""
+        if data[position] == wire.SIGNATURE_START:
+            self.state = "signature"
+            return self._signature(data, position)
+        self.beginning = data[position : position + _BEGINNING]
+        self.state = "identity 1.0"
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
-        self.beginning = data[position : position + 16]
+        self.beginning = data[position : position + _BEGINNING]
         if len(data) - position < wire.SIGNATURE_SIZE:
-            self._need = wire.SIGNATURE_SIZE
+            self._wait(wire.SIGNATURE_SIZE)
             return position
         signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
-        if not signature.is_versioned and signature.length >= wire.LENGTH_ESCAPE_V1:
-            self._state = self._identity_v1
-            return position
-        detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
-        if not signature.is_versioned:
-            self.connection.refuse(self, "bad-signature", detail)
-            return position
-        if not (signature.is_possible or self.connection.forced):
-            self.connection.refuse(self, "not-zmtp", "")
-            return position
+        if not signature.is_certain:
+            detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
+            if not signature.is_versioned:
+                if signature.length >= wire.LENGTH_ESCAPE_V1:
+                    self.state = "identity 1.0"
+                else:
+                    self._refuse("bad-signature", detail)
+                return position
+            if not (signature.is_possible or self.forced is not None):
+                self._refuse()
+                return position
+            if signature.last != wire.SIGNATURE_END:
+                self.faults = (("bad-signature", detail),)
         self.signature = signature
-        if signature.is_certain:
-            self.connection.accept()
-        if signature.last != wire.SIGNATURE_END:
-            self.problem("bad-signature", detail)
         self.versioned = True
         self._identity_left = max(signature.length - 1, 0)
-        self._state = self._after_signature
-        self.other.resume()
+        self.state = "after signature"
+        self.fact = "signature"
         return position + wire.SIGNATURE_SIZE
 
     def _after_signature(self, data: bytes, position: int) -> int:
@@ -210,73 +454,59 @@ class Opening(FrameStream):
         if versioned is None:
             guessed = self._guess(data[position:])
             if guessed is None and not self.ended:
-                self._need = greeting.GUESS_SIZE
+                self._wait(greeting.GUESS_SIZE)
                 return position
             versioned = guessed != 1
         if versioned:
-            self._state = self._revision
-        elif self._is_proven():
-            self._state = self._identity_after_signature
+            self.state = "revision"
+            return self._revision(data, position)
+        if self.proven:
+            self.state = "identity after signature"
+        else:
+            self._refuse()
         return position
-
-    def _is_proven(self) -> bool:
-        """Whether this side's greeting is one; if nothing has proven it until now, nothing will, and it is refused."""
-        if not self.connection.accepted:
-            self.connection.refuse(self, "not-zmtp", "")
-        return self.connection.accepted
-
-    def resume(self) -> None:
-        """Look again; an identity of no octets after a signature needs none to be read."""
-        is_whole = self._state == self._after_signature and self.other.versioned is False and not self._identity_left
-        if is_whole and self._is_proven():
-            self._identified(b"", 1)
-        super().resume()
 
     def _shown(self, octets: bytes) -> int | None:
         """The major version that the user says, or that what follows the signature shows beyond doubt."""
-        return self.connection.forced_version or greeting.version_shown(octets, self._identity_left)
+        return self.forced or greeting.version_shown(octets, self._identity_left)
 
     def _guess(self, octets: bytes) -> int | None:
         """The same, or the one that it looks like most."""
         return self._shown(octets) or greeting.guess_after_signature(octets)
 
     def _waits(self, data: bytes, position: int, revision: bytes = b"", is_sure: bool = False) -> bool:
-        """Whether to wait for the other side before reading on; then nothing is taken until it wakes this half.
+        """Whether to wait for the other side before reading on; then nothing is taken until it has said something.
 
         One that is absent may come yet. It is waited for unless what it will say ``is_sure``, or the octets that are
         there show it, which begin with the revision: with ``revision``, if that has been read.
         """
         held = len(data) - position
-        if self.other.will_not_tell() or held > _PATIENCE:
+        if self.other.will_not_tell or held > _PATIENCE:
             return False
-        self._need = _PATIENCE
-        if self.other.is_absent:
+        patience = _PATIENCE
+        if self.other.state == "absent":
             if is_sure or self._shown(revision + data[position:]) is not None:
                 return False
-            self._need = held + 1 if held < wire.GREETING_SIZE else _PATIENCE
+            if held < wire.GREETING_SIZE:
+                patience = held + 1
+        self._wait(patience)
         return True
-
-    def will_not_tell(self) -> bool:
-        """Whether this side's version will never be known."""
-        return self.silent or self.ended or self._state == self._dead
 
     def _revision(self, data: bytes, position: int) -> int:
         assert self.signature is not None
-        if data[position] > _LAST_REVISION and not (self.signature.is_certain or self.connection.forced):
-            self.connection.refuse(self, "not-zmtp", "")
+        if data[position] > _LAST_REVISION and not (self.signature.is_certain or self.forced is not None):
+            self._refuse()
             return position
         self.revision = data[position]
-        self._state = self._after_revision
-        if not self.connection.accepted:
-            self.connection.announced()
-        self.other.resume()
+        self.state = "after revision"
+        self.fact = "revision"
         return position + 1
 
     def _after_revision(self, data: bytes, position: int) -> int:
         """Old revisions are followed by the socket type; so is a new one if the other side's is old."""
         assert self.revision is not None
         if self.revision <= wire.REVISION_2:
-            self._state = self._socket_type
+            self.state = "socket type"
             return position
         theirs = self.other.revision
         if theirs is None:
@@ -284,119 +514,107 @@ class Opening(FrameStream):
                 return position
             guessed = self._guess(bytes([self.revision]) + data[position:])
             if guessed is None and not self.ended:
-                self._need = greeting.GUESS_SIZE - 1
+                self._wait(greeting.GUESS_SIZE - 1)
                 return position
             theirs = wire.REVISION_2 if guessed == 2 else wire.REVISION_3
-        self._state = self._socket_type if theirs <= wire.REVISION_2 else self._greeting_v3
+        self.state = "socket type" if theirs <= wire.REVISION_2 else "greeting"
         return position
 
-    def _greeting_v3(self, data: bytes, position: int) -> int:
+    # ------------------------------------------------------------------ ZMTP 3.x
+
+    def _greeting(self, data: bytes, position: int) -> int:
         size = wire.AFTER_REVISION_SIZE
         if len(data) - position < size:
-            self._need = size
+            self._wait(size)
             return position
-        if not self.connection.accepted and greeting.is_greeting_v3(data[position : position + size]):
-            self.connection.accept()
-        self._greet_v3(data[position : position + size])
-        self._end_greeting()
+        octets = data[position : position + size]
+        if not self.proven and greeting.is_greeting_v3(octets):
+            self.fact = "proof"
+            return position
+        self._end_greeting(octets)
         return position + size
 
-    def _greet_v3(self, octets: bytes) -> None:
-        """Report a 3.x greeting, of which octets may be missing at the end."""
-        parsed = greeting.parse_after_revision(octets)
-        self.minor = parsed.minor
+    def _rest_of_greeting(self, data: bytes, position: int) -> int:
+        """What follows a hole in the greeting says nothing that counts."""
+        size = self._after_hole
+        if len(data) - position < size:
+            self._wait(size)
+            return position
+        self._end_greeting(self._before_hole)
+        return position + size
+
+    def _note_greeting(self, octets: bytes) -> None:
+        """Read what follows the revision of a 3.x greeting, of which octets may be missing at the end."""
+        self.greeting = parsed = greeting.parse_after_revision(octets)
         if self.revision is not None and parsed.minor is not None:
             self.version = f"{self.revision}.{parsed.minor}"
-        self.mechanism = parsed.mechanism
-        self.mechanism_is_legal = parsed.mechanism_is_legal
-        self.as_server = bool(parsed.as_server)
-        self._report_greeting(parsed.mechanism, parsed.as_server)
         if not parsed.mechanism_is_legal:
-            self.problem("bad-mechanism", f"the mechanism's octets are {octets[1 : 1 + wire.MECHANISM_SIZE].hex()}")
+            field = octets[1 : 1 + wire.MECHANISM_SIZE]
+            self.faults = (("bad-mechanism", f"the mechanism's octets are {field.hex()}"),)
 
-    def _end_greeting(self) -> None:
-        """The 64 octets are over: the handshake follows."""
+    def _end_greeting(self, octets: bytes | None) -> None:
+        """The 64 octets are over, ``octets`` of them are known after the revision: the handshake follows."""
+        if octets is not None:
+            self._note_greeting(octets)
         self.greeted = True
         self.framing = 2
-        self._state = self._after_greeting
-        self.connection.greeted_v3()
+        self.state = "after greeting"
+        self.fact = "greeting"
 
     def _after_greeting(self, data: bytes, position: int) -> int:
         """What a command holds depends on the mechanism, so the other side's greeting comes first."""
-        if not self.other.greeted:
-            if self._waits(data, position, is_sure=True):
-                return position
-            if self.other.is_absent:
-                self.connection.skip_handshake()
-            else:
-                self.connection.lost_greeting()
-        if not self._is_proven():
-            return position
-        self._start_frames(2)
-        self._plain = self._is_plain()
+        if self.other.greeted or not self._waits(data, position, is_sure=True):
+            self.fact = "frames"
         return position
 
-    def _report_greeting(self, mechanism: str | None = None, as_server: bool | None = None) -> None:
-        place = self.time_ns, self.packet, self.flow, self.src, self.dst
-        self.out.append(Greeting(*place, self.version, mechanism, as_server, self.socket_type, self.identity))
+    # ------------------------------------------------------------------ ZMTP 2.0 and 1.0
 
     def _socket_type(self, data: bytes, position: int) -> int:
         """The socket type of a 2.0 greeting; frames follow, the first of which is the identity (15/ZMTP)."""
         assert self.revision is not None
         theirs = self.other.revision
         is_v2 = data[position + 1 : position + 2] == b"\0"  # no identity frame of 1.0 begins so
-        if (theirs is None and self._waits(data, position, is_sure=is_v2)) or not self._is_proven():
+        if theirs is None and self._waits(data, position, is_sure=is_v2):
+            return position
+        if not self.proven:
+            self._refuse()
             return position
         number = data[position]
         self.version = {0: "1.0", 1: "2.0"}.get(self.revision, str(self.revision))
-        self.set_socket_type(sockets.name_v2(number))
+        self.socket_type = sockets.name_v2(number)
         if self.socket_type is None:
-            self.problem("unknown-socket-type", f"socket type {number} is not known in ZMTP 2.0")
+            self.faults = (("unknown-socket-type", f"socket type {number} is not known in ZMTP 2.0"),)
         oldest = self.revision if theirs is None else min(self.revision, theirs)
-        self._state = self._identity_v1 if oldest == wire.REVISION_1 else self._identity_v2
+        self.state = "identity 1.0" if oldest == wire.REVISION_1 else "identity 2.0"
+        self.fact = "type"
         return position + 1
 
     def _identity_v2(self, data: bytes, position: int) -> int:
         """The first frame of ZMTP 2.0 is the identity: flags, length, octets."""
         size = 9 if data[position] & wire.LONG else 2
         if len(data) - position < size:
-            self._need = size
+            self._wait(size)
             return position
         length = int.from_bytes(data[position + 1 : position + size], "big")
         stop = position + size + length
         if stop > len(data) and length <= _IDENTITY_LIMIT:
-            self._need = stop - position
+            self._wait(stop - position)
             return position
         if data[position] & ~wire.LONG:
-            self.problem("malformed-command", f"the identity frame has flags 0x{data[position]:02x}")
+            self.faults = (("malformed-command", f"the identity frame has flags 0x{data[position]:02x}"),)
         if length > _IDENTITY_LIMIT:
-            self.problem("identity-too-long", f"an identity of {length} octets")
-            self._die()
-            return len(data)
+            self._fail_identity(length)
+            return position
         self._identified(data[position + size : stop], 2)
         return stop
-
-    def _identified(self, identity: bytes, framing: int) -> None:
-        """The identity frame of 1.0 or 2.0 is read: the greeting is whole."""
-        self.identity = identity
-        self.greeted = True
-        if len(identity) > wire.IDENTITY_LIMIT:
-            self.problem("identity-too-long", f"an identity of {len(identity)} octets")
-        self._report_greeting()
-        self._start_frames(framing)
-        self._plain = self._is_plain()
-        self.connection.identified()
-
-    # ------------------------------------------------------------------ ZMTP 1.0
 
     def _identity_after_signature(self, data: bytes, position: int) -> int:
         stop = position + self._identity_left
         if self._identity_left > _IDENTITY_LIMIT:
-            self.problem("identity-too-long", f"an identity of {self._identity_left} octets")
-            self._die()
-            return len(data)
+            self._fail_identity(self._identity_left)
+            return position
         if stop > len(data):
-            self._need = stop - position
+            self._wait(stop - position)
             return position
         self._identified(data[position:stop], 1)
         return stop
@@ -409,140 +627,158 @@ class Opening(FrameStream):
             if size == 10:
                 length = int.from_bytes(data[position + 1 : position + 9], "big")
             flags = data[position + size - 1]
-            strange = flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and not self.connection.forced)
+            strange = flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and self.forced is None)
         # ZMTP 1.0 has no mark: beside a side that speaks something else nothing makes this one an identity.
-        strange = strange or (not self.versioned and self.connection.has_refused(self.other))
+        strange = strange or (not self.versioned and self.other.speaks_otherwise)
         if length == 0 or length > _IDENTITY_LIMIT or strange:
-            self.connection.refuse(self, "not-zmtp", "")
+            self._refuse()
             return position
         stop = position + size + length - 1
         if len(data) < max(stop, position + size):
-            self._need = max(stop, position + size) - position
+            self._wait(max(stop, position + size) - position)
             return position
         if self.versioned is None:
             self.versioned = False
             self.version = "1.0"
-        if not self.connection.accepted:
+        if not self.proven:
             self.evidence = EvidenceV1(length - 1, data[position + size - 1])
         self._identified(data[position + size : stop], 1)
-        self.connection.weigh()
-        self.other.resume()
         return stop
 
-    def _unproven_v1(self, data: bytes, position: int) -> int:
-        """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
-        assert self.evidence is not None
-        stop, legal = self.evidence.frames(data, position)
-        while position < stop:
-            position += self._frames_v1(data[position:stop], 0)
-        self.connection.weigh()
-        if self.connection.accepted or (legal and not self.connection.rejected):
-            return self._frames_v1(data, position)
-        if self.other.evidence is None and not self.other.will_not_tell():
-            self._need = UNPROVEN_LIMIT  # its beginning may prove that what comes here should have been a frame
-        else:
-            self.evidence = None
-            self.connection.reject()
-        return position
+    def _fail_identity(self, length: int) -> None:
+        self.faults = (*self.faults, ("identity-too-long", f"an identity of {length} octets"))
+        self.fact = "unreadable"
 
-    def _start_frames(self, framing: int) -> None:
-        super()._start_frames(framing)
-        if framing == 1 and not self.connection.accepted:
-            self._state = self._unproven_v1
+    def _identified(self, identity: bytes, framing: int) -> None:
+        """The identity frame of 1.0 or 2.0 is read: the greeting is whole."""
+        self.identity = identity
+        self.greeted = True
+        if len(identity) > wire.IDENTITY_LIMIT:
+            self.faults = (*self.faults, ("identity-too-long", f"an identity of {len(identity)} octets"))
+        self.framing = framing
+        self.state = "frames"
+        self.fact = "identity"
 
-    # ------------------------------------------------------------------ gaps
+    # ------------------------------------------------------------------ WebSocket
 
-    def absent(self, time_ns: int, packet: int) -> None:
-        """No packet of this side has been captured, though the other side answers it; some may come after all."""
-        if not (self.octets or self.stopped or self.is_absent):
-            self.time_ns = time_ns
-            self.packet = packet
-            self._state = self._absent
-            self.other.resume()
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether this side is taken not to be in the capture."""
-        return self._state == self._absent
-
-    def _absent(self, data: bytes, position: int) -> int:
-        """It is there after all."""
-        self._begin()
-        return position
-
-    def _skip(self, length: int, cut: bool) -> None:
-        if self.greeted or self.stopped or self._searches:
-            super()._skip(length, cut)
-            return
-        if self._state == self._perhaps_start:  # behind the hole as much is known as before it
-            self._chunks = []
-            self._held = 0
-            return
-        # In the greeting: octets held began at stream offset `begin`, the gap is over at `end`.
-        end = self.octets
-        begin = end - length - self._held
-        held = b"".join(self._chunks)
-        self._chunks = []
-        self._held = 0
-        self.silent = True
-        self.other.resume()
-        first = wire.SIGNATURE_SIZE + 1
-        three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
-        if end < wire.GREETING_SIZE and not (three or self._state == self._greeting_v3):
-            # The rest of a greeting may follow.
-            self._state = self._behind_signature if end == wire.SIGNATURE_SIZE else self._perhaps_start
-            self.connection.missed_greeting()
-            return
-        if end > wire.GREETING_SIZE or not (three or self._state == self._greeting_v3):
-            self._greet_what_is_known()
-            self._start_search()
-            self.framing = self.other.framing
-            self.connection.lost_greeting()
-            return
-        if begin < wire.SIGNATURE_SIZE:
-            self.versioned = True
-            held = b""
-        elif begin < first and held:
-            self.revision = held[0]
-            held = held[1:]
-        self._greeting_around_gap = held, wire.GREETING_SIZE - end
-        if end < wire.GREETING_SIZE:
-            self._state = self._rest_of_greeting
-        else:
-            self._end_greeting_with_hole()
-
-    def _behind_signature(self, data: bytes, position: int) -> int:
-        """A hole has taken the signature: what follows may be the revision and the rest of a 2.0 greeting."""
-        octets = data[position : position + greeting.GUESS_SIZE]
-        if len(octets) < greeting.GUESS_SIZE and not self.ended:
-            self._need = greeting.GUESS_SIZE
+    def _head(self, data: bytes, position: int) -> int:
+        """The HTTP request of a client, or the response of a server, up to its empty line."""
+        self.beginning = data[position : position + _BEGINNING]
+        end = data.find(HEAD_END, position, position + HEAD_LIMIT)
+        if end < 0 and len(data) - position < HEAD_LIMIT and not self.ended:
+            self._wait(len(data) - position + 1)
             return position
-        if self.connection.accepted and greeting.is_rest_v2(octets):
+        head = upgrade.parse_head(data[position:end]) if end >= 0 else None
+        if head is not None:
+            self.upgraded = True
+            self.upgrade = head
+            self.version = PROTOCOL
             self.versioned = True
-            self.revision = octets[0]
-            self._state = self._socket_type
-            return position + 1
-        self._state = self._perhaps_start
+            self.greeted = True
+            self.state = "after head"
+            self.fact = "upgrade"
+            return end + len(HEAD_END)
+        if self.other.upgraded:
+            line = upgrade.first_line(data[position : position + HEAD_LIMIT])
+            detail = f"the {self.side} does not upgrade to {PROTOCOL}, it answers {line!r}"
+            self.faults = (("upgrade-refused", detail),)
+            self.fact = "no-upgrade"
+            return len(data)
+        return self._first_octet(data, position)
+
+    def _after_head(self, data: bytes, position: int) -> int:
+        """What comes first depends on what the server chose."""
+        header = ws.parse_header(data, position)
+        is_sure = not isinstance(header, int) and header[3] < len(data)
+        if self.other.greeted or not self._waits(data, position, is_sure=is_sure):
+            self.fact = "messages"
         return position
 
-    def _rest_of_greeting(self, data: bytes, position: int) -> int:
-        """What follows a hole in the greeting says nothing that counts."""
-        size = self._greeting_around_gap[1]
-        if len(data) - position < size:
-            self._need = size
-            return position
-        self._end_greeting_with_hole()
-        return position + size
+    def _nothing(self, data: bytes, position: int) -> int:
+        """The greeting is over: what follows is for others."""
+        return position
 
-    def _end_greeting_with_hole(self) -> None:
-        self._greet_v3(self._greeting_around_gap[0])
-        self._end_greeting()
+    # ------------------------------------------------------------------ snapshots
 
-    def _greet_what_is_known(self) -> None:
-        """Report a greeting that will not be whole."""
-        if self.versioned and not self.greeted:
-            held = b"".join(self._chunks)
-            if self._state == self._greeting_v3:
-                self._greet_v3(held)
-            else:
-                self._report_greeting()
+    def snapshot(self) -> tuple[OpeningState, EvidenceState | None]:
+        """What to go on from."""
+        return fields_of(self, OpeningState), None if self.evidence is None else self.evidence.snapshot()
+
+    def restore(self, state: OpeningState, evidence: EvidenceState | None) -> None:
+        """Go on from there."""
+        set_fields(self, state)
+        self.evidence = None if evidence is None else EvidenceV1.restore(evidence)
+
+
+_STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
+    "absent": Opening._absent,
+    "start": Opening._start,
+    "perhaps start": Opening._perhaps_start,
+    "behind signature": Opening._behind_signature,
+    "signature": Opening._signature,
+    "after signature": Opening._after_signature,
+    "revision": Opening._revision,
+    "after revision": Opening._after_revision,
+    "greeting": Opening._greeting,
+    "rest of greeting": Opening._rest_of_greeting,
+    "after greeting": Opening._after_greeting,
+    "socket type": Opening._socket_type,
+    "identity 2.0": Opening._identity_v2,
+    "identity 1.0": Opening._identity_v1,
+    "identity after signature": Opening._identity_after_signature,
+    "head": Opening._head,
+    "after head": Opening._after_head,
+    "frames": Opening._nothing,
+    "over": Opening._nothing,
+}
+
+
+class Agreement(NamedTuple):
+    """What the greetings of both sides come to."""
+
+    version: str | None = None  # that both use, None if what tells it is not in the capture
+    mechanism: str | None = None  # that both use, None if they differ, there is none, or nobody knows
+    is_known: bool = True  # what both say of mechanisms is in the capture
+    failed: bool = False  # there will be no connection
+    faults: tuple[commands.Fault, ...] = _NO_FAULTS
+
+
+def agree(one: Opening, other: Opening) -> Agreement:
+    """Hold two greetings of 3.x against each other (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
+    version = None
+    versions = one.revision, one.minor, other.revision, other.minor
+    if None not in versions:
+        version = greeting.negotiated_v3(versions[:2], versions[2:])  # type: ignore[arg-type]
+    mechanism, theirs = one.mechanism, other.mechanism
+    if mechanism is None or theirs is None:
+        return Agreement(version, is_known=False)
+    if mechanism != theirs:
+        detail = f"the client announces {mechanism or 'none'}, the server {theirs or 'none'}"
+        return Agreement(version, failed=True, faults=(("mechanism-mismatch", detail),))
+    if one.greeting is not None and not one.greeting.mechanism_is_legal:
+        return Agreement(version, failed=True)
+    if mechanism not in MECHANISMS:
+        return Agreement(version, mechanism, faults=_unknown(mechanism))
+    if mechanism != "NULL" and _is_server(one) and _is_server(other):
+        fault = "both-as-server", "both sides say that they are the server"
+        return Agreement(version, mechanism, failed=True, faults=(fault,))
+    return Agreement(version, mechanism)
+
+
+def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
+    """Hold two upgrades to ZWS against each other; the server's protocol counts (45/ZWS, "Handshake")."""
+    protocol = server.protocols[0]
+    if protocol not in client.protocols:
+        detail = f"the client offers {', '.join(client.protocols)}, the server chooses {protocol}"
+        return Agreement(failed=True, faults=(("mechanism-mismatch", detail),))
+    mechanism = server.mechanism
+    unknown = mechanism is not None and mechanism not in MECHANISMS
+    return Agreement(PROTOCOL, mechanism, faults=_unknown(mechanism) if unknown else _NO_FAULTS)
+
+
+def _unknown(mechanism: str | None) -> tuple[commands.Fault, ...]:
+    return (("unknown-mechanism", f"mechanism {mechanism!r} is not known"),)
+
+
+def _is_server(one: Opening) -> bool:
+    return one.greeting is not None and bool(one.greeting.as_server)

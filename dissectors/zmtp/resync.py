@@ -74,7 +74,7 @@ _LONG_HEADER_V1 = 10  # octets, with the flags
 _ZEROS = b"\0\0\0"
 
 
-class Found(NamedTuple):
+class Discovery(NamedTuple):
     """Where frames begin."""
 
     offset: int
@@ -100,7 +100,7 @@ class Link(NamedTuple):
     bits: float  # of the chain from here
 
 
-def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut: int = 0) -> Found | None:
+def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut: int = 0) -> Discovery | None:
     """Find where frames begin in ``octets``, or None if nothing is certain enough.
 
     ``starts`` are offsets at which TCP segments begin, where a frame begins more often than elsewhere; ``framing``
@@ -109,7 +109,7 @@ def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut
     """
     if not octets:
         return None
-    best: Found | None = None
+    best: Discovery | None = None
     windows = [Window(octets, starts, candidate, cut) for candidate in ((framing,) if framing else (2, 1))]
     for window in windows:
         found = window.find(known)
@@ -144,7 +144,7 @@ class Window:
         self.most_bits = 0.0  # of any chain that was found
         self._zero = -math.log2(octets.count(0) / self.end) if 0 in octets else _MOST_LONG_BITS
 
-    def find(self, known: bool) -> Found | None:
+    def find(self, known: bool) -> Discovery | None:
         """Where frames begin, None if nothing is certain enough."""
         links = self._chains()
         self.most_bits = max((link.bits for link in links.values()), default=0.0)
@@ -340,7 +340,7 @@ class Window:
             ahead[following] = max(before + link.own, ahead.get(following, 0.0))
         return most
 
-    def _found(self, links: dict[int, Link], offset: int) -> Found:
+    def _found(self, links: dict[int, Link], offset: int) -> Discovery:
         """Frames begin at ``offset``; which of their messages are doubtful depends on what has led there.
 
         If the frames of a chain are false up to one, its first true frame is the one after that, which may be any
@@ -360,7 +360,7 @@ class Window:
             doubtful += 1
         if bits < sure and self.surprise:
             doubtful += math.ceil((sure - bits) / self.surprise)
-        return Found(offset, self.framing, links[offset].bits, doubtful)
+        return Discovery(offset, self.framing, links[offset].bits, doubtful)
 
     def _before(self, links: dict[int, Link], offset: int, gain: float) -> tuple[float, bool]:
         """The most evidence of frames that lead to ``offset``, ``gain`` more for each; whether a message goes on there.

@@ -1,30 +1,60 @@
 """The handshake of ZMTP 3.x and what the security mechanisms make of it: NULL, PLAIN, CURVE, GSSAPI.
 
 23/ZMTP ("The NULL Security Mechanism"), 24/ZMTP-PLAIN, 25/ZMTP-CURVE and 26/CURVEZMQ, 38/ZMTP-GSSAPI.
+
+A handshake is a few commands each way, and a side is through with its part when it has sent the last one that its
+mechanism gives it:
+
+    NULL      client READY             server READY
+    PLAIN     client HELLO INITIATE    server WELCOME READY
+    CURVE     client HELLO INITIATE    server WELCOME READY      then MESSAGE, a box with a frame inside
+    GSSAPI    both INITIATE, as often as they like, then READY   then perhaps MESSAGE
+
+The greeting does not say who is client and who server (libzmq leaves as-server 0 on both sides), and TCP's client may
+be the server of the mechanism. So a side is not held to a role: each of the mechanism's commands may come once from
+either of them, and the handshake is complete if what both have sent fits together.
+
+What is in a box is a frame: an octet of flags, and a body (25/ZMTP-CURVE, "Framing"). Who has keys can open it where
+the session gives each MESSAGE to `Security.take`, and take that frame as one of the session's own.
+
+A capture may begin after the handshake, or have a hole in it. Then nobody is accused, and a message may be anything:
+`Security.unknown_start`.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING
+from dissectors.events import Side
+from dissectors.problems import refusal
+from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.zmtp import commands
+from dissectors.zmtp.commands import Fault
 
-from dissectors.events import Cut, Side
-from dissectors.zmtp import commands, sockets, wire
 
-if TYPE_CHECKING:
-    from dissectors.zmtp.half import Half
+class Mechanism(NamedTuple):
+    """What a security mechanism makes of a connection."""
 
-# Which commands each mechanism's handshake has.
-_EXPECTED = {
-    "NULL": frozenset({"READY"}),
-    "PLAIN": frozenset({"HELLO", "WELCOME", "INITIATE", "READY"}),
-    "CURVE": frozenset({"HELLO", "WELCOME", "INITIATE", "READY"}),
-    "GSSAPI": frozenset({"INITIATE", "READY"}),
+    commands: frozenset[str]  # of its handshake
+    repeats: frozenset[str] = frozenset()  # those that a side may send again
+    encrypts: bool = False  # every message is in a box once the handshake is done
+    has_boxes: bool = False  # it has MESSAGE commands
+
+
+_COMMANDS = frozenset({"HELLO", "WELCOME", "INITIATE", "READY"})
+MECHANISMS = {
+    "NULL": Mechanism(frozenset({"READY"})),
+    "PLAIN": Mechanism(_COMMANDS),
+    "CURVE": Mechanism(_COMMANDS, encrypts=True, has_boxes=True),
+    "GSSAPI": Mechanism(frozenset({"INITIATE", "READY"}), repeats=frozenset({"INITIATE"}), has_boxes=True),
 }
-
+_UNKNOWN = Mechanism(commands.HANDSHAKE_COMMANDS)
 
 # With one of these a side's handshake is done.
 _LAST = frozenset({"READY", "INITIATE", "MESSAGE"})
+_NOBODY: frozenset[Side] = frozenset()
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
+_NOTHING: frozenset[str] = frozenset()
+_IN_ORDER: tuple[()] = ()
 
 
 def counts_up(last: bytes, nonce: bytes) -> bool:
@@ -34,6 +64,20 @@ def counts_up(last: bytes, nonce: bytes) -> bool:
     billions of messages, which tells the two apart.
     """
     return nonce > last or (any(last[:4]) and nonce[::-1] > last[::-1])
+
+
+class SecurityState(Part):
+    """What a connection's security says of itself in a snapshot."""
+
+    mechanism: str | None
+    unknown_start: bool
+    failed: bool
+    hello_is_bad: bool
+    _assumed: str | None
+    _done: frozenset[Side]
+    _lost: frozenset[Side]
+    _sent: dict[Side, frozenset[str]]
+    _nonces: dict[Side, bytes]
 
 
 class Security:
@@ -48,26 +92,27 @@ class Security:
         "failed",
         "hello_is_bad",
         "mechanism",
+        "rules",
         "unknown_start",
     )
-
-    KNOWN = tuple(_EXPECTED)
 
     def __init__(self) -> None:
         """Begin before the greetings."""
         self.mechanism: str | None = None  # if both sides announce the same
+        self.rules = _UNKNOWN  # of that mechanism
         self._assumed: str | None = None  # what commands look like, where no greeting tells
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
-        self.hello_is_bad = False  # so that the handshake fails, unless the server is lenient
-        self._sent: dict[Side, frozenset[str]] = {"client": frozenset(), "server": frozenset()}
-        self._done: frozenset[Side] = frozenset()
-        self._lost: frozenset[Side] = frozenset()  # sides of which octets are missing
+        self.hello_is_bad = False  # so that it fails, unless it is complete all the same
+        self._done = _NOBODY  # sides that have sent the last command of their handshake
+        self._lost = _NOBODY  # sides of which octets are missing
+        self._sent: dict[Side, frozenset[str]] = {"client": _NOTHING, "server": _NOTHING}
         self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
 
-    def begin(self, mechanism: str | None) -> None:
-        """Both greetings are there and say ``mechanism``, None if they differ or one is not known."""
+    def begin(self, mechanism: str) -> None:
+        """Both greetings are there and say ``mechanism``, which may be one that nobody knows."""
         self.mechanism = mechanism
+        self.rules = MECHANISMS.get(mechanism, _UNKNOWN)
 
     def skip(self) -> None:
         """There is no handshake to follow: a version before 3.0, or a capture that starts after it."""
@@ -82,23 +127,15 @@ class Security:
 
     def resume(self) -> None:
         """Both greetings are there: the handshake can be followed from where it has come to."""
+        if not self._done:
+            return  # it has been followed from the beginning
         self.unknown_start = bool(self._lost)
         self._done = self._lost | {side for side, sent in self._sent.items() if sent & _LAST}
 
     @property
-    def encrypts(self) -> bool:
-        """Whether messages are in boxes once the handshake is done."""
-        return self.mechanism == "CURVE"
-
-    @property
     def may_encrypt(self) -> bool:
         """Whether a message may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
-        return self.mechanism in (None, "CURVE", "GSSAPI") and (self.mechanism is not None or self.unknown_start)
-
-    @property
-    def has_boxes(self) -> bool:
-        """Whether the mechanism is known to be one that has MESSAGE commands."""
-        return self.mechanism in ("CURVE", "GSSAPI")
+        return self.unknown_start if self.mechanism is None else self.rules.has_boxes
 
     def in_clear(self, side: Side) -> bool:
         """Whether a message of this side is just a message."""
@@ -128,83 +165,64 @@ class Security:
         else:
             self.failed = self.failed or not self.complete
 
-    def mechanism_of(self, half: Half, body: bytes) -> str | None:
-        """The mechanism by which to read a command: that agreed on, announced by one side, or that it looks like."""
-        known = self.mechanism or half.mechanism or half.other.mechanism
+    def mechanism_of(self, announced: str | None, body: bytes) -> str | None:
+        """The mechanism by which to read a command: that agreed on, ``announced`` by one side, or as it looks."""
+        known = self.mechanism or announced
         if known is None and self.unknown_start:
             self._assumed = self._assumed or commands.assume_mechanism(body)
         return known or self._assumed
 
-    def command(self, half: Half, name: str, fields: commands.Fields, mechanism: str | None) -> None:
-        """Follow a whole command of ``half``; what is wrong with it is reported there."""
-        side = half.side
+    def take(self, side: Side, name: str, fields: commands.Fields, mechanism: str | None) -> Sequence[Fault]:
+        """Follow a whole command of ``side``, read by the rules of ``mechanism``; returns what is wrong with it.
+
+        What READY and INITIATE say of their sender counts if nothing is.
+        """
         sent = self._sent[side]
+        rules = MECHANISMS.get(mechanism or "", _UNKNOWN)
         if name == "ERROR":
             reason = fields.get("reason")
             shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
-            half.problem("peer-error", f"ERROR from the {side}: {shown}")
             self.failed = self.failed or not self.complete
-            return
-        expected = _EXPECTED.get(mechanism or "", commands.HANDSHAKE_COMMANDS)
-        repeatable = mechanism == "GSSAPI" and name == "INITIATE"
-        if name in expected and (repeatable or name not in sent):
+            return [("peer-error", refusal(side, shown, mechanism))]
+        if name in rules.commands and (name in rules.repeats or name not in sent):
             self._sent[side] = sent | {name}
             if name == "HELLO":
-                self._hello(half, mechanism)
-            elif name in ("READY", "INITIATE"):
-                self._metadata(half, fields)
+                return self._hello(side, mechanism)
+            if name in _LAST:
                 self._done |= {side}
-        elif name in expected or name in commands.HANDSHAKE_COMMANDS:
-            half.problem("unexpected-command", f"{name} of the {side} outside its place in the handshake")
+        elif name in commands.HANDSHAKE_COMMANDS:
+            return [("unexpected-command", f"{name} of the {side} outside its place in the handshake")]
         elif name == "MESSAGE":
             self._sent[side] = sent | {name}
             self._done |= {side}
             if self.mechanism == "CURVE":
-                self._count(half, fields.get("nonce"))
+                return self._count(side, fields.get("nonce"))
+        return _IN_ORDER
 
-    def last_nonce(self, side: Side) -> bytes:
-        """The nonce of this side's last MESSAGE of CURVE, empty if there was none."""
-        return self._nonces.get(side, b"")
-
-    def note_nonce(self, side: Side, nonce: bytes) -> None:
-        """Say that it is this one."""
-        self._nonces[side] = nonce
-
-    def _count(self, half: Half, nonce: object) -> None:
+    def _count(self, side: Side, nonce: object) -> Sequence[Fault]:
         """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
-        last = self.last_nonce(half.side)
         if not isinstance(nonce, bytes):
-            return  # it is not all in the capture
+            return _IN_ORDER  # it is not all in the capture
+        last = self._nonces.get(side, b"")
         if counts_up(last, nonce):
-            self.note_nonce(half.side, nonce)
-        else:
-            half.problem(
-                "unexpected-command", f"MESSAGE with nonce 0x{nonce.hex()} behind one with nonce 0x{last.hex()}"
-            )
+            self._nonces[side] = nonce
+            return _IN_ORDER
+        return [("unexpected-command", f"MESSAGE with nonce 0x{nonce.hex()} behind one with nonce 0x{last.hex()}")]
 
-    def _hello(self, half: Half, mechanism: str | None) -> None:
+    def _hello(self, side: Side, mechanism: str | None) -> Sequence[Fault]:
+        faults = []
         if mechanism == "PLAIN":
-            half.problem("plain-credentials", "a user name and a password in clear")
-        if "HELLO" in self._sent[half.other.side]:
-            half.problem("both-hello", "both sides send HELLO")
+            faults.append(("plain-credentials", "a user name and a password in clear"))
+        if "HELLO" in self._sent["server" if side == "client" else "client"]:
+            faults.append(("both-hello", "both sides send HELLO"))
             self.failed = True
+        return faults
 
-    def _metadata(self, half: Half, fields: commands.Fields) -> None:
-        """Read the socket type and the identity from READY or INITIATE."""
-        socket_type = fields.get("socket_type")
-        if isinstance(socket_type, str):
-            half.set_socket_type(socket_type)
-        identity = fields.get("identity")
-        if isinstance(identity, bytes | Cut):
-            half.identity = identity
-            if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
-                half.problem("identity-too-long", f"an identity of {len(identity)} octets")
-        name = half.socket_type
-        if name is None:
-            return
-        if name not in sockets.PEERS:
-            half.problem("unknown-socket-type", f"socket type {name!r} is not known")
-            self.failed = True
-        elif half.other.socket_type and not sockets.may_talk(name, half.other.socket_type):
-            half.problem("incompatible-socket-types", f"{name} may not talk to {half.other.socket_type}")
-            self.failed = True
+    def snapshot(self) -> SecurityState:
+        """What to go on from."""
+        return fields_of(self, SecurityState)
+
+    def restore(self, state: SecurityState) -> None:
+        """Go on from there."""
+        set_fields(self, state)
+        self.rules = MECHANISMS.get(self.mechanism or "", _UNKNOWN)

@@ -117,7 +117,7 @@ OBSERVED = """
 import json, sys
 from pathlib import Path
 import zmtpsniff.capture.files, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
-from dissectors.zmtp.stream import OctetStream
+from dissectors.zmtp.half import Half
 from zmtpsniff.cli.main import main
 
 FOLDER = Path(__file__).parent
@@ -136,7 +136,7 @@ observe(zmtpsniff.capture.files, "_recognise")
 observe(zmtpsniff.capture.pcap, "read_pcap")
 observe(zmtpsniff.capture.pcapng, "read_pcapng")
 observe(zmtpsniff.net.packets.HeaderDecoder, "segments")
-observe(OctetStream, "feed")
+observe(Half, "feed")
 main()
 """
 

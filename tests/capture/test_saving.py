@@ -28,9 +28,9 @@ from tests.support.saved_files import (
     save,
 )
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.pcapng_writer import Origin
-from zmtpsniff.capture.ring import Ring, parse_ring, ring_name
-from zmtpsniff.capture.saving import Saved, Saver
+from zmtpsniff.capture.pcapng_writer import Provenance
+from zmtpsniff.capture.ring import FileRing, parse_ring, ring_name
+from zmtpsniff.capture.saver import Saver, SavingSource
 from zmtpsniff.capture.source import Packet
 
 RECORDED = sorted(path for path in [*FIXTURES.glob("*.pcap*"), *CAPTURES.glob("*.pcap*")])
@@ -56,7 +56,7 @@ packets_st = st.lists(
 def test_recorded_capture_is_read_back_alike(path: Path, tmp_path: Path) -> None:
     source = open_captures([str(path)])
     saver = Saver(str(tmp_path / "saved.pcapng"), ORIGIN, comments=source.comments)
-    saved = Saved(source, saver)
+    saved = SavingSource(source, saver)
     given_out = [packet for batch in saved.batches() for packet in batch]
     expected, original = read(path)
     packets, copy = read(tmp_path / "saved.pcapng")
@@ -96,7 +96,7 @@ def test_tshark_reads_the_same(tmp_path: Path) -> None:
         (NOW + 301 * SECOND, RAW, b"", 0, "y" * 70_000),
     ]
     path = tmp_path / "foreign.pcapng"
-    origin = Origin("zmtpsniff test", "eth7", "tcp port 5555", 4096)
+    origin = Provenance("zmtpsniff test", "eth7", "tcp port 5555", 4096)
     saver = Saver(str(path), origin, comments=["of the capture", "a second one"])
     saver.write(packets[:2])
     saver.write(packets[2:])
@@ -164,7 +164,7 @@ def test_losses_of_the_source_are_saved(tmp_path: Path) -> None:
     first = Saver(str(tmp_path / "first"), ORIGIN)
     first.write([packet(0)])
     first.close(5)
-    saved = Saved(open_captures([str(tmp_path / "first")]), Saver(str(tmp_path / "second"), ORIGIN))
+    saved = SavingSource(open_captures([str(tmp_path / "first")]), Saver(str(tmp_path / "second"), ORIGIN))
     assert [packet for batch in saved.batches() for packet in batch] == [packet(0)]
     assert saved.dropped == 5
     assert read(tmp_path / "second")[1].dropped == 5
@@ -204,7 +204,7 @@ def test_ring_by_size_holds_all_in_files_that_are_full_and_not_larger(tmp_path: 
     packets = [packet(n, draw.randrange(40, 900), link=draw.choice([ETHERNET, SLL])) for n in range(400)]
     packets[50] = (*packets[50][:4], "x" * 700)
     batches = [packets[begin : begin + 37] for begin in range(0, 400, 37)]
-    saver = Saver(str(tmp_path / "ring.pcapng"), ORIGIN, Ring(octets=5000))
+    saver = Saver(str(tmp_path / "ring.pcapng"), ORIGIN, FileRing(octets=5000))
     for batch in batches:
         saver.write(batch, 0)
     saver.close(0)
@@ -227,8 +227,10 @@ def test_ring_by_size_holds_all_in_files_that_are_full_and_not_larger(tmp_path: 
         assert sum(capinfos_counts(*files)) == 400
 
 
-@pytest.mark.parametrize("ring", [Ring(octets=2000, files=3), Ring(packets=7, files=3), Ring(duration_ns=9, files=3)])
-def test_ring_keeps_the_newest_files(ring: Ring, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ring", [FileRing(octets=2000, files=3), FileRing(packets=7, files=3), FileRing(duration_ns=9, files=3)]
+)
+def test_ring_keeps_the_newest_files(ring: FileRing, tmp_path: Path) -> None:
     packets = [packet(number, time_ns=NOW + number) for number in range(200)]
     files = save(tmp_path / "ring", [packets[:101], packets[101:]], ring)
     assert len(files) == 3
@@ -238,28 +240,28 @@ def test_ring_keeps_the_newest_files(ring: Ring, tmp_path: Path) -> None:
 
 
 def test_ring_of_one_file(tmp_path: Path) -> None:
-    (file,) = save(tmp_path / "ring", [[packet(number) for number in range(50)]], Ring(packets=20, files=1))
+    (file,) = save(tmp_path / "ring", [[packet(number) for number in range(50)]], FileRing(packets=20, files=1))
     assert [found[2] for found in read(file)[0]] == [packet(number)[2] for number in range(40, 50)]
 
 
 def test_ring_by_packets_and_by_time(tmp_path: Path) -> None:
     times = [0, 1, 9, 10, 11, 500, 509, 510, 300, 305, 311]  # in between the clock is set back
     packets = [packet(number, time_ns=NOW + when * SECOND) for number, when in enumerate(times)]
-    files = save(tmp_path / "time", [packets[:4], packets[4:5], packets[5:]], Ring(duration_ns=10 * SECOND))
+    files = save(tmp_path / "time", [packets[:4], packets[4:5], packets[5:]], FileRing(duration_ns=10 * SECOND))
     assert [len(read(file)[0]) for file in files] == [3, 2, 2, 3, 1]
-    files = save(tmp_path / "count", [packets[:4], packets[4:5], packets[5:]], Ring(packets=4))
+    files = save(tmp_path / "count", [packets[:4], packets[4:5], packets[5:]], FileRing(packets=4))
     assert [len(read(file)[0]) for file in files] == [4, 4, 3]
 
 
 def test_packet_larger_than_a_file_gets_one_of_its_own(tmp_path: Path) -> None:
     packets = [packet(0), packet(1, 5000), packet(2), packet(3)]
-    files = save(tmp_path / "ring", [packets], Ring(octets=1000))
+    files = save(tmp_path / "ring", [packets], FileRing(octets=1000))
     assert [[found[3] for found in read(file)[0]] for file in files] == [[60], [5000], [60, 60]]
 
 
 def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
     path = tmp_path / "ring"
-    saver = Saver(str(path), ORIGIN, Ring(packets=2))
+    saver = Saver(str(path), ORIGIN, FileRing(packets=2))
     for number, dropped in enumerate([0, 3, 3, 8, 9]):
         saver.write([packet(number)], dropped)
     saver.close(10)
@@ -271,7 +273,7 @@ def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
         st.lists(st.tuples(st.integers(4, 300), st.integers(0, 30), st.sampled_from([0, 1, 101])), max_size=9)
     ),
     ring=st.builds(
-        Ring,
+        FileRing,
         st.none() | st.integers(1, 2000),
         st.none() | st.integers(1, 60),
         st.none() | st.integers(1, 12),
@@ -280,7 +282,7 @@ def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 def test_any_ring_holds_the_last_packets(
-    shapes: list[list[tuple[int, int, int]]], ring: Ring, tmp_path_factory: pytest.TempPathFactory
+    shapes: list[list[tuple[int, int, int]]], ring: FileRing, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     batches, number, now = [], 0, NOW
     for shape in shapes:
@@ -321,8 +323,8 @@ def test_names_are_those_of_dumpcap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ring_options() -> None:
     assert parse_ring([]) is None
-    assert parse_ring(["filesize:5", "files:2"]) == Ring(octets=5000, files=2)
-    assert parse_ring(["duration:1.5", "packets:10"]) == Ring(duration_ns=1_500_000_000, packets=10)
+    assert parse_ring(["filesize:5", "files:2"]) == FileRing(octets=5000, files=2)
+    assert parse_ring(["duration:1.5", "packets:10"]) == FileRing(duration_ns=1_500_000_000, packets=10)
 
 
 @pytest.mark.parametrize(

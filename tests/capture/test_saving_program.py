@@ -27,8 +27,8 @@ from tests.support.saved_files import (
     ring_files,
     save,
 )
-from zmtpsniff.capture.ring import Ring
-from zmtpsniff.capture.saving import Saver
+from zmtpsniff.capture.ring import FileRing
+from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import CaptureError, Packet
 
 # --- files that cannot be written
@@ -126,7 +126,7 @@ def test_full_disk_in_a_ring(little_disk: Path, tmp_path: Path) -> None:
 def test_ring_whose_folder_goes_away(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    saver = Saver(str(folder / "ring"), ORIGIN, Ring(packets=2))
+    saver = Saver(str(folder / "ring"), ORIGIN, FileRing(packets=2))
     saver.write([packet(0), packet(1)])
     shutil.rmtree(folder)
     saver.write([packet(2)])

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.engines.engine import LiveOptions
-from zmtpsniff.capture.engines.packet_ring import Ring
+from zmtpsniff.capture.engines.packet_ring import PacketRing
 from zmtpsniff.capture.engines.scapy import ScapyEngine
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
@@ -143,7 +143,7 @@ def test_what_was_dropped_before_the_ring_was_there_does_not_count() -> None:
         with udp_over_loopback() as (sender, _):
             for _ in range(500):  # more than fits
                 sender.send(bytes(1400))
-        ring = Ring(packet_socket, 4)
+        ring = PacketRing(packet_socket, 4)
         ring.count_drops()
     assert ring.dropped < 500  # of what others send meanwhile, at most
     ring.close()

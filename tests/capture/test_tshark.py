@@ -452,11 +452,11 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
 
 @needs_tshark
 def test_a_killed_tshark_is_told() -> None:
-    from zmtpsniff.capture.tshark import Tshark
+    from zmtpsniff.capture.tshark import TsharkRun
 
     source = source_of(REQ_REP)
     reading, writing = os.pipe()
-    tshark = Tshark("a pipe", ["-r", "-"], reading, source)
+    tshark = TsharkRun("a pipe", ["-r", "-"], reading, source)
     os.write(writing, REQ_REP.read_bytes())  # and no end
     batches = tshark.batches()
     assert next(batches)

@@ -6,7 +6,7 @@ import sys
 import click
 import pytest
 
-from zmtpsniff.cli.help import RARE, SECTIONS, Command, Group, describe, first_sentence, sections
+from zmtpsniff.cli.help import RARE, SECTIONS, CommandWithHelp, Group, describe, first_sentence, sections
 from zmtpsniff.cli.main import cli
 
 _COLUMNS, _LINES = 80, 40
@@ -34,7 +34,7 @@ def _said(*arguments: str) -> str:
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=IDS)
 def test_it_fits_a_screen(path: tuple[str, ...], command: click.Command) -> None:
-    assert isinstance(command, Command | Group), f"give it cls=Command or cls=Group of {Command.__module__}"
+    assert isinstance(command, CommandWithHelp | Group), f"give it cls=CommandWithHelp, or Group, of {Group.__module__}"
     lines = _said(*path, "--help").splitlines()
     assert len(lines) <= _LINES
     assert all(len(line) <= _COLUMNS for line in lines)
@@ -78,7 +78,7 @@ def test_the_table_of_sections_has_no_option_that_is_no_more() -> None:
 
 
 def test_an_unknown_option_comes_in_the_last_section() -> None:
-    @click.command(cls=Command)
+    @click.command(cls=CommandWithHelp)
     @click.option("-o", help="Known.")
     @click.option("--brand-new", help="Not known.")
     def made(o: str, brand_new: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from zmtpsniff.analysis.statistics.records import AnyRecord
-from zmtpsniff.analysis.statistics.sorting import SORTS as KNOWN_SORTS
+from zmtpsniff.analysis.statistics.sorts import SORTS as KNOWN_SORTS
 from zmtpsniff.cli.stats import SORTS
 from zmtpsniff.render.schema import json_schema
 

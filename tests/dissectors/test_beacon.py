@@ -78,7 +78,7 @@ def test_people_see_them() -> None:
         command = [sys.executable, "-m", "zmtpsniff", *options, str(FIXTURES / "app_zbeacon.pcap")]
         return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
 
-    assert shown("read", "-T", "summary").count(f": beacon ZRE 1 port 49152 uuid {'01' * 16}\n") == 3
+    assert shown("read", "-T", "summary").count(f" beacon         ZRE 1 port 49152 uuid {'01' * 16}\n") == 3
     assert shown("read").count("beacon ZRE 1 port 49153") == 3
     passed = shown("read", "-T", "json", "-Y", 'type == "beacon" && port == 49153 && uuid contains "0202"')
     assert [json.loads(line)["type"] for line in passed.splitlines()] == ["beacon"] * 3 + ["capture"]

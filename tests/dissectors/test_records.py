@@ -61,7 +61,7 @@ except ImportError:
     said["rows"] = None
 else:
     origin = Origin("series", {1: "01"}, lambda packets: (["file"] * len(packets), packets, packets))
-    made = Rows().of_events(events, origin)
+    made = Rows(0).of_events(events, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
 """

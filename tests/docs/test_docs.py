@@ -159,3 +159,14 @@ def test_links_lead_somewhere() -> None:
     for page in [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), *PROJECT.glob("*/README.md")]:
         for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_readme_has_figures_of_the_whole_report() -> None:
+    """The README's short table is written from the same measurement as the long ones."""
+    _, _, rest = (PROJECT / "README.md").read_text().partition("<!-- benchmarks: begin -->")
+    table, end, _ = rest.partition("<!-- benchmarks: end -->")
+    figures = re.findall(r"\d[\d.,-]*\d", table.replace("-T", ""))
+    report = (PROJECT / "benchmarks" / "RESULTS.md").read_text()
+    assert end
+    assert len(figures) > 12
+    assert [figure for figure in figures if figure not in report] == []

@@ -6,7 +6,7 @@ from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import parse_pgm
@@ -40,7 +40,7 @@ def converse(
                 half.gap(len(piece), bool(mark & 4), number, number)
             else:
                 half.feed(piece, number, number)
-            assert half._held <= 1 << 18
+            assert half.buffer.held <= 1 << 18
     connection.finish("fin", 0, len(sent) + 1)
     connection.release()
     if out:

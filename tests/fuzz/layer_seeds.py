@@ -10,8 +10,8 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Request
 from wsproto.extensions import PerMessageDeflate
 
-from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls
 from zmtpsniff.sniffer import Sniffer
@@ -41,7 +41,7 @@ _BODIES = (b"weather", b"", b"the same again and again " * 12, b"the same again 
 # ------------------------------------------------------------------ TLS
 
 
-class _Noted(Decrypted):
+class _Noted(Plaintexts):
     """Keeps what was taken out, in order: which side's, how long its record was, and the plaintext."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from dissectors.events import AnyEvent
 from dissectors.zmtp import deflate as permessage
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.stream import Limits
-from zmtpsniff.capture.decrypted import Decrypted
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.flows import Address
 from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
 
@@ -108,7 +108,7 @@ def tls(data: bytes) -> None:
 
 def _run(steps: list[_Step], choice: int, inner: StreamDissection) -> tuple[TlsHalf, TlsHalf]:
     """Both halves after all steps, which came out at ``inner``."""
-    decrypted = Decrypted(_MOST_PLAINTEXT) if choice & 1 else None
+    decrypted = Plaintexts(_MOST_PLAINTEXT) if choice & 1 else None
     table = Tls(decrypted)
     connection = table.connect(inner, Address(CLIENT, 40000), Address(SERVER, 5555))
     halves = connection.client, connection.server

@@ -15,7 +15,7 @@ from scapy.packet import Raw
 from dissectors.events import AnyEvent
 from tests.support.streams import sniff
 from tests.support.wrapped import CONVERSATIONS, MAC, WRAPPED, captured, datagram, frame, labels, recorded, wrapped
-from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder
 
@@ -78,7 +78,7 @@ def test_tshark_finds_the_same(conversation: str, tmp_path: Path) -> None:
 
     packets = [wrapped(name, conversation)[PLACE] for name in WRAPPED]
     path = tmp_path / "all.pcapng"
-    section = Section(Origin("zmtpsniff test"))
+    section = PcapngSection(Provenance("zmtpsniff test"))
     path.write_bytes(section.header([]) + section.packets(packets))
     theirs = [packet for batch in open_with_tshark([str(path)], []).batches() for packet in batch]
     found = {segment[1]: segment[2:] for segment in HeaderDecoder().segments(theirs, 1)}

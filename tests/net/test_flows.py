@@ -51,7 +51,7 @@ class Side:
 
 
 @dataclass
-class Dissection:
+class FlowDissection:
     """Takes both directions."""
 
     number: int
@@ -74,13 +74,13 @@ class Wire:
     """Sends segments to a flow table, numbered from 1, a millisecond apart."""
 
     def __init__(self, limits: FlowLimits | None = None) -> None:
-        self.dissections: list[Dissection] = []
+        self.dissections: list[FlowDissection] = []
         self.table = FlowTable(self._connect, limits)
         self.packet = 0
         self.now = SECOND
 
-    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> Dissection:
-        self.dissections.append(Dissection(number, client, from_start))
+    def _connect(self, number: int, client: Address, server: Address, from_start: tuple[bool, bool]) -> FlowDissection:
+        self.dissections.append(FlowDissection(number, client, from_start))
         return self.dissections[-1]
 
     def send(
@@ -113,7 +113,7 @@ class Wire:
         self.send(False, client + 1, ack=server + 1, port=port)
 
     @property
-    def only(self) -> Dissection:
+    def only(self) -> FlowDissection:
         (dissection,) = self.dissections
         return dissection
 
@@ -293,7 +293,7 @@ def test_rejected_connections_keep_nothing() -> None:
     wire.send(False, 1002, b"b")
     wire.send(False, 1010, b"c")
     assert wire.only.client.data == b"ab"
-    assert wire.table.waiting_octets == 0
+    assert wire.table.holdings.waiting_octets == 0
 
 
 @pytest.mark.parametrize("tiny", [False, True])
@@ -305,10 +305,10 @@ def test_memory_behind_a_hole_is_bounded(tiny: bool) -> None:
         wire.connect(port=port)
         for number in range(300):
             wire.send(False, 2001 + number * 1000, b"z" * (1 if tiny else 1000), port=port)
-            highest = max(highest, wire.table.waiting_octets)
+            highest = max(highest, wire.table.holdings.waiting_octets)
     assert highest <= 302_000
     wire.table.finish()
-    assert wire.table.waiting_octets == 0
+    assert wire.table.holdings.waiting_octets == 0
 
 
 def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
@@ -500,7 +500,7 @@ def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: i
     assert (old.client.data, old.server.data) == (b"old", b"old")
     if ahead < 1 << 24:
         assert (new.client.data, new.server.data) == (b"newer", b"NEWER")
-    assert wire.table.waiting_octets == 0
+    assert wire.table.holdings.waiting_octets == 0
 
 
 def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before() -> None:
@@ -537,7 +537,7 @@ def test_segments_before_their_syn_are_not_late_ones_of_a_connection_that_is_ove
     wire.send(True, server + 1, b"NEW", ack=client + 4)
     wire.table.finish()
     assert [(d.client.data, d.server.data) for d in wire.dissections] == [(b"old", b""), (b"new", b"NEW")]
-    assert wire.table.waiting_octets == 0
+    assert wire.table.holdings.waiting_octets == 0
 
 
 def test_late_segments_find_a_connection_that_had_not_begun() -> None:

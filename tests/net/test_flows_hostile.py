@@ -92,8 +92,8 @@ def _check(table: FlowTable, limits: FlowLimits) -> None:
     flows = {*table._flows.values(), *table.retired.values()}
     ends = [direction for flow in flows for direction in flow.directions]
     doubtful = sum(len(segment[6]) + 256 for direction in ends for segment in direction.doubtful)
-    assert table.waiting_octets == sum(flow.waiting_octets for flow in flows) + doubtful
-    assert table.waiting_octets <= limits.waiting_octets + LARGEST + 256
+    assert table.holdings.waiting_octets == sum(flow.waiting_octets for flow in flows) + doubtful
+    assert table.holdings.waiting_octets <= limits.waiting_octets + LARGEST + 256
     assert len(table._flows) <= limits.flows
     assert set(table._waiting) <= set(table._flows)
     for flow in flows:
@@ -116,7 +116,7 @@ def _check_empty(table: FlowTable) -> None:
     """Nothing is kept after the end."""
     for kept in (table._waiting, table.retired, table._directions, table._flows, table._again):
         assert not kept
-    assert table.waiting_octets == 0
+    assert table.holdings.waiting_octets == 0
 
 
 def storm(random: Random, count: int) -> Iterator[Segment]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zmtpsniff.capture.decrypted import Decrypted
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.tls import Tls
 
@@ -49,7 +49,7 @@ def record(sealed: bytes) -> bytes:
 
 def run(pieces: list[bytes | int], known: list[int]) -> tuple[list[bytes | str], Tls]:
     """What comes of pieces of the client's stream, or holes of so many octets; ``known`` records are decrypted."""
-    decrypted = Decrypted()
+    decrypted = Plaintexts()
     for number in known:
         decrypted.put(b"", ["23"], [], [], [RECORDS[number].hex()], [PLAINTEXTS[number].hex()])
     tls, both = Tls(decrypted), Both()
@@ -101,7 +101,7 @@ def test_a_hole_anywhere_is_told_and_nothing_is_joined(begin: int, length: int, 
 
 
 def test_what_is_not_taken_gives_way() -> None:
-    decrypted = Decrypted(most_octets=1000)
+    decrypted = Plaintexts(most_octets=1000)
     for number in range(8):
         decrypted.put(b"", ["23"], [], [], [RECORDS[number].hex()], [PLAINTEXTS[number].hex()])
     assert decrypted.take(b"", RECORDS[0]) is None
@@ -111,7 +111,7 @@ def test_what_is_not_taken_gives_way() -> None:
 
 def test_octets_that_are_not_tls_pass() -> None:
     both = Both()
-    connection = Tls(Decrypted()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
+    connection = Tls(Plaintexts()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
     connection.client.feed(b"\xff\0\0", 1, 1)
     connection.client.gap(5, False, 2, 2)
     connection.server.feed(b"\x16", 3, 3)

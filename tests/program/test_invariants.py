@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Message
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.framing import FrameStream
+from dissectors.zmtp.limits import Limits
 from tests.support.made_up import message, publications, pushes, request_reply
 from tests.support.streams import (
     CLIENT,
@@ -131,11 +131,11 @@ def test_events_and_what_is_pending_tile_the_stream(version: int, seed: int, siz
             if isinstance(event, Message):
                 reported += encoded(version, event.frames)  # type: ignore[arg-type]
         reached = len(out)
-        pending = client._held
-        if client._parts:
-            pending += encoded(version, client._parts, True)  # type: ignore[arg-type]
-        if client._collects:
-            pending += (9 if version > 1 else 10) + client._length - client._left
+        pending = client.buffer.held
+        if client.session.parts:
+            pending += encoded(version, client.session.parts, True)  # type: ignore[arg-type]
+        if client.reader is not None and (body := client.reader.body) is not None:
+            pending += (9 if version > 1 else 10) + body.length - body.left
         assert opening + reported + pending == fed
 
 
@@ -155,7 +155,7 @@ def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
         # The first of all octets is never sent, so everything else waits.
         table.take([(packet, packet, hosts[side] + ports[side], 5000 if packet < 5 else 5001 + offset, 0, 0x10,
                      b"\xff" if packet < 5 else bytes(length), 0)])  # fmt: skip
-        assert table.waiting_octets <= limits.waiting_octets
+        assert table.holdings.waiting_octets <= limits.waiting_octets
         for flow in table._flows.values():
             for direction in (flow.client, flow.server):
                 assert direction.waiting_octets <= limits.waiting_octets_per_direction
@@ -168,13 +168,14 @@ def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
 def test_what_a_direction_holds_is_bounded(unit: bytes, times: int, forced: int, holes: bool) -> None:
     """Whatever repeats without end: what is kept of it stays within what a search may take and a body may be."""
     connection = ZmtpConnection([], 1, "a:1", "b:2", (False, False), None, forced)
-    half: FrameStream = connection.client
+    half = connection.client
     for number in range(times):
         half.feed(unit * 20, number, number)
         if holes and number % 3 == 0:
             half.gap(7, False, number, number)
-        assert half._held <= (1 << 17) + len(unit) * 20
-        assert half._kept <= half.limits.keep
+        assert half.buffer.held <= (1 << 17) + len(unit) * 20
+        if half.reader is not None and half.reader.body is not None:
+            assert len(half.reader.body.octets) <= Limits().keep
 
 
 def test_headers_never_raise_for_cut_packets() -> None:

@@ -1,15 +1,20 @@
 """What people read: the tree, the summary and the dump."""
 
+import fcntl
 import io
+import os
 import re
+import struct
 import subprocess
 import sys
+import termios
 import unicodedata
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from dissectors.events import (
     AnyEvent,
@@ -28,7 +33,11 @@ from dissectors.events import (
     Subscription,
 )
 from zmtpsniff.render import FORMATS, Color, Format, make_renderer
+from zmtpsniff.render.columns import columns_of, cut
+from zmtpsniff.render.console import terminal_width
+from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.text import encodable, escape, hex_dump, quote
+from zmtpsniff.render.tree import TreeRenderer
 
 CLIENT, SERVER = "10.0.0.1:43210", "10.0.0.2:5555"
 T = 1_700_000_000_123_456_789
@@ -127,12 +136,12 @@ def test_nothing_but_lines_reaches_a_terminal_without_colors(
     assert_harmless(shown(output, batch, verbosity=verbosity, color="never", max_bytes=0))
 
 
-@given(st.lists(events, max_size=3), st.integers(0, 1))
-def test_colors_are_the_only_escape_sequences(batch: list[AnyEvent], verbosity: int) -> None:
-    colored = shown("tree", batch, verbosity=verbosity, color="always")
+@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary"]), st.integers(0, 1))
+def test_colors_are_the_only_escape_sequences(batch: list[AnyEvent], output: Any, verbosity: int) -> None:
+    colored = shown(output, batch, verbosity=verbosity, color="always")
     assert_harmless(SGR.sub("", colored))
     # Colours change nothing but colours, and every one that begins ends in its line.
-    assert SGR.sub("", colored) == shown("tree", batch, verbosity=verbosity, color="never")
+    assert SGR.sub("", colored) == shown(output, batch, verbosity=verbosity, color="never")
     for line in colored.split("\n"):
         sequences = SGR.findall(line)
         assert sequences[1::2] == ["\x1b[0m"] * (len(sequences) // 2)
@@ -232,25 +241,33 @@ def test_encodable() -> None:
     [
         (
             Message(*PLACE, [b"", b"hello world" * 4], "REQ"),
-            'message REQ 2 frames 44 octets "" "hello worldhello worldhello worl"...',
+            'message REQ     2 frames     44 octets "" "hello worldhello worldhello worl"...',
         ),
-        (Message(*PLACE, [b"x"]), 'message 1 frame 1 octet "x"'),
-        (Message(*PLACE, [b"x"], "PUB", incomplete=True), 'message PUB 1 frame 1 octet "x" (incomplete)'),
-        (Message(*PLACE, [b"a"] * 9), 'message 9 frames 9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frame'),
-        (Greeting(*PLACE, "3.1", "NULL", False), "greeting ZMTP 3.1 NULL"),
-        (Greeting(*PLACE, "3.1", "CURVE", True), "greeting ZMTP 3.1 CURVE as server"),
-        (Greeting(*PLACE, "2.0", socket_type="SUB", identity=b""), 'greeting ZMTP 2.0 SUB identity ""'),
-        (Greeting(*PLACE, "ZWS2.0", "NULL"), "greeting ZWS 2.0 NULL"),
-        (Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}), 'READY Socket-Type="REQ" Identity=""'),
-        (Command(*PLACE, "PING", ttl_ms=1500, context=b""), 'PING ttl=1500 ms context=""'),
-        (Subscription(*PLACE, "subscribe", b"weather.", "message"), 'subscribe "weather."'),
-        (Subscription(*PLACE, "cancel", b"", "command"), 'cancel "" (everything)'),
-        (Problem("error", "capture-gap", "Octets are missing.", *PLACE), "error capture-gap: Octets are missing."),
+        (Message(*PLACE, [b"x"]), 'message         1 frame       1 octet  "x"'),
+        (Message(*PLACE, [b"x"], "PUB", incomplete=True), 'message PUB     1 frame       1 octet  "x" (incomplete)'),
+        (
+            Message(*PLACE, [b"a"] * 9),
+            'message         9 frames      9 octets "a" "a" "a" "a" "a" "a" "a" "a" ... 1 more frame',
+        ),
+        (Greeting(*PLACE, "3.1", "NULL", False), "greeting       ZMTP 3.1 NULL"),
+        (Greeting(*PLACE, "3.1", "CURVE", True), "greeting       ZMTP 3.1 CURVE as server"),
+        (Greeting(*PLACE, "2.0", socket_type="SUB", identity=b""), 'greeting       ZMTP 2.0 SUB identity ""'),
+        (Greeting(*PLACE, "ZWS2.0", "NULL"), "greeting       ZWS 2.0 NULL"),
+        (
+            Command(*PLACE, "READY", {"Socket-Type": b"REQ", "Identity": b""}),
+            'READY          Socket-Type="REQ" Identity=""',
+        ),
+        (Command(*PLACE, "PING", ttl_ms=1500, context=b""), 'PING           ttl=1500 ms context=""'),
+        (Subscription(*PLACE, "subscribe", b"weather.", "message"), 'subscribe      "weather."'),
+        (Subscription(*PLACE, "cancel", b"", "command"), 'cancel         "" (everything)'),
+        (
+            Problem("error", "capture-gap", "Octets are missing.", *PLACE),
+            "error          capture-gap: Octets are missing.",
+        ),
     ],
 )
 def test_summary(event: AnyEvent, line: str) -> None:
-    direction = f"{CLIENT} > {SERVER}:"
-    assert shown("summary", [event]) == f"22:13:20.123456 #17 flow 1 {direction} {line}\n"
+    assert shown("summary", [event]) == f"22:13:20.123456    #17 flow 1  {CLIENT} > {SERVER}  {line}\n"
 
 
 def test_summary_of_totals() -> None:
@@ -270,16 +287,16 @@ def test_summary_of_totals() -> None:
         [b"a"],
     )
     assert shown("summary", [connection, Capture(1000, 2, 3, 1, 1, 0, 90_000_000_000)]) == (
-        f'22:13:21.623456 flow 1 {CLIENT} (SUB ZMTP 3.1 identity "me") > {SERVER}: connection tcp ZMTP 3.1 NULL, '
-        "handshake not seen, client sent 0 messages 100 octets, server sent 1 message 2000 octets, "
+        f"22:13:21.623456        flow 1  {CLIENT} > {SERVER}  connection     tcp ZMTP 3.1 NULL, handshake not seen, "
+        'client SUB ZMTP 3.1 identity "me" sent 0 messages 100 octets, server sent 1 message 2000 octets, '
         'closed after 1.500 s, subscriptions "a"\n'
-        "capture 1000 packets, 2 dropped, 3 flows, 1 of ZMTP, 1 message, 0 problems, 1 min 30 s\n"
+        "capture        1000 packets, 2 dropped, 3 flows, 1 of ZMTP, 1 message, 0 problems, 1 min 30 s\n"
     )
 
 
 def test_summary_of_long_messages() -> None:
     batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", incomplete=True)]
-    start = f"#17 flow 1 {CLIENT} > {SERVER}: message PUB 10 frames 15 octets"
+    start = f"   #17 flow 1  {CLIENT} > {SERVER}  message PUB    10 frames     15 octets"
     first = ['"a"', '""...', *['""'] * 6]
     assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"
     for options in ({"verbosity": 1}, {"max_bytes": 0}):
@@ -298,11 +315,11 @@ def test_summary_says_everything_when_asked() -> None:
         ],
         verbosity=1,
     )
-    place = f"22:13:20.123456789 #17 flow 1 {CLIENT} > {SERVER}:"
+    place = f"22:13:20.123456789    #17 flow 1  {CLIENT} > {SERVER} "
     assert text.splitlines() == [
-        f"{place} greeting ZMTP 3.1 NULL as-server=no",
-        f'{place} subscribe "a" sent as command',
-        f'{place} message 1 frame 40 octets "{"a" * 32}"...',
+        f"{place} greeting       ZMTP 3.1 NULL as-server=no",
+        f'{place} subscribe      "a" sent as command',
+        f'{place} message         1 frame      40 octets "{"a" * 32}"...',
     ]
 
 
@@ -331,8 +348,110 @@ def test_summary_tells_a_change_of_date() -> None:
 def test_summary_of_what_has_no_place() -> None:
     problem = Problem("warning", "capture-truncated", "a.pcap ends early.")
     assert shown("summary", [problem, Comment("line\nline")]) == (
-        'warning capture-truncated: a.pcap ends early.\ncomment "line\\nline"\n'
+        'warning        capture-truncated: a.pcap ends early.\ncomment        "line\\nline"\n'
     )
+
+
+def test_summary_lines_its_columns_up() -> None:
+    others = (T, 12_345, 12, "[2001:db8::1]:5555", "10.0.0.1:43210")
+    lines = shown(
+        "summary",
+        [
+            Message(*others, [b"x" * 12], "ROUTER"),
+            Message(*PLACE, [b"x", b""], "SUB"),
+            Subscription(*PLACE, "cancel", b"x", "command"),
+            Problem("note", "code", "x.", *PLACE),
+        ],
+    ).splitlines()
+    assert {line.index(" > ") for line in lines} == {lines[0].index("> 10.0.0.1") - 1}
+    assert [line.index(word) for line, word in zip(lines, ("message", "message", "cancel", "note"), strict=True)] == [
+        lines[0].index("message")
+    ] * 4
+    assert lines[0].index(" frame ") == lines[1].index(" frames ")
+    assert lines[0].index(" octets ") == lines[1].index(" octet  ")
+
+
+def on_terminal(width: int, *batch: AnyEvent) -> list[str]:
+    """The lines on a terminal of so many columns, without their colours."""
+    stream = io.StringIO()
+    renderer = SummaryRenderer(stream, utc=True, color="always", width=width)
+    renderer.write(batch)
+    return SGR.sub("", stream.getvalue()).splitlines()
+
+
+@pytest.mark.parametrize("body", [b'{"a": ' + b"1" * 500 + b"}", b"\xff" * 500, "語".encode() * 100, b"x"])
+def test_summary_fits_its_terminal_and_cuts_text_last(body: bytes) -> None:
+    message = Message(*PLACE, [b"topic", body], "PUB", request=12, latency_ns=1000)
+    wide, narrow, narrower = [on_terminal(width, message)[0] for width in (200, 120, 80)]
+    for width, line in ((200, wide), (120, narrow), (80, narrower)):
+        assert cell_len(line) <= width
+        assert cell_len(line) > width - 4 or body == b"x"  # a wide character and the blank behind it may not fit
+        assert '"topic"' in line
+    assert f"flow 1  {CLIENT} > {SERVER}" in wide
+    assert "flow" not in narrow
+    assert "43210 > 5555" in narrower
+    assert "frames" in narrow
+    assert "frames" not in narrower
+    assert "after #12" in wide
+
+
+def test_summary_does_not_cut_what_is_said_nowhere_else() -> None:
+    (line,) = on_terminal(80, Problem("error", "capture-gap", "Octets are missing. " * 10, *PLACE))
+    assert line.count("Octets are missing.") == 10
+
+
+def test_summary_on_a_terminal_of_any_width_is_harmless() -> None:
+    message = Message(*PLACE, [b"\x1b[31m" * 20, "\u202e語".encode() * 20, b"\0"], "\x1b[2J")
+    for width in range(1, 130):
+        for line in on_terminal(width, message):
+            assert_harmless(line)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])), st.integers(1, 20))
+def test_cut_text_takes_no_more_than_its_columns(text: str, columns: int) -> None:
+    kept = cut(text, columns)
+    assert columns_of(kept) <= columns
+    assert kept == text or (columns_of(text) > columns and kept.endswith("..."[:columns]))
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ("relative", ["0.000000", "0.000000", "1.500000", "-0.000001"]),
+        ("delta", ["0.000000", "0.000000", "1.500000", "-1.500001"]),
+    ],
+)
+@pytest.mark.parametrize("output", ["tree", "summary"])
+def test_times_can_be_told_from_others(output: Any, times: Any, expected: list[str]) -> None:
+    batch = [Message(time_ns, 17, 1, CLIENT, SERVER, [b"x"]) for time_ns in (T, T, T + 1_500_000_000, T - 1000)]
+    lines = shown(output, batch, times=times).splitlines()
+    assert [line.split()[0] for line in lines if CLIENT in line] == expected
+    assert not any("2023" in line for line in lines)
+    whole = shown(output, batch, times=times, verbosity=1).splitlines()
+    assert [line.split()[0] for line in whole if CLIENT in line] == [f"{time}000" for time in expected]
+
+
+def test_tree_fills_its_terminal() -> None:
+    body = b'{"a": "' + b"x" * 300 + b'"}'
+    for width in (80, 200):
+        stream = io.StringIO()
+        TreeRenderer(stream, width=width).write([Message(*PLACE, [b"topic", body, b"\xff" * 300], "PUB")])
+        lines = [line for line in stream.getvalue().splitlines() if "[" in line or line.startswith("     ")]
+        text = next(line for line in lines if "xxx" in line)
+        assert width - 10 < len(text) <= width
+        assert sum(["ff ff" in line for line in lines]) == 4  # dumps stay short
+
+
+def test_width_is_that_of_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert terminal_width(io.StringIO()) is None
+    leader, follower = os.openpty()
+    with open(follower, "w") as stream, open(leader, "rb"):
+        assert terminal_width(stream) is None  # it has not said how wide it is
+        fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 133, 0, 0))
+        assert terminal_width(stream) == 133
+        monkeypatch.setenv("COLUMNS", "77")
+        assert terminal_width(stream) == 77
 
 
 # Dump

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zmtpsniff.spark.ingest import Outcome, Run, add, ingest
+from zmtpsniff.spark.ingest import IngestOutcome, Run, add, ingest
 from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 
@@ -53,11 +53,11 @@ def asked(output: Path | str, series: str = "folder", shards: int | None = None,
     return Run(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 
-def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> Outcome:
+def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> IngestOutcome:
     """Ingest files or folders."""
     return ingest(session or Session(), [str(one) for one in inputs], asked(output, **how))
 
 
-def take_listed(listed: Sequence[FileInfo], output: Path | str, **how: Any) -> Outcome:
+def take_listed(listed: Sequence[FileInfo], output: Path | str, **how: Any) -> IngestOutcome:
     """Ingest files that have been listed."""
     return add(Session(), listed, asked(output, **how))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from dissectors.events import Cut, Hidden
 from tests.support import records
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
 from zmtpsniff.sniffer import Sniffer
@@ -41,7 +41,7 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
     ends = [0, *sorted(places), len(found)]
     files = []
     for number, (begin, end) in enumerate(pairwise(ends)):
-        section = Section(Origin("zmtpsniff test"))
+        section = PcapngSection(Provenance("zmtpsniff test"))
         file = folder / f"{number:03}.pcapng"
         file.write_bytes(section.header([]) + section.packets(found[begin:end]))
         files.append(file)
@@ -50,7 +50,7 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
 
 def later(path: Path, by_ns: int, target: Path) -> Path:
     """A capture as if it had been made later."""
-    section = Section(Origin("zmtpsniff test"))
+    section = PcapngSection(Provenance("zmtpsniff test"))
     moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
     target.write_bytes(section.header([]) + section.packets(moved))  # type: ignore[arg-type]
     return target

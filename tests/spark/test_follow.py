@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from tests.spark.local_job import Session, asked
 from tests.spark.spark_tables import by_series, cut, expected, packets, read_tables
 from tests.support.spark_settings import write_settings
-from zmtpsniff.spark.ingest import Outcome, Run, follow
+from zmtpsniff.spark.ingest import IngestOutcome, Run, follow
 from zmtpsniff.spark.options import Options
 
 PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
@@ -47,9 +47,9 @@ def test_files_come_while_it_follows(tmp_path: Path) -> None:
     pieces = cut(FIXTURES / "app_malamute.pcap", [20, 45, 60, 90], tmp_path / "cut")
     waiting = [pieces[at] for at in (0, 1, 3, 2, 4)]
     deliver(waiting.pop(0), source)
-    found: list[Outcome] = []
+    found: list[IngestOutcome] = []
 
-    def report(done: Outcome) -> None:
+    def report(done: IngestOutcome) -> None:
         found.append(done)
         if not waiting:
             raise Enough
@@ -65,7 +65,7 @@ def test_a_folder_that_is_empty_fills(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
 
-    def report(done: Outcome) -> None:
+    def report(done: IngestOutcome) -> None:
         raise Enough
 
     def fill() -> None:

@@ -22,7 +22,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 from tests.spark import adversary
 from tests.spark.local_job import Session, asked, take, take_listed
 from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
-from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import series, shard, state_log
 from zmtpsniff.spark.ingest import tell_quiet
@@ -34,7 +34,7 @@ from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
-SECTION = Section(Origin("zmtpsniff test"))
+SECTION = PcapngSection(Provenance("zmtpsniff test"))
 CAPTURES = ("app_malamute.pcap", "m31_push_pull.pcap", "epgm_pub_sub.pcap", "rec_proxy.pcap", "m31_heartbeat.pcap")
 
 

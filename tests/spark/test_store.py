@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 
 from tests.spark.local_job import Session, asked, take
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
-from zmtpsniff.capture.pcapng_writer import Origin, Section
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import job, maintenance, shard, state_log, store, tables
 from zmtpsniff.spark.ingest import add
 from zmtpsniff.spark.listing import list_files
@@ -93,7 +93,7 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
     whole = comparable_messages(expected([FIXTURES / "m31_push_pull.pcap"]))
     assert len(whole) > 10
     for place in range(2, len(given) - 1, 5):
-        folder, section = tmp_path / str(place), Section(Origin("zmtpsniff test"))
+        folder, section = tmp_path / str(place), PcapngSection(Provenance("zmtpsniff test"))
         folder.mkdir()
         halves = [*given[: place - 1], given[place]], [given[place - 1], *given[place + 1 :]]
         assert halves[1][0][0] < halves[0][-1][0], "the second file begins before the first ends"

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from zmtpsniff.capture.files import Captures, open_captures
-from zmtpsniff.capture.pcapng_writer import Origin
-from zmtpsniff.capture.ring import Ring
-from zmtpsniff.capture.saving import Saver
+from zmtpsniff.capture.pcapng_writer import Provenance
+from zmtpsniff.capture.ring import FileRing
+from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Packet
 
 ETHERNET, LOOPBACK, RAW, SLL = 1, 0, 101, 113
@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 NOW = 1_795_282_200 * SECOND
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 PATIENCE = 60.0  # seconds; a machine that does much else may be slow
-ORIGIN = Origin("zmtpsniff test")
+ORIGIN = Provenance("zmtpsniff test")
 
 
 def packet(number: int, size: int = 60, time_ns: int | None = None, link: int = ETHERNET) -> Packet:
@@ -35,7 +35,9 @@ def read(*names: Path | str) -> tuple[list[Packet], Captures]:
     return packets, source
 
 
-def save(path: Path, batches: list[list[Packet]], ring: Ring | None = None, origin: Origin = ORIGIN) -> list[Path]:
+def save(
+    path: Path, batches: list[list[Packet]], ring: FileRing | None = None, origin: Provenance = ORIGIN
+) -> list[Path]:
     """Save the packets; returns the files that are there, in the order of their names."""
     saver = Saver(str(path), origin, ring)
     for batch in batches:

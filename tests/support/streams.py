@@ -16,7 +16,7 @@ from typing import Any
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.records import record_fields
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 from tests.support.paths import PROJECT
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet

@@ -2,7 +2,7 @@
 
 from dissectors.events import AnyEvent, Problem
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 SIGNATURE = b"\xff\0\0\0\0\0\0\0\x01\x7f"

@@ -1,4 +1,4 @@
-"""Payloads: each message is given to the dissectors of application protocols, and what they know added to it."""
+"""Payloads: dissectors of application protocols get each message, and what they know is added to it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.decode_as import DecodeAs
 
-_ENOUGH = 0.5  # certainty from which on a dissector gets a message
-_UNKNOWN = 32  # messages in a row of a connection that nobody knows, after which nobody is asked
-_REMEMBERED = 1000  # messages of a connection that others may answer
-_RARELY = 1009  # and then of so many messages one is tried again
-_DEPTH = 64  # of what a field holds: deeper than people look, and far from what Python can follow
+_ENOUGH = 0.5  # a dissector that is at least so certain gets the message
+_UNKNOWN = 32  # after so many unknown messages in a row we ask nobody about the connection
+_REMEMBERED = 1000  # messages of a connection that later ones may answer
+_RARELY = 1009  # then we try one message in so many
+_DEPTH = 64  # of lists in lists: deeper than people look, and far from Python's limit
 
 
 class _Track:
@@ -24,10 +24,10 @@ class _Track:
     def __init__(self, connection: PayloadConnection, forced: PayloadDissector | None) -> None:
         self.connection = connection
         self.forced = forced
-        self.known: list[PayloadDissector] = []  # who knew messages of it
+        self.known: list[PayloadDissector] = []  # who knew messages of the connection
         self.unknown = 0  # messages in a row that nobody knew
-        self.times: dict[int, int] = {}  # of its last messages that were known, by their packets
-        self.states: dict[int, dict[Any, Any]] = {}  # of dissectors, by their id()
+        self.times: dict[int, int] = {}  # packet number to time, of the last known messages
+        self.states: dict[int, dict[Any, Any]] = {}  # id() of a dissector to its state
 
 
 class Payloads:
@@ -104,7 +104,7 @@ class Payloads:
             self._types.setdefault(event.flow, {})[event.src] = event.socket_type
 
     def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
-        """Find who knows the message, first among those who knew others of the connection."""
+        """Find who knows the message. Dissectors that knew others of the connection come first."""
         if track.forced is not None:
             self._dissect(track, track.forced, event, place, found)
             return
@@ -125,7 +125,7 @@ class Payloads:
             self._tracks[event.flow] = None
 
     def _try_again(self, events: list[AnyEvent], found: list[tuple[int, AnyEvent]]) -> None:
-        """Of the messages of connections that nobody knows, ask for one now and then: it may have begun anew."""
+        """Now and then ask about a message of an unknown connection: its protocol may begin late."""
         first = -self._seen % _RARELY
         self._seen += len(events)
         for place in range(first, len(events), _RARELY):
@@ -192,7 +192,7 @@ class Payloads:
         place: int,
         found: list[tuple[int, AnyEvent]],
     ) -> None:
-        """Tell once that a dissector failed."""
+        """Report a dissector that failed, once."""
         if id(dissector) in self._failed:
             return
         self._failed.add(id(dissector))
@@ -205,7 +205,7 @@ class Payloads:
 
 
 def _join(track: _Track, event: Message, request: object) -> None:
-    """What the application says that a message answers is better known than what only their order suggests."""
+    """The request that the application names replaces the one that only the order of messages suggests."""
     times = track.times
     if isinstance(request, int) and request in times:
         event.request, event.paired = request, None

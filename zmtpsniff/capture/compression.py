@@ -4,7 +4,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 
-from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT, DamageError, OctetStream
+from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError
 
 LIMIT = 256 << 10  # decompressed octets handed on at a time, so that a small file of zeros takes no memory either
@@ -135,7 +135,7 @@ class _Taker:
     """Octets by count."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._stream = OctetStream("", chunks)
+        self._stream = FileOctets("", chunks)
         self._data = b""
         self._position = 0
 

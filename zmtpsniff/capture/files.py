@@ -8,7 +8,7 @@ from io import FileIO
 from itertools import chain
 
 from zmtpsniff.capture import compression, pcap, pcapng, strace
-from zmtpsniff.capture.octets import CUT_SHORT, DamageError, OctetStream
+from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 
 CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
@@ -164,7 +164,7 @@ def _recognise(
     title: str, chunks: Iterator[bytes], source: SourceState, offsets: list[int] | None = None
 ) -> Iterator[list[Packet]]:
     """The packets of a file of whatever format; raises CaptureError if it is of none that is known."""
-    stream = OctetStream(title, chunks)
+    stream = FileOctets(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)
     _fail_if_damaged(stream)
     if not data:
@@ -173,7 +173,7 @@ def _recognise(
     for magic, (format_name, decompress) in compression.FORMATS.items():
         if data.startswith(magic):
             inside = f"what its {format_name} data hold is "
-            stream = OctetStream(title, decompress(chain((data,), chunks)))
+            stream = FileOctets(title, decompress(chain((data,), chunks)))
             data = stream.extend(b"", MAGIC_SIZE)
             if len(data) < MAGIC_SIZE:
                 _fail_if_damaged(stream)
@@ -201,7 +201,7 @@ def _chunks(file: FileIO, size: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _fail_if_damaged(stream: OctetStream) -> None:
+def _fail_if_damaged(stream: FileOctets) -> None:
     if stream.damage is not None:
         raise CaptureError(f"{stream.name}: {stream.damage}")
 

@@ -1,4 +1,8 @@
-"""Packets from interfaces while they pass, through a bounded queue between the engine and those who dissect."""
+"""Packets from interfaces while they pass, through a bounded queue between the engine and those who dissect.
+
+A live capture has two threads. One reads an engine; the other dissects and writes. Between them is a queue. When it is
+full, packets are dropped here and counted, so that the kernel need not drop them unseen.
+"""
 
 import queue
 import threading
@@ -7,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
-from zmtpsniff.capture.saving import Saver
+from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Fault, Packet
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock

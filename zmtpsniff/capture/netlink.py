@@ -24,7 +24,7 @@ _PEER, _LOCAL = 1, 2  # IFA_ADDRESS, IFA_LOCAL
 _SCOPE_LINK = 253
 
 
-class Link(NamedTuple):
+class LinkInfo(NamedTuple):
     """A network interface."""
 
     number: int  # of the interface, unique in its network namespace
@@ -37,14 +37,14 @@ class Link(NamedTuple):
     addresses: list[str]  # those that hold on this link only with their scope: "fe80::1%eth0"
 
 
-def links() -> list[Link]:
+def links() -> list[LinkInfo]:
     """The interfaces of our network namespace, in the order of their numbers. Raises OSError."""
     found = {}
     for body in _dump(_GET_LINKS, _LINK.size):
         _, hardware, index, flags, _ = _LINK.unpack_from(body)
         attributes = _attributes(body[_LINK.size :])
         mtu = attributes.get(_MTU)
-        found[index] = Link(
+        found[index] = LinkInfo(
             index,
             _string(attributes.get(_NAME, b"")),
             flags,

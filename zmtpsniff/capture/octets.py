@@ -17,7 +17,7 @@ class DamageError(Exception):
         self.code = code
 
 
-class OctetStream:
+class FileOctets:
     """The octets of one capture file, already decompressed, in chunks of whatever size they arrive in.
 
     ``damage`` says why the octets ended, if not because the file did.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from operator import add, itemgetter
 
-from zmtpsniff.capture.octets import OctetStream
+from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 
 HEADER_SIZE = 24
@@ -28,7 +28,7 @@ _octets = itemgetter(2)  # of a packet
 
 
 def read_pcap(
-    stream: OctetStream, data: bytes, source: SourceState, offsets: list[int] | None = None
+    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None = None
 ) -> Iterator[list[Packet]]:
     """Check the file header and return the packets that follow it, a list for every piece that the stream delivers.
 
@@ -48,7 +48,7 @@ def read_pcap(
 
 
 def _packets(
-    stream: OctetStream,
+    stream: FileOctets,
     data: bytes,
     source: SourceState,
     record: struct.Struct,

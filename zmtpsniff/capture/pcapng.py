@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zmtpsniff.capture.octets import OctetStream
+from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Packet, SourceState
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
@@ -98,7 +98,7 @@ class _Section:
 
 
 def read_pcapng(
-    stream: OctetStream, data: bytes, source: SourceState, offsets: list[int] | None = None
+    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None = None
 ) -> Iterator[list[Packet]]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
@@ -123,9 +123,7 @@ def read_pcapng(
     return _packets(stream, data, source, offsets)
 
 
-def _packets(
-    stream: OctetStream, data: bytes, source: SourceState, offsets: list[int] | None
-) -> Iterator[list[Packet]]:
+def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None) -> Iterator[list[Packet]]:
     section = _Section("<")
     last_time = 0
     position = 0

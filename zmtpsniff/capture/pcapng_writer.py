@@ -34,7 +34,7 @@ _pack_head: Callable[..., bytes] = struct.Struct("<7I").pack
 _pack_length: Callable[[int], bytes] = struct.Struct("<I").pack
 
 
-class Origin(NamedTuple):
+class Provenance(NamedTuple):
     """What is known of where packets come from and who writes them."""
 
     application: str  # with its version
@@ -56,10 +56,10 @@ class _Tails(dict[int, bytes]):
 _tails = _Tails()
 
 
-class Section:
+class PcapngSection:
     """One section as it grows: which interfaces have been described in it so far."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Provenance) -> None:
         """Nothing is described yet."""
         self._origin = origin
         self._interfaces: dict[tuple[int, int], int] = {}  # (link type, span) to the interface's number

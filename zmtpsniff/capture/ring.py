@@ -10,7 +10,7 @@ _KILOBYTE = 1000  # octets
 _UNITS = {"filesize": "kB", "duration": "seconds", "packets": "packets", "files": "files"}
 
 
-class Ring(NamedTuple):
+class FileRing(NamedTuple):
     """When to go on with another file, and how many files to keep; None for no limit."""
 
     octets: int | None = None  # no file becomes larger, unless by its only packet
@@ -19,7 +19,7 @@ class Ring(NamedTuple):
     files: int | None = None
 
 
-def parse_ring(values: Sequence[str]) -> Ring | None:
+def parse_ring(values: Sequence[str]) -> FileRing | None:
     """What the values of ``-b`` say, as ``filesize:1000``; None if there are none.
 
     Raises ValueError with a sentence that says what is wrong.
@@ -37,7 +37,7 @@ def parse_ring(values: Sequence[str]) -> Ring | None:
         return None
     if not numbers.keys() - {"files"}:
         raise ValueError(f"{values[-1]}: give filesize:N, duration:N or packets:N, too, to say when a file is full")
-    return Ring(
+    return FileRing(
         octets=int(numbers["filesize"]) * _KILOBYTE if "filesize" in numbers else None,
         duration_ns=round(numbers["duration"] * 1_000_000_000) if "duration" in numbers else None,
         packets=int(numbers["packets"]) if "packets" in numbers else None,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from zmtpsniff.capture.octets import OctetStream
+from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import Packet, SourceState
 
 LINK_TYPE = 147  # LINKTYPE_USER0
@@ -49,7 +49,7 @@ _LONGEST_START = 64  # octets in which a line says what it is
 _LONGEST_BEGINNING = 1 << 20  # octets of lines in which a call that is known must come
 
 
-def find_log(stream: OctetStream, data: bytes) -> tuple[bytes, bool]:
+def find_log(stream: FileOctets, data: bytes) -> tuple[bytes, bool]:
     """What was read of ``stream``, which begins with ``data``, and whether it is a log of strace.
 
     It is one if its lines have strace's form and one of them, within the first MiB, is a call that strace's logs are
@@ -71,7 +71,7 @@ def find_log(stream: OctetStream, data: bytes) -> tuple[bytes, bool]:
     return data, False
 
 
-def _end_of_line(stream: OctetStream, data: bytes, at: int) -> tuple[bytes, int]:
+def _end_of_line(stream: FileOctets, data: bytes, at: int) -> tuple[bytes, int]:
     """What was read of ``stream``, and where in it the line ends that begins at ``at``."""
     searched = at
     while (end := data.find(b"\n", searched)) < 0 and len(data) - at <= _LONGEST_LINE:
@@ -82,7 +82,7 @@ def _end_of_line(stream: OctetStream, data: bytes, at: int) -> tuple[bytes, int]
     return data, end if end >= 0 else len(data)
 
 
-def read_log(stream: OctetStream, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
+def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
     """The packets that the calls in a log stand for, a list for each piece of the log."""
     calls = _Calls()
     while True:

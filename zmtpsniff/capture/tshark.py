@@ -14,10 +14,10 @@ from io import FileIO
 
 import msgspec
 
-from zmtpsniff.capture.decrypted import Decrypted
 from zmtpsniff.capture.engines.engine import EngineMissingError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 from zmtpsniff.capture.tshark_fields import FIELDS, TLS_FIELDS, LineReader, NoCaptureError
 
@@ -120,7 +120,7 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
         """Do nothing; pyshark would use the loop, which is closed."""
 
 
-class Tshark:
+class TsharkRun:
     """One run of tshark over one capture."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Tshark:
         stdin: int,
         source: SourceState,
         must_end_well: bool = False,
-        decrypted: Decrypted | None = None,
+        decrypted: Plaintexts | None = None,
     ) -> None:
         """``arguments`` say what to read; faults go to ``source``, under the name ``title``.
 
@@ -203,13 +203,13 @@ class Tshark:
 class TsharkFiles:
     """Capture files of every format that tshark knows, as one source of packets; made by open_with_tshark()."""
 
-    def __init__(self, names: Sequence[str], options: Sequence[str], decrypted: Decrypted | None = None) -> None:
+    def __init__(self, names: Sequence[str], options: Sequence[str], decrypted: Plaintexts | None = None) -> None:
         """``options`` are arguments of tshark; what it decrypts of TLS goes to ``decrypted``."""
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self._runs = [
-            Tshark(
+            TsharkRun(
                 _title(name),
                 [*options, "-r", name],
                 0 if name == "-" else asyncio.subprocess.DEVNULL,
@@ -229,7 +229,7 @@ class TsharkFiles:
 
 
 def open_with_tshark(
-    names: Sequence[str], options: Sequence[str] = (), decrypted: Decrypted | None = None
+    names: Sequence[str], options: Sequence[str] = (), decrypted: Plaintexts | None = None
 ) -> TsharkFiles:
     """Name capture files, ``-`` for standard input, that tshark shall read; ``options`` are arguments of it.
 

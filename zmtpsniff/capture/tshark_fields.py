@@ -10,7 +10,7 @@ from socket import AF_INET6, inet_aton, inet_pton
 
 import msgspec
 
-from zmtpsniff.capture.decrypted import Decrypted
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.capture.source import Fault, Packet
 
 FIELDS = (
@@ -81,7 +81,7 @@ class NoCaptureError(Exception):
 class LineReader:
     """Makes packets of lines; remembers what lists of protocols and addresses mean."""
 
-    def __init__(self, decrypted: Decrypted | None = None) -> None:
+    def __init__(self, decrypted: Plaintexts | None = None) -> None:
         """Start at the beginning of a capture; what tshark decrypts of TLS goes to ``decrypted``."""
         self._decrypted = decrypted
         self.packets = 0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from zmtpsniff.check.model import Offence, Outcome, Rule
-from zmtpsniff.check.profile import Profile, Service
+from zmtpsniff.check.profile import ConnectionKind, Profile
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import number
@@ -46,7 +46,10 @@ def _present(old: Mapping[_Key, int], new: Mapping[_Key, int], words: Callable[[
 
 
 def _of_services(
-    old: Profile, new: Profile, before: Mapping[tuple[Service, str], int], after: Mapping[tuple[Service, str], int]
+    old: Profile,
+    new: Profile,
+    before: Mapping[tuple[ConnectionKind, str], int],
+    after: Mapping[tuple[ConnectionKind, str], int],
 ) -> Iterable[str]:
     """What is different on connections that both captures have."""
     for service in new.services:
@@ -77,7 +80,7 @@ def _latencies(old: Profile, new: Profile, factor: float) -> Iterable[str]:
             yield f"changed: p{percent} was {duration(was)}, now {duration(is_now)}"
 
 
-def _service(service: Service) -> str:
+def _service(service: ConnectionKind) -> str:
     client, server = (escape(kind) if kind else "?" for kind in (service.client, service.server))
     return f"{client} > {server} at {escape(service.address)}"
 

@@ -12,7 +12,7 @@ _MOST = 10_000  # different services, topics or shapes of messages that are told
 _Key = TypeVar("_Key")
 
 
-class Service(NamedTuple):
+class ConnectionKind(NamedTuple):
     """Connections of one kind: which sockets talk to which, and where."""
 
     client: str | None  # socket type
@@ -25,11 +25,11 @@ class Profile:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.versions: Counter[tuple[Service, str]] = Counter()
-        self.mechanisms: Counter[tuple[Service, str]] = Counter()
-        self.handshakes: Counter[tuple[Service, str]] = Counter()
-        self.services: Counter[Service] = Counter()
-        self.sent: Counter[tuple[Service, str]] = Counter()  # messages of "client" and "server"
+        self.versions: Counter[tuple[ConnectionKind, str]] = Counter()
+        self.mechanisms: Counter[tuple[ConnectionKind, str]] = Counter()
+        self.handshakes: Counter[tuple[ConnectionKind, str]] = Counter()
+        self.services: Counter[ConnectionKind] = Counter()
+        self.sent: Counter[tuple[ConnectionKind, str]] = Counter()  # messages of "client" and "server"
         self.topics: Counter[bytes] = Counter()
         self.messages: Counter[str | None] = Counter()  # by the socket type of the sender
         self.shapes: Counter[tuple[str | None, int]] = Counter()  # socket type and number of frames
@@ -66,7 +66,7 @@ class Profile:
                 self.totals = event
 
     def _connection(self, event: Connection) -> None:
-        service = Service(event.client.socket_type, event.server.socket_type, event.server.address)
+        service = ConnectionKind(event.client.socket_type, event.server.socket_type, event.server.address)
         if not self._count(self.services, service):
             return
         if event.version is not None:

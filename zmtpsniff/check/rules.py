@@ -83,7 +83,7 @@ class Shower:
     def offence(self, event: AnyEvent, remark: str = "") -> Offence:
         """A record on one line, as ``-T summary`` shows it, with what is remarked on it before."""
         stream = StringIO()
-        SummaryRenderer(stream, utc=self._utc).write([event])
+        SummaryRenderer(stream, utc=self._utc, color="never", aligned=False).write([event])
         text = stream.getvalue().rstrip("\n")
         packet = getattr(event, "packet", None)
         file, file_packet = (self._place(packet) if self._place and packet else None) or (None, None)

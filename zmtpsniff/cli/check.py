@@ -10,9 +10,16 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.check.defaults import FACTOR, SHOWN
-from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.options import File, FloatRange, IntRange, display_filter, dissection_options_without_secrets, utc
+from zmtpsniff.cli.options import (
+    FilePath,
+    FloatRange,
+    IntRange,
+    display_filter,
+    dissection_options_without_secrets,
+    utc,
+)
 from zmtpsniff.cli.run import load_sniffer, make_sniffer
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
@@ -91,10 +98,10 @@ class CheckSettings:
     dissection: Settings  # without secrets: reports go into logs that many can read
 
 
-@click.command(cls=Command, short_help="Hold traffic against a policy.")
-@click.argument("captures", nargs=-1, type=File(), metavar="CAPTURE...")
+@click.command(cls=CommandWithHelp, short_help="Hold traffic against a policy.")
+@click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @click.option(
-    "--policy", type=File(), metavar="FILE", help="The policy, a TOML file: docs/check.md tells what it may say."
+    "--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file: docs/check.md tells what it may say."
 )
 @click.option(
     "--include", multiple=True, metavar="SET", shell_complete=_complete_set,
@@ -118,7 +125,7 @@ class CheckSettings:
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "file", type=File(), metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE what has none of its own.")
 @click.option(
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",

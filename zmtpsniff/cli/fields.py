@@ -4,7 +4,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import color, table_format
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 
-@click.command(cls=Command, short_help="List what -Y can ask.")
+@click.command(cls=CommandWithHelp, short_help="List what -Y can ask.")
 @click.argument("word", required=False)
 @table_format
 @color

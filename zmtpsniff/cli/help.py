@@ -25,20 +25,20 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
-    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--color"),
+    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
         "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
+        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
         "--help", "--help-all",
     }
 )  # fmt: skip
 
 
-class Section(NamedTuple):
+class OptionSection(NamedTuple):
     """Options that stand together."""
 
     title: str
@@ -65,7 +65,7 @@ def describe(command: click.Command) -> Description:
     return Description(paragraphs, examples)
 
 
-def sections(command: click.Command, context: click.Context) -> list[Section]:
+def sections(command: click.Command, context: click.Context) -> list[OptionSection]:
     """All options of a command in their sections, in the order of SECTIONS; a section without options is left out."""
     left = [option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden]
     made = []
@@ -73,8 +73,8 @@ def sections(command: click.Command, context: click.Context) -> list[Section]:
         found = [option for option in left if option.opts[0] in names]
         found.sort(key=lambda option: names.index(option.opts[0]))
         left = [option for option in left if option not in found]
-        made.append(Section(title, found))
-    made.append(Section(_LAST if any(section.options for section in made) else "Options", left))
+        made.append(OptionSection(title, found))
+    made.append(OptionSection(_LAST if any(section.options for section in made) else "Options", left))
     return [section for section in made if section.options]
 
 
@@ -144,7 +144,7 @@ def _write_text(command: click.Command, formatter: click.HelpFormatter) -> None:
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-class Command(click.Command):
+class CommandWithHelp(click.Command):
     """A command whose ``--help`` fits a screen: options in sections, a sentence each; the rest is in ``--help-all``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -188,7 +188,7 @@ class Command(click.Command):
 class Group(click.Group):
     """A group of commands, with examples, and each command on a line."""
 
-    command_class = Command
+    command_class = CommandWithHelp
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Make a group as click does."""

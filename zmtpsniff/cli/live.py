@@ -6,7 +6,7 @@ import time
 import click
 
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import Output, dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
@@ -15,7 +15,7 @@ from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
 
-@click.command(cls=Command, short_help="Dissect live traffic.")
+@click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
 @live_options
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @tshark_options

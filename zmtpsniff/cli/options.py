@@ -15,6 +15,7 @@ from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.render import FORMATS, Color, Format
+from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class FloatRange(click.FloatRange):
     name = "number"
 
 
-class File(click.Path):
+class FilePath(click.Path):
     """The name of a file, for shells to complete; opening it is what says that it is not there."""
 
     def __init__(self) -> None:
@@ -159,7 +160,7 @@ _dissection = (
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
     ),
     click.option(
-        "--plugin", "plugins", multiple=True, type=File(), metavar="FILE",
+        "--plugin", "plugins", multiple=True, type=FilePath(), metavar="FILE",
         help="A dissector of payloads, in Python. Repeatable."
     ),
     click.option(
@@ -201,7 +202,7 @@ table_format = click.option(
 )  # fmt: skip
 
 output_file = click.option(
-    "-o", "file", type=File(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
+    "-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
 )
 
 
@@ -215,6 +216,7 @@ class Output:
     file: str | None  # None or "-" is standard output
     verbosity: int
     utc: bool
+    times: Times
     color: Color
 
 
@@ -228,8 +230,8 @@ output_options = option_group(
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",
-        help="Octets to show of each body, 0 for all. By default a few dozen, with -vv 4,096, in JSON 65,536, in "
-        "dump all.",
+        help="Octets to show of each body, 0 for all. By default a few dozen, on a terminal what a line holds, with "
+        "-vv 4,096, in JSON 65,536, in dump all.",
     ),
     output_file,
     click.option(
@@ -238,5 +240,9 @@ output_options = option_group(
         "each body.",
     ),
     utc,
+    click.option(
+        "--time", "times", type=click.Choice(TIMES), default="absolute", show_default=True,
+        help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
+    ),
     color,
 )  # fmt: skip

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from zmtpsniff.cli.help import Command
-from zmtpsniff.cli.options import File, Output, dissection_options, output_options
+from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.options import FilePath, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import keeping, make_sniffer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, make_saver, saver_options
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.progress import ProgressLine
 
 
-@click.command(cls=Command, short_help="Dissect capture files.")
-@click.argument("captures", nargs=-1, required=True, type=File(), metavar="CAPTURE...")
+@click.command(cls=CommandWithHelp, short_help="Dissect capture files.")
+@click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
 @click.option(
     "--engine",
     type=click.Choice(["native", "tshark"]),
@@ -58,9 +58,9 @@ def read(
     source, line = _open(captures, plan, output)
     packets = make_saver(saver, records=output.file, count=dissection.count, inputs=captures, comments=source.comments)
     if packets is not None:
-        from zmtpsniff.capture.saving import Saved
+        from zmtpsniff.capture.saver import SavingSource
 
-        source = Saved(source, packets)
+        source = SavingSource(source, packets)
     run(make_sniffer(source, keeping(dissection, output), tls=plan.tls), dissection, output, line)
     fail_if_unsaved(packets)
 

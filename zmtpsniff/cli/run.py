@@ -95,6 +95,7 @@ def run(
             max_bytes=output.max_bytes,
             verbosity=output.verbosity,
             utc=output.utc,
+            times=output.times,
             color=output.color,
             show_secrets=settings.limits.show_secrets,
         )

@@ -9,10 +9,10 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.options import File, option_group
+from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.saving import Saver
+    from zmtpsniff.capture.saver import Saver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ saver_options = option_group(
     "saver",
     SaverSettings,
     click.option(
-        "-w", "path", type=File(), metavar="FILE",
+        "-w", "path", type=FilePath(), metavar="FILE",
         help='Save the packets, too, as pcapng. "-" is standard output, if the records go to a file (-o).',
     ),
     click.option(
@@ -57,9 +57,9 @@ def make_saver(
     there is exactly one. Raises click.UsageError if the options contradict each other, CaptureError if the file cannot
     be written.
     """
-    from zmtpsniff.capture.pcapng_writer import Origin
+    from zmtpsniff.capture.pcapng_writer import Provenance
     from zmtpsniff.capture.ring import parse_ring
-    from zmtpsniff.capture.saving import STANDARD_OUTPUT, Saver
+    from zmtpsniff.capture.saver import STANDARD_OUTPUT, Saver
 
     path = settings.path
     try:
@@ -75,7 +75,7 @@ def make_saver(
             raise click.UsageError("-w -: the records go to standard output, too; give them a file with -o")
     elif records is not None and os.path.realpath(path) == os.path.realpath(records):
         raise click.UsageError(f"-w {path}: the records go to this file (-o)")
-    origin = Origin(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
+    origin = Provenance(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
     return Saver(path, origin, ring, inputs=inputs, comments=comments, count=count)
 
 

@@ -2,10 +2,10 @@
 
 import click
 
-from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.help import CommandWithHelp
 
 
-@click.command(cls=Command, short_help="Print the JSON Schema of the records.")
+@click.command(cls=CommandWithHelp, short_help="Print the JSON Schema of the records.")
 @click.option("--stats", is_flag=True, help="Of the records of zmtpsniff stats.")
 @click.option("--report", is_flag=True, help="Of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")

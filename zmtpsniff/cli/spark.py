@@ -12,7 +12,7 @@ from zmtpsniff.net.limits import FlowLimits
 if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
     from zmtpsniff.render import Color
-    from zmtpsniff.spark.ingest import Outcome
+    from zmtpsniff.spark.ingest import IngestOutcome
     from zmtpsniff.spark.options import Ports
 
 _NAMED = 5  # files, in a line on many
@@ -161,7 +161,7 @@ def ingest(
     run = Run(output, options, series, shards, anew)
     is_whole = True
 
-    def report(done: "Outcome") -> None:
+    def report(done: "IngestOutcome") -> None:
         nonlocal is_whole
         is_whole &= not done.unreadable
         for line in _lines(done, output):
@@ -184,7 +184,7 @@ def ingest(
         raise click.exceptions.Exit(2)
 
 
-def _lines(done: "Outcome", output: str) -> list[str]:
+def _lines(done: "IngestOutcome", output: str) -> list[str]:
     """What is said of a run: of files that could not be read each kind in a line, then what was done."""
     known = f", {done.known:,} known" if done.known else ""
     files, rows = (

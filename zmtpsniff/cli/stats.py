@@ -5,9 +5,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import click
 
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
-from zmtpsniff.cli.help import Command
+from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import (
-    File,
+    FilePath,
     FloatRange,
     IntRange,
     color,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.render import Color
 
-# As zmtpsniff.analysis.statistics.sorting has them, which is not imported at start-up; a test compares.
+# As zmtpsniff.analysis.statistics.sorts has them, which is not imported at start-up; a test compares.
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
 
 
-@click.command(cls=Command, short_help="Say who talks to whom, how much, how fast.")
-@click.argument("captures", nargs=-1, required=True, type=File(), metavar="CAPTURE...")
+@click.command(cls=CommandWithHelp, short_help="Say who talks to whom, how much, how fast.")
+@click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
 @click.option("--top", type=IntRange(1), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table.")
 @click.option(
     "--sort",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zmtpsniff.cli.options import File, option_group
+from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.decrypted import Decrypted
+    from zmtpsniff.capture.plaintexts import Plaintexts
     from zmtpsniff.net.tls import Tls
 
 
@@ -25,7 +25,7 @@ tshark_options = option_group(
     "tshark",
     TsharkSettings,
     click.option(
-        "--tls-keys", multiple=True, type=File(), metavar="FILE",
+        "--tls-keys", multiple=True, type=FilePath(), metavar="FILE",
         help="Decrypt TLS, with --engine tshark: a key log (SSLKEYLOGFILE) or a private key of the server (PEM). "
         "Repeatable.",
     ),
@@ -40,7 +40,7 @@ class TsharkPlan(NamedTuple):
     """How tshark is run."""
 
     arguments: list[str]
-    decrypted: "Decrypted | None"  # where what it decrypts of TLS goes, None if it has no keys
+    decrypted: "Plaintexts | None"  # where what it decrypts of TLS goes, None if it has no keys
     tls: "Tls | None"  # what takes it from there, None if this is not tshark
 
 
@@ -54,7 +54,7 @@ def plan_tshark(settings: TsharkSettings, engine: str, captures: Sequence[str] =
             if given:
                 raise click.UsageError(f"{option}: only with --engine tshark")
         return TsharkPlan([], None, None)
-    from zmtpsniff.capture.decrypted import Decrypted
+    from zmtpsniff.capture.plaintexts import Plaintexts
     from zmtpsniff.capture.tls_keys import brings_secrets, gives_keys, key_arguments
     from zmtpsniff.capture.tshark import parse_option
     from zmtpsniff.net.tls import Tls
@@ -68,5 +68,5 @@ def plan_tshark(settings: TsharkSettings, engine: str, captures: Sequence[str] =
     except ValueError as error:
         raise click.UsageError(f"--tls-keys {error}") from error
     has_keys = settings.tls_keys or any(map(gives_keys, settings.preferences))
-    decrypted = Decrypted() if has_keys or any(map(brings_secrets, captures)) else None
+    decrypted = Plaintexts() if has_keys or any(map(brings_secrets, captures)) else None
     return TsharkPlan(arguments, decrypted, Tls(decrypted))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Event, Greeting, Problem, WireEvent
 from zmtpsniff.filters.paths import Kind, Value, fields_of
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 
 
 class Alias(NamedTuple):
@@ -15,12 +15,12 @@ class Alias(NamedTuple):
     records: tuple[type[Event], ...] = ()  # those where it is the same; all if empty
 
 
-class Derived(NamedTuple):
+class DerivedField(NamedTuple):
     """A field that is told from others."""
 
     kind: Kind
     meaning: str
-    make: Callable[[type[Event], Source], Value | None]  # None where a type of record has no such field
+    make: Callable[[type[Event], SourceCode], Value | None]  # None where a type of record has no such field
 
 
 ALIASES: dict[str, Alias] = {
@@ -51,8 +51,8 @@ def _ends(record: type[Event]) -> tuple[str, str] | None:
     return ("e.src", "e.dst") if "src" in fields_of(record) else None
 
 
-def _of_both(kind: Kind, function: str) -> Callable[[type[Event], Source], Value | None]:
-    def make(record: type[Event], source: Source) -> Value | None:
+def _of_both(kind: Kind, function: str) -> Callable[[type[Event], SourceCode], Value | None]:
+    def make(record: type[Event], source: SourceCode) -> Value | None:
         ends = _ends(record)
         if ends is None:
             return None
@@ -62,8 +62,8 @@ def _of_both(kind: Kind, function: str) -> Callable[[type[Event], Source], Value
     return make
 
 
-def _of_one(kind: Kind, function: str, end: str) -> Callable[[type[Event], Source], Value | None]:
-    def make(record: type[Event], source: Source) -> Value | None:
+def _of_one(kind: Kind, function: str, end: str) -> Callable[[type[Event], SourceCode], Value | None]:
+    def make(record: type[Event], source: SourceCode) -> Value | None:
         return Value(kind, f"{function}(e.{end})", True) if end in fields_of(record) else None
 
     return make
@@ -72,7 +72,7 @@ def _of_one(kind: Kind, function: str, end: str) -> Callable[[type[Event], Sourc
 def _of_field(kind: Kind, field: str, template: str, *records: type[Event]) -> "Callable[..., Value | None]":
     """A field computed from another that may be None."""
 
-    def make(record: type[Event], source: Source) -> Value | None:
+    def make(record: type[Event], source: SourceCode) -> Value | None:
         if field not in fields_of(record) or (records and record not in records):
             return None
         name = source.name()
@@ -81,8 +81,8 @@ def _of_field(kind: Kind, field: str, template: str, *records: type[Event]) -> "
     return make
 
 
-def _of_properties(kind: Kind, method: str) -> Callable[[type[Event], Source], Value | None]:
-    def make(record: type[Event], source: Source) -> Value | None:
+def _of_properties(kind: Kind, method: str) -> Callable[[type[Event], SourceCode], Value | None]:
+    def make(record: type[Event], source: SourceCode) -> Value | None:
         if "properties" not in fields_of(record):
             return None
         name = source.name()
@@ -91,71 +91,71 @@ def _of_properties(kind: Kind, method: str) -> Callable[[type[Event], Source], V
     return make
 
 
-def _mechanism(record: type[Event], source: Source) -> Value | None:
+def _mechanism(record: type[Event], source: SourceCode) -> Value | None:
     if "mechanism" in fields_of(record):  # of the record itself
         return None
     return Value("text", "mechanism_of(e)", True) if record is Command else None
 
 
-def _protocol(record: type[Event], source: Source) -> Value | None:
+def _protocol(record: type[Event], source: SourceCode) -> Value | None:
     if issubclass(record, WireEvent):
         return Value("object", "e")
     return Value("object", "e.src", True) if record is Problem else None
 
 
-DERIVED: dict[str, Derived] = {
-    "mechanism": Derived(
+DERIVED: dict[str, DerivedField] = {
+    "mechanism": DerivedField(
         "text", "The mechanism that it is certain to belong to by what it holds.", _mechanism
     ),
-    "ip.addr": Derived("ip", "The IPv4 address of either end.", _of_both("ip", "ip")),
-    "ip.src": Derived("ip", "The IPv4 address of the sender.", _of_one("ip", "ip", "src")),
-    "ip.dst": Derived("ip", "The IPv4 address of the receiver.", _of_one("ip", "ip", "dst")),
-    "ipv6.addr": Derived("ipv6", "The IPv6 address of either end.", _of_both("ipv6", "ipv6")),
-    "ipv6.src": Derived("ipv6", "The IPv6 address of the sender.", _of_one("ipv6", "ipv6", "src")),
-    "ipv6.dst": Derived("ipv6", "The IPv6 address of the receiver.", _of_one("ipv6", "ipv6", "dst")),
-    "tcp.port": Derived("number", "The port of either end.", _of_both("number", "port")),
-    "tcp.srcport": Derived("number", "The port of the sender.", _of_one("number", "port", "src")),
-    "tcp.dstport": Derived("number", "The port of the receiver.", _of_one("number", "port", "dst")),
-    "tcp.stream": Derived(
+    "ip.addr": DerivedField("ip", "The IPv4 address of either end.", _of_both("ip", "ip")),
+    "ip.src": DerivedField("ip", "The IPv4 address of the sender.", _of_one("ip", "ip", "src")),
+    "ip.dst": DerivedField("ip", "The IPv4 address of the receiver.", _of_one("ip", "ip", "dst")),
+    "ipv6.addr": DerivedField("ipv6", "The IPv6 address of either end.", _of_both("ipv6", "ipv6")),
+    "ipv6.src": DerivedField("ipv6", "The IPv6 address of the sender.", _of_one("ipv6", "ipv6", "src")),
+    "ipv6.dst": DerivedField("ipv6", "The IPv6 address of the receiver.", _of_one("ipv6", "ipv6", "dst")),
+    "tcp.port": DerivedField("number", "The port of either end.", _of_both("number", "port")),
+    "tcp.srcport": DerivedField("number", "The port of the sender.", _of_one("number", "port", "src")),
+    "tcp.dstport": DerivedField("number", "The port of the receiver.", _of_one("number", "port", "dst")),
+    "tcp.stream": DerivedField(
         "number", "The number of the connection as Wireshark counts, from 0: flow less 1.",
         _of_field("number", "flow", "{} - 1"),
     ),
-    "frame.time": Derived(
+    "frame.time": DerivedField(
         "time", 'When: "2026-11-21 18:00:00.5", local time unless it ends in Z or +01:00.',
         _of_field("time", "time_ns", "{}"),
     ),
-    "frame.time_epoch": Derived(
+    "frame.time_epoch": DerivedField(
         "time", "When: seconds since 1970, with up to nine decimals.", _of_field("time", "time_ns", "{}")
     ),
-    "zmtp.version.major": Derived(
+    "zmtp.version.major": DerivedField(
         "number", "The first number of the version.", _of_field("number", "version", "part_of_version({}, 0)", Greeting)
     ),
-    "zmtp.version.minor": Derived(
+    "zmtp.version.minor": DerivedField(
         "number", "The second number of the version.",
         _of_field("number", "version", "part_of_version({}, 1)", Greeting),
     ),
-    "zmtp.curvezmq.version.major": Derived(
+    "zmtp.curvezmq.version.major": DerivedField(
         "number", "The first number of the version of CURVE.",
         _of_field("number", "version", "part_of_version({}, 0)", Command),
     ),
-    "zmtp.curvezmq.version.minor": Derived(
+    "zmtp.curvezmq.version.minor": DerivedField(
         "number", "The second number of the version of CURVE.",
         _of_field("number", "version", "part_of_version({}, 1)", Command),
     ),
-    "zmtp.command-name.length": Derived(
+    "zmtp.command-name.length": DerivedField(
         "number", "How long the name of a command is.", _of_field("number", "name", "len({})", Command)
     ),
-    "zmtp.ping.ttl": Derived(
+    "zmtp.ping.ttl": DerivedField(
         "number", "The time to live of a PING in tenths of a second, as on the wire: ttl_ms / 100.",
         _of_field("number", "ttl_ms", "{} // 100"),
     ),
-    "zmtp.metadata.key": Derived("text", "The name of any property.", _of_properties("text", "keys")),
-    "zmtp.metadata.value": Derived("octets", "The value of any property.", _of_properties("octets", "values")),
-    "zmtp": Derived("object", "Any record of octets on the wire.", _protocol),
-    "tcp": Derived("object", "The same.", _protocol),
-    "ip": Derived("object", "Any record of IPv4.", _of_both("object", "ip")),
-    "ipv6": Derived("object", "Any record of IPv6.", _of_both("object", "ipv6")),
-    "frame": Derived("object", "Any record that has a packet.", _of_field("object", "packet", "{}")),
+    "zmtp.metadata.key": DerivedField("text", "The name of any property.", _of_properties("text", "keys")),
+    "zmtp.metadata.value": DerivedField("octets", "The value of any property.", _of_properties("octets", "values")),
+    "zmtp": DerivedField("object", "Any record of octets on the wire.", _protocol),
+    "tcp": DerivedField("object", "The same.", _protocol),
+    "ip": DerivedField("object", "Any record of IPv4.", _of_both("object", "ip")),
+    "ipv6": DerivedField("object", "Any record of IPv6.", _of_both("object", "ipv6")),
+    "frame": DerivedField("object", "Any record that has a packet.", _of_field("object", "packet", "{}")),
 }  # fmt: skip
 
 # Wireshark's, for which our records have nothing.

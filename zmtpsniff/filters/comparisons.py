@@ -7,7 +7,7 @@ from typing import Any, Literal
 from dissectors.events import Cut, Octets
 from zmtpsniff.filters.literals import Range
 from zmtpsniff.filters.paths import Value
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 from zmtpsniff.filters.values import text_of
 from zmtpsniff.render.text import as_text
 
@@ -18,14 +18,14 @@ Quantifier = Literal["any", "all"]
 _MAY_FOLLOW = (b"a", b" ", b"\n")
 
 
-def with_constant(value: Value, relation: Relation, constant: Any, quantifier: Quantifier, source: Source) -> str:
+def with_constant(value: Value, relation: Relation, constant: Any, quantifier: Quantifier, source: SourceCode) -> str:
     """The expression of a comparison with a constant, a Range or, for ``matches``, a search."""
     if relation == "==" and not isinstance(constant, Range):
         return among(value, [constant], quantifier, source)
     return quantified([value], _test(value, relation, constant, source), quantifier, source)
 
 
-def among(value: Value, constants: Sequence[Any], quantifier: Quantifier, source: Source) -> str:
+def among(value: Value, constants: Sequence[Any], quantifier: Quantifier, source: SourceCode) -> str:
     """The expression of whether values are among constants and Ranges."""
     ranges = [constant for constant in constants if isinstance(constant, Range)]
     single = [constant for constant in constants if not isinstance(constant, Range)]
@@ -46,7 +46,7 @@ def among(value: Value, constants: Sequence[Any], quantifier: Quantifier, source
     return quantified([value], f"({' or '.join(tests)})" if tests else "False", quantifier, source)
 
 
-def _test(value: Value, relation: Relation, constant: Any, source: Source) -> str:
+def _test(value: Value, relation: Relation, constant: Any, source: SourceCode) -> str:
     """The expression of one comparison with a constant."""
     octets = value.kind == "octets" or value.octets is not None
     if relation == "matches":
@@ -78,7 +78,7 @@ def _test(value: Value, relation: Relation, constant: Any, source: Source) -> st
     return f"(({variable} := {value.code}) is not None and {variable} {relation} {name})"
 
 
-def _of_octets(value: Value, relation: Relation, other: str, source: Source) -> str:
+def _of_octets(value: Value, relation: Relation, other: str, source: SourceCode) -> str:
     """A comparison of octets, or of the text that they are, with other octets."""
     code = value.octets or value.code
     variable = source.name()
@@ -90,7 +90,7 @@ def _of_octets(value: Value, relation: Relation, other: str, source: Source) -> 
     return f"({test} and text_of({variable}) is not None)" if value.octets is not None else f"({test})"
 
 
-def with_value(left: Value, relation: Relation, right: Value, quantifier: Quantifier, source: Source) -> str:
+def with_value(left: Value, relation: Relation, right: Value, quantifier: Quantifier, source: SourceCode) -> str:
     """The expression of a comparison of two values."""
     one, other = _known(left), _known(right)
     first, second = source.name(), source.name()
@@ -115,7 +115,7 @@ def _known(value: Value) -> Value:
     return replace(value, code=f"whole_text_of({value.octets})", optional=True)
 
 
-def quantified(values: list[Value], test: str, quantifier: Quantifier, source: Source) -> str:
+def quantified(values: list[Value], test: str, quantifier: Quantifier, source: SourceCode) -> str:
     """The test of any, or of all and at least one, of the values that there are."""
     loops = [loop for value in values for loop in value.loops]
     if not loops:
@@ -135,7 +135,7 @@ def quantified(values: list[Value], test: str, quantifier: Quantifier, source: S
     return source.function(lines)
 
 
-def presence(value: Value, source: Source) -> str:
+def presence(value: Value, source: SourceCode) -> str:
     """The expression of whether a record has a field."""
     if value.items is not None:
         return f"(not not {value.items})"

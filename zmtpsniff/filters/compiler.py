@@ -18,7 +18,7 @@ from zmtpsniff.filters.grammar import parse
 from zmtpsniff.filters.literals import KINDS, Range, convert, fail, pattern
 from zmtpsniff.filters.operands import RECORDS, Field, field, is_field
 from zmtpsniff.filters.paths import Kind, Value
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 
 _MOST_DEPTH = 50  # Python itself has a limit for parentheses in parentheses
 
@@ -56,7 +56,7 @@ def compile_text(text: str) -> Callable[[AnyEvent], bool]:
 
 class _Compiler:
     def __init__(self) -> None:
-        self._source = Source(_RUNTIME)
+        self._source = SourceCode(_RUNTIME)
 
     def compile(self, tree: Tree[Token]) -> Callable[[AnyEvent], bool]:
         code = self._walk(tree.children[0], 0)

@@ -14,7 +14,7 @@ from dissectors.events import AnyEvent, Event
 from dissectors.records import joint_meaning, record_fields, without_none
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, Alias
 from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 
 
 class FieldInfo(NamedTuple):
@@ -100,5 +100,5 @@ def _alias(name: str, alias: Alias, listed: dict[str, FieldInfo]) -> FieldInfo:
 def _derived() -> Iterator[FieldInfo]:
     events: tuple[type[Event], ...] = typing.get_args(AnyEvent)
     for name, derived in DERIVED.items():
-        records = [event.__struct_config__.tag for event in events if derived.make(event, Source({})) is not None]
+        records = [event.__struct_config__.tag for event in events if derived.make(event, SourceCode({})) is not None]
         yield FieldInfo(name, derived.kind, tuple(map(str, records)), derived.meaning)

@@ -12,7 +12,7 @@ from zmtpsniff.filters.aliases import ALIASES, DERIVED, MISSING
 from zmtpsniff.filters.fields import names
 from zmtpsniff.filters.literals import KINDS, fail, string
 from zmtpsniff.filters.paths import Step, Value, lifted, parse_subscript, walk
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 
 RECORDS: tuple[type[Event], ...] = typing.get_args(AnyEvent)
 
@@ -33,7 +33,7 @@ def is_field(name: str) -> bool:
     return name in names()
 
 
-def field(tree: Tree[Token], source: Source) -> Field:
+def field(tree: Tree[Token], source: SourceCode) -> Field:
     """The field of a path or a call in the tree of a filter; raises FilterError if there is none."""
     if tree.data == "call":
         return _call(tree, source)
@@ -86,7 +86,7 @@ def _steps(tree: Tree[Token]) -> list[Step]:
     return steps
 
 
-def _resolve(record: type[Event], steps: list[Step], source: Source) -> Value | str:
+def _resolve(record: type[Event], steps: list[Step], source: SourceCode) -> Value | str:
     """The values in a type of record, or the reason why there are none: empty if there is just no such field."""
     dotted: list[str] = []
     for step in steps:
@@ -107,7 +107,7 @@ def _resolve(record: type[Event], steps: list[Step], source: Source) -> Value | 
     return walk(record, "e", steps, source)
 
 
-def _call(tree: Tree[Token], source: Source) -> Field:
+def _call(tree: Tree[Token], source: SourceCode) -> Field:
     function, argument = tree.children
     assert isinstance(function, Token)
     if function not in _FUNCTIONS:
@@ -134,7 +134,7 @@ def _whole(value: Value) -> Value:
     return replace(value, code=f"whole_text_of({value.octets})", optional=True, octets=None)
 
 
-def _len(value: Value, source: Source) -> Value | None:
+def _len(value: Value, source: SourceCode) -> Value | None:
     if value.items is not None:
         return Value("number", f"len({value.items} or ())")
     if value.kind not in ("text", "octets"):
@@ -143,7 +143,7 @@ def _len(value: Value, source: Source) -> Value | None:
     return replace(value, kind="number", code=lifted(source, value.code, value.optional, template))
 
 
-def _count(value: Value, source: Source) -> Value | None:
+def _count(value: Value, source: SourceCode) -> Value | None:
     lines, indent = ["n = 0"], ""
     for variable, values in value.loops:
         lines.append(f"{indent}for {variable} in {values}:")
@@ -152,7 +152,7 @@ def _count(value: Value, source: Source) -> Value | None:
     return Value("number", source.function([*lines, "return n"]))
 
 
-def _recased(value: Value, source: Source, function: str) -> Value | None:
+def _recased(value: Value, source: SourceCode, function: str) -> Value | None:
     if value.kind == "octets":
         template = f"recased({{}}, {function == 'upper'})"
     elif value.kind == "text":
@@ -162,7 +162,7 @@ def _recased(value: Value, source: Source, function: str) -> Value | None:
     return replace(value, code=lifted(source, value.code, value.optional, template), items=None)
 
 
-_FUNCTIONS: dict[str, Callable[[Value, Source], Value | None]] = {
+_FUNCTIONS: dict[str, Callable[[Value, SourceCode], Value | None]] = {
     "len": _len,
     "count": _count,
     "upper": lambda value, source: _recased(value, source, "upper"),

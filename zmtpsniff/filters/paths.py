@@ -15,7 +15,7 @@ import msgspec
 from dissectors.events import Octets, Payload
 from dissectors.records import RecordField, record_fields, without_none
 from zmtpsniff.filters.errors import FilterError
-from zmtpsniff.filters.source import Source
+from zmtpsniff.filters.source import SourceCode
 
 Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "object"]
 
@@ -91,7 +91,7 @@ def kind_of(hint: Any) -> Kind:
     return kinds.get(hint, "object")
 
 
-def lifted(source: Source, code: str, optional: bool, template: str) -> str:
+def lifted(source: SourceCode, code: str, optional: bool, template: str) -> str:
     """The template applied to the value of an expression, None if that is None."""
     if not optional:
         return template.format(code)
@@ -117,7 +117,7 @@ def parse_subscript(text: str, column: int, line: int) -> Step:
     return Step("range", start=start, length=int(second) - start + 1)
 
 
-def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Source) -> Value | str:
+def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: SourceCode) -> Value | str:
     """The values of a path that begins in a struct, or the reason why there are none."""
     node = _Node(struct, code)
     left = list(steps)
@@ -130,7 +130,7 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
     return _finish(node, source)
 
 
-def _of_payload(node: _Node, left: list[Step], source: Source) -> _Node | None:
+def _of_payload(node: _Node, left: list[Step], source: SourceCode) -> _Node | None:
     """A field of the application's own, which only its dissector knows: as octets; takes its steps off those left."""
     if left[0].name in fields_of(Payload):
         return None
@@ -146,7 +146,7 @@ def _of_payload(node: _Node, left: list[Step], source: Source) -> _Node | None:
     return _Node(Octets, name, False, (*node.loops, (name, values)))
 
 
-def _step(node: _Node, step: Step, source: Source) -> _Node | str:
+def _step(node: _Node, step: Step, source: SourceCode) -> _Node | str:
     hint = node.hint
     if is_record(hint) and step.kind == "name":
         if step.name == "type" and hint.__struct_config__.tag is not None:
@@ -175,7 +175,7 @@ def _step(node: _Node, step: Step, source: Source) -> _Node | str:
     return f"{'an' if kind == 'object' else 'a'} {kind} has no places"
 
 
-def _part(node: _Node, step: Step, source: Source) -> _Node | str:
+def _part(node: _Node, step: Step, source: SourceCode) -> _Node | str:
     """A part of the object that octets are in a record, or some of the octets."""
     if step.kind in ("place", "range"):
         length = 1 if step.kind == "place" else step.length
@@ -190,7 +190,7 @@ def _part(node: _Node, step: Step, source: Source) -> _Node | str:
     return _Node(hint, code, node.optional or kind == "text", node.loops, octets, kind == "boolean")
 
 
-def _in_list(node: _Node, step: Step, source: Source) -> _Node | str:
+def _in_list(node: _Node, step: Step, source: SourceCode) -> _Node | str:
     hint = typing.get_args(node.hint)[0]
     if step.kind == "place":
         place, name = step.start, source.name()
@@ -206,7 +206,7 @@ def _in_list(node: _Node, step: Step, source: Source) -> _Node | str:
     return _step(_Node(hint, name, False, (*node.loops, (name, f"{node.code} or ()"))), step, source)
 
 
-def _finish(node: _Node, source: Source) -> Value:
+def _finish(node: _Node, source: SourceCode) -> Value:
     if typing.get_origin(node.hint) is list:
         name = source.name()
         item = _Node(typing.get_args(node.hint)[0], name, False, (*node.loops, (name, f"{node.code} or ()")))

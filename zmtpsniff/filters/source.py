@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 
-class Source:
+class SourceCode:
     """Functions and the constants that they use."""
 
     def __init__(self, names: dict[str, Any]) -> None:

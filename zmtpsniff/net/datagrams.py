@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.flows import End
+from zmtpsniff.net.dissection import End
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram
@@ -19,7 +19,7 @@ Transport = Literal["udp", "pgm", "epgm"]
 Kind = Transport | Literal["beacon"]
 
 
-class Dissection(Protocol):
+class DatagramDissection(Protocol):
     """What takes the datagrams of a flow."""
 
     rejected: bool
@@ -40,7 +40,7 @@ class Dissection(Protocol):
         """The flow is over; so many packets came as repairs only, so many were parity."""
 
 
-Connect = Callable[[int, Kind, Address, Address], Dissection]
+Connect = Callable[[int, Kind, Address, Address], DatagramDissection]
 """Called with a flow's number, what carries it or that it is of beacons, sender and destination."""
 
 
@@ -49,7 +49,7 @@ class _Sender:
 
     __slots__ = ("dissection", "last_ns", "last_packet", "order", "start_ns")
 
-    def __init__(self, dissection: Dissection, time_ns: int) -> None:
+    def __init__(self, dissection: DatagramDissection, time_ns: int) -> None:
         self.dissection = dissection
         self.start_ns = self.last_ns = time_ns
         self.last_packet = 0

@@ -18,7 +18,10 @@ This order is the same whatever the capture point did. Segments of which neither
 independently; their order means nothing, and nobody may read anything into it. So each segment goes on together with
 the stream offset up to which its sender had seen the other direction.
 
-A flow has two states.
+A flow has two states, and then it ends::
+
+    not begun ─ both initial sequence numbers known, or patience over ─▶ begun ─ FINs, RST, too long idle ─▶ ended
+    begun ─ another connection begins on its addresses ─▶ predecessor of that one, while packets may still come
 
 *It has not begun.* As long as the SYNs are not known, nobody knows where the streams begin: the first segment in the
 capture may not be the first that was sent. Segments are gathered. The flow begins when both initial sequence numbers
@@ -38,29 +41,53 @@ direction of which no packet was captured at all is told as absent.
 
 A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
 stays until something says more, until too much waits, or until nothing has happened for very long.
+
+*It has ended.* The flow is kept for some seconds, so that late segments do not begin another one.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
-from zmtpsniff.net.reassembly import ATTENTION, MODULO, SEGMENT_COST, WINDOW, Direction, Waiting, distance
-from zmtpsniff.net.segment import ACK, Segment
+import msgspec
 
-if TYPE_CHECKING:
-    from zmtpsniff.net.flows import Dissection, FlowTable
+from zmtpsniff.net.dissection import FlowDissection
+from zmtpsniff.net.reassembly import (
+    ATTENTION,
+    MODULO,
+    SEGMENT_COST,
+    WINDOW,
+    Direction,
+    DirectionState,
+    Holdings,
+    WaitingSegment,
+    distance,
+)
+from zmtpsniff.net.segment import (
+    ACK,
+    Number,
+    Segment,
+    StoredSegment,
+    fetch_number,
+    fetch_segment,
+    store_number,
+    store_segment,
+)
 
-_PACKETS = 32  # of the flow that pass before octets are taken to be lost
-_LEAST_NS = 250_000_000  # that pass, too
+_PACKETS = 32  # of the flow: so many pass before octets are presumed lost
+_LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
 
 
 @dataclass(slots=True)
 class Patience:
-    """How long octets that must exist are waited for, learnt from how late others came."""
+    """How long to wait for octets that must exist, learnt from how late others came."""
 
     time_ns: int = _LEAST_NS
     late: int = 0  # segments that were captured before what they acknowledge
-    latest_ns: int = 0  # how long before it at most
+    latest_ns: int = 0  # the longest time by which one came early
     latest: bytes = b""  # the key of the direction that came so late
 
     def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
@@ -71,8 +98,44 @@ class Patience:
         self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
 
     def is_over(self, since_ns: int, since_count: int, time_ns: int, count: int) -> bool:
-        """Whether what has been waited for since then should have come by now."""
+        """Whether octets that a segment has waited for since then should have come by now."""
         return count - since_count >= _PACKETS and time_ns - since_ns >= self.time_ns
+
+
+class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a flow says of itself in a snapshot."""
+
+    number: int
+    keys: tuple[bytes, bytes]  # of its directions, the client's first
+    times_ns: tuple[int, int, int, int]  # start, last, sure, retired
+    last_packet: Number
+    begun: bool
+    count: int
+    early: list[tuple[bool, StoredSegment]] | None  # each with whether the client sent it
+    early_octets: int
+    recent_octets: int
+    unwanted: bool
+    closing: Literal["", "fin", "rst"]
+    ended: bool
+    client: DirectionState
+    server: DirectionState
+    dissection: bytes | None
+    received: bool  # somebody takes its octets
+
+
+class Flows(Protocol):
+    """All flows of a capture, as one of them sees them."""
+
+    holdings: Holdings
+    patience: Patience
+
+    @property
+    def retired(self) -> Mapping[bytes, Flow]:
+        """Flows that another one follows on the same addresses, by the keys of their directions."""
+        ...
+
+    def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
+        """Octets of a flow are presumed lost."""
 
 
 class Flow:
@@ -99,34 +162,78 @@ class Flow:
         "unwanted",
     )
 
-    def __init__(self, table: "FlowTable", number: int, client: bytes, server: bytes, time_ns: int) -> None:
+    def __init__(self, table: Flows, number: int, client: bytes, server: bytes, time_ns: int) -> None:
         """Make the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
         self.table = table
         self.number = number
-        self.start_ns = self.last_ns = self.sure_ns = time_ns  # sure: up to when no octets are missing
+        self.start_ns = self.last_ns = self.sure_ns = time_ns  # sure: until then no octets are missing
         self.last_packet = 0
-        self.client = Direction(self, client)
-        self.server = Direction(self, server)
+        self.client: FlowDirection = Direction(self, client, table.holdings)
+        self.server: FlowDirection = Direction(self, server, table.holdings)
         self.client.other, self.server.other = self.server, self.client
         self.begun = False
-        self.count = 0  # packets that were looked at closely, as all are while something is waited for
-        self.early: list[tuple[Direction, Segment]] | None = None  # segments before it has begun
+        self.count = 0  # packets that were looked at closely; while a segment waits all are
+        self.early: list[tuple[FlowDirection, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
-        self.recent_octets = 0  # kept of segments that have gone on, when they were counted last
-        self.dissection: Dissection | None = None
+        self.recent_octets = 0  # octets of delivered segments that were kept, at the last count
+        self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
-        self.retired_ns = 0  # when another one followed on the same addresses
+        self.retired_ns = 0  # when another flow began on the same addresses
+
+    def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
+        """All that is known of the flow; ``save`` gives the octets from which its dissection can go on."""
+        dissection, early = self.dissection, self.early
+        return FlowState(
+            number=self.number,
+            keys=(self.client.key, self.server.key),
+            times_ns=(self.start_ns, self.last_ns, self.sure_ns, self.retired_ns),
+            last_packet=store_number(self.last_packet),
+            begun=self.begun,
+            count=self.count,
+            early=None if early is None else [(sender is self.client, store_segment(one)) for sender, one in early],
+            early_octets=self.early_octets,
+            recent_octets=self.recent_octets,
+            unwanted=self.unwanted,
+            closing=self.closing,
+            ended=self.ended,
+            client=self.client.snapshot(),
+            server=self.server.snapshot(),
+            dissection=None if dissection is None else save(dissection),
+            received=self.client.receiver is not None,
+        )
+
+    @classmethod
+    def restore(cls, table: Flows, state: FlowState, load: Callable[[bytes], FlowDissection]) -> Flow:
+        """A flow that goes on from a snapshot; ``load`` makes its dissection from what was saved of it."""
+        flow = cls(table, state.number, *state.keys, 0)
+        flow.start_ns, flow.last_ns, flow.sure_ns, flow.retired_ns = state.times_ns
+        flow.last_packet = fetch_number(state.last_packet)
+        flow.begun = state.begun
+        flow.count = state.count
+        if state.early is not None:
+            sides = flow.server, flow.client
+            flow.early = [(sides[by_client], fetch_segment(one)) for by_client, one in state.early]
+        flow.early_octets = state.early_octets
+        flow.recent_octets = state.recent_octets
+        flow.unwanted = state.unwanted
+        flow.closing = state.closing
+        flow.ended = state.ended
+        dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
+        receives = dissection is not None and state.received
+        flow.client.restore(state.client, dissection.client if dissection is not None and receives else None)
+        flow.server.restore(state.server, dissection.server if dissection is not None and receives else None)
+        return flow
 
     @property
-    def directions(self) -> tuple[Direction, Direction]:
+    def directions(self) -> tuple[FlowDirection, FlowDirection]:
         """Both, the client's first."""
         return self.client, self.server
 
     @property
     def closed(self) -> Literal["", "fin", "rst"]:
-        """How the wire says that it is over; of a side that is not captured no FIN is expected."""
+        """How the wire says that the flow is over; a side that is not captured needs no FIN."""
         ends = self.directions
         if not self.closing and any(end.finished for end in ends) and not all(end.seen for end in ends):
             return "fin"
@@ -134,18 +241,18 @@ class Flow:
 
     @property
     def waiting_octets(self) -> int:
-        """What waits, in octets."""
+        """How many octets wait."""
         return self.early_octets + self.client.waiting_octets + self.server.waiting_octets
 
     @property
     def since_ns(self) -> int:
-        """The time of a segment that waits, if one does; no other that waits is much older."""
+        """The time of a waiting segment, if there is one; no other waiting segment is much older."""
         if self.early:
             return self.early[0][1][0]
         return min((direction.waiting[0].time_ns for direction in self.directions if direction.waiting), default=0)
 
     def attend(self) -> None:
-        """Have every segment looked at closely as long as something is not as usual, and else only a few."""
+        """Look closely at every segment while something is unusual, otherwise at few."""
         client, server = self.client, self.server
         unusual = (
             not self.begun
@@ -172,7 +279,7 @@ class Flow:
         """Whether both initial sequence numbers are known."""
         return self.client.isn is not None and self.server.isn is not None
 
-    def gather(self, direction: Direction, segment: Segment) -> None:
+    def gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""
         if self.early is None:
             self.early = []
@@ -180,13 +287,13 @@ class Flow:
             direction.gathered = segment[3]
         self.early.append((direction, segment))
         self.early_octets += len(segment[6]) + SEGMENT_COST
-        self.table.waiting_octets += len(segment[6]) + SEGMENT_COST
+        self.table.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
 
-    def begin(self) -> list[tuple[Direction, Segment]]:
-        """Settle where both streams begin; returns the segments that were gathered."""
+    def begin(self) -> list[tuple[FlowDirection, Segment]]:
+        """Decide where both streams begin; returns the segments that were gathered."""
         self.begun = True
         early, self.early = self.early or [], None
-        self.table.waiting_octets -= self.early_octets
+        self.table.holdings.waiting_octets -= self.early_octets
         self.early_octets = 0
         for direction in (self.client, self.server):
             direction.next = _origin(direction, early)
@@ -197,8 +304,8 @@ class Flow:
 
     # ------------------------------------------------------------------ going on
 
-    def advance(self, arrived: Direction, time_ns: int, packet: int) -> None:
-        """Let go on what can, after a packet of the direction ``arrived``."""
+    def advance(self, arrived: FlowDirection, time_ns: int, packet: int) -> None:
+        """Deliver what can go on after a packet of the direction ``arrived``."""
         direction, idle = arrived, 0
         while idle < 2:
             if direction.waiting and (delivered := direction.drain(time_ns, packet)):
@@ -209,18 +316,18 @@ class Flow:
                 idle += 1
             direction = direction.other
 
-    def _learn(self, late: Direction, delivered: list[Waiting], time_ns: int, packet: int) -> None:
-        """Learn how late the octets of a direction came, for which segments of the other one have waited."""
+    def _learn(self, late: FlowDirection, delivered: list[WaitingSegment], time_ns: int, packet: int) -> None:
+        """Learn how late the octets of a direction came for which segments of the other one waited."""
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:
             self.table.patience.observe(time_ns - min(times), late.key, len(times))
 
     def count_recent(self) -> None:
-        """Count what is kept of segments that have gone on."""
+        """Count the octets of delivered segments that are kept."""
         self.recent_octets = self.client.recent_octets + self.server.recent_octets
 
     def forget_recent(self) -> None:
-        """Keep nothing of segments that have gone on."""
+        """Forget delivered segments."""
         self.client.recent.clear()
         self.server.recent.clear()
         self.recent_octets = 0
@@ -236,30 +343,30 @@ class Flow:
             while direction.owes and patience.is_over(direction.owed_ns, direction.owed_count, time_ns, self.count):
                 self._give_up(direction, time_ns, packet)
 
-    def _give_up(self, direction: Direction, time_ns: int, packet: int) -> None:
+    def _give_up(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
         """Wait no longer for the next octets that a direction owes."""
         if direction.hole:
             direction.lose(min(direction.waiting[0].offset, direction.acked), time_ns, packet)
-        elif direction.waiting:  # they are there, and acknowledge what is not: neither side can have been first
+        elif direction.waiting:  # its octets are here; they acknowledge octets that are not
             other = direction.other
             self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
         else:
             self._presume(direction, direction.acked, time_ns, packet)
         self.advance(direction, time_ns, packet)
 
-    def _presume(self, direction: Direction, end: int, time_ns: int, packet: int) -> None:
-        """Take the octets before ``end`` to be lost, so that what acknowledges them can go on; they may still come."""
+    def _presume(self, direction: FlowDirection, end: int, time_ns: int, packet: int) -> None:
+        """Presume the octets before ``end`` lost: segments that acknowledge them go on. They may still come."""
         assert direction.receiver is not None
         if not direction.seen:
             if not direction.absent:
                 direction.absent = True
                 direction.receiver.absent(time_ns, packet)
-        elif end > direction.offset + 1:  # one may be a FIN: no frame is of a single octet
+        elif end > direction.offset + 1:  # one number may be a FIN: no frame has one octet
             self.table.doubt(self, time_ns, packet)
         direction.presumed = max(direction.presumed, end)
 
     def give_up(self, time_ns: int, packet: int) -> None:
-        """Wait for nothing any more, though segments may follow."""
+        """Let no segment wait any longer, though others may follow."""
         while self.client.waiting or self.server.waiting:
             self.give_up_first(time_ns, packet)
 
@@ -276,7 +383,7 @@ class Flow:
         self.advance(direction, time_ns, packet)
 
     def end(self, time_ns: int, packet: int) -> None:
-        """No more segments will come: all that is missing is lost."""
+        """No more segments will come: missing octets are lost."""
         self.give_up(time_ns, packet)
         for direction in self.directions:
             if not direction.seen and direction.receiver is not None and not direction.absent:
@@ -284,12 +391,15 @@ class Flow:
             direction.lose_end(time_ns, packet)
 
 
-def _origin(direction: Direction, early: list[tuple[Direction, Segment]]) -> int:
+FlowDirection = Direction[Flow]
+
+
+def _origin(direction: FlowDirection, early: list[tuple[FlowDirection, Segment]]) -> int:
     """The sequence number of the first octet of a direction, by its SYN or by the lowest number in the capture."""
     if direction.isn is not None:
         return (direction.isn + 1) % MODULO
     numbers = [segment[3] for sender, segment in early if sender is direction]
-    if direction.other.isn is not None or not numbers:  # of a stream from its start nothing is acknowledged before that
+    if direction.other.isn is not None or not numbers:  # a stream whose start is known has no octets before it
         numbers += [segment[4] for sender, segment in early if sender is not direction and segment[5] & ACK]
     if not numbers:
         return 0

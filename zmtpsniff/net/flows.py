@@ -6,10 +6,12 @@ Octets go to whoever is given by ``connect``; a flow that nobody wants costs a l
 from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Literal, Protocol
+
+import msgspec
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.flow import Flow, Patience
+from zmtpsniff.net.dissection import End, FlowDissection
+from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -18,55 +20,38 @@ from zmtpsniff.net.reassembly import (
     SEGMENT_COST,
     TELLING_FLAGS,
     WINDOW,
-    Direction,
-    Receiver,
+    Holdings,
     Reset,
     distance,
 )
-from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.segment import (
+    ACK,
+    FIN,
+    RST,
+    SYN,
+    Number,
+    Segment,
+    StoredSegment,
+    fetch_number,
+    fetch_segment,
+    store_number,
+    store_segment,
+)
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
 _LONGEST_SECONDS = 1e9
-_FASTEST = 2  # octets a nanosecond, of a network
-_PAUSE_NS = 120_000_000_000  # after which no octets come again that were acknowledged before (RFC 9293, section 3.4.3)
-_LARGEST_HOLE = 1 << 30  # octets, up to which numbers that are ahead are taken to be those of the same connection
-_MUCH_DISORDER = 10  # packets that stand before what they acknowledge: so many are told, and reckoned with
-_STILL_SENT = 1 << 16  # octets behind those known, of a flow that another one follows
-_MOST_AGAIN = 32  # segments that a flow gathers while others come once more, so that each does so only some times
-_RESET_GRACE_NS = 100_000_000  # within which what was sent before a RST may come after it
-_LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, where no packet of its flow comes
-_LIVE_WAIT_NS = 1_000_000_000  # the same where packets come as they pass
+_FASTEST = 2  # octets a nanosecond: no network sends faster
+_PAUSE_NS = 120_000_000_000  # after such a pause nobody sends acknowledged octets again (RFC 9293, section 3.4.3)
+_LARGEST_HOLE = 1 << 30  # octets: numbers that are ahead by more are another connection's
+_MUCH_DISORDER = 10  # so many packets before what they acknowledge are reported, and make us wait longer
+_STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
+_MOST_AGAIN = 32  # segments that a flow gathers while we take others again; it bounds how often each is taken
+_RESET_GRACE_NS = 100_000_000  # segments sent before a RST may come so long after it
+_LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, while no packet of its flow comes
+_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
 
-End = Literal["fin", "rst", "timeout", "open"]
-
-
-class Dissection(Protocol):
-    """What takes the octets of a flow."""
-
-    @property
-    def rejected(self) -> bool:
-        """Whether nothing more is wanted of the flow."""
-        ...
-
-    @property
-    def client(self) -> Receiver:
-        """Who takes the client's octets."""
-        ...
-
-    @property
-    def server(self) -> Receiver:
-        """Who takes the server's octets."""
-        ...
-
-    def finish(self, end: End, start_ns: int, end_ns: int, /) -> None:
-        """The flow is over."""
-
-    def release(self) -> None:
-        """Nothing more is asked of it: let go of what refers back to it."""
-
-
-Connect = Callable[[int, Address, Address, tuple[bool, bool]], Dissection | None]
+Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
 
 Refuse = Callable[[int, str, str, int, int], None]
@@ -74,6 +59,29 @@ Refuse = Callable[[int, str, str, int, int], None]
 
 Doubt = Callable[[int, int, int, int], None]
 """Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
+
+
+_FORMAT = 1  # of snapshots; it is raised whenever they say something else than before
+
+
+class FlowSnapshotError(ValueError):
+    """Octets that are no snapshot of flows, or not one of this format."""
+
+
+class FlowTableState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a table of flows says of itself in a snapshot."""
+
+    now_ns: int
+    count: int
+    patience: Patience
+    holdings: Holdings
+    counted_packet: Number
+    next_sweep: int
+    sweeping: list[int]
+    flows: list[FlowState]
+    retired: list[int]
+    waiting: list[int]
+    again: list[StoredSegment]
 
 
 class FlowTable:
@@ -100,18 +108,17 @@ class FlowTable:
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
         self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
         self._now_ns = 0
-        self._directions: dict[bytes, Direction] = {}
+        self._directions: dict[bytes, FlowDirection] = {}
         self._flows: dict[int, Flow] = {}
-        self.retired: dict[bytes, Flow] = {}  # that others follow on the same addresses, while packets may still come
+        self.retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
         self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
         self._sweeping: list[int] = []
         self._next_sweep = 0
         self.patience = Patience()
         self.count = 0  # flows so far
-        self.waiting_octets = 0
-        self.recent_octets = 0  # at most, of segments that have gone on: counted now and then, and what has since
-        self._counted_packet = 0  # up to which they are counted
+        self.holdings = Holdings()
+        self._counted_packet = 0  # the packet up to which they are counted
 
     def number(self) -> int:
         """The number of another flow, which is counted, too, though it is none of TCP."""
@@ -120,16 +127,16 @@ class FlowTable:
 
     @property
     def waiting_since_ns(self) -> int | None:
-        """A time up to which no octets are missing that may still come, None if that holds up to now."""
+        """Until when all octets are here, except lost ones; None if until now."""
         return min((flow.sure_ns for flow in self._waiting.values()), default=None)
 
     def disorder(self) -> list[tuple[str, str]]:
-        """What the order of the capture was like, if not that of the events: a problem's code, and a sentence."""
+        """A problem's code and a sentence, if the capture is out of order."""
         patience = self.patience
         if patience.late < _MUCH_DISORDER:
             return []
         detail = f"{patience.late:,} packets stand before octets that they acknowledge"
-        if patience.latest:  # else they have the times of the events
+        if patience.latest:  # else the times in the capture are those of the events
             latest, _ = addresses(patience.latest)
             by = f"{patience.latest_ns / 1e6:.1f} ms"
             detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
@@ -152,7 +159,7 @@ class FlowTable:
         telling = TELLING_FLAGS
         segment_cost = SEGMENT_COST
         recent_octets = 0
-        stale_ns = now_ns - least_ns  # a flow used since then has had none: most need no more than this comparison
+        stale_ns = now_ns - least_ns  # a flow used since then is not over; for most flows this one comparison is enough
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
             if (
@@ -202,8 +209,8 @@ class FlowTable:
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
-        self.recent_octets += recent_octets
-        if self.recent_octets > self._limits.recent_octets:
+        self.holdings.recent_octets += recent_octets
+        if self.holdings.recent_octets > self._limits.recent_octets:
             self._forget_recent()
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
@@ -217,7 +224,7 @@ class FlowTable:
             self._take_again()
 
     def _take_again(self) -> None:
-        """Take those segments that were taken for others than they are."""
+        """Take segments again that seemed to belong to another connection."""
         while self._again:
             self._assign(self._again.popleft())
 
@@ -261,7 +268,7 @@ class FlowTable:
             self._attend(flow)
 
     def _attend(self, flow: Flow) -> None:
-        """Settle how closely the next segments of a flow are looked at."""
+        """Decide how closely to look at the next segments of a flow."""
         if flow.ended:
             return
         flow.attend()
@@ -270,8 +277,8 @@ class FlowTable:
         elif self._waiting:
             self._waiting.pop(flow.number, None)
 
-    def _gather(self, direction: Direction, segment: Segment) -> None:
-        """Keep a segment of a flow whose beginning is not known yet, or settle that."""
+    def _gather(self, direction: FlowDirection, segment: Segment) -> None:
+        """Gather a segment of a flow that has not begun, or begin the flow."""
         time_ns, _packet, _, _, _, flags, payload, _ = segment
         flow = direction.flow
         if payload or not flags & SYN:
@@ -279,28 +286,28 @@ class FlowTable:
         if (
             flow.knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
-            or self.waiting_octets > self._limits.waiting_octets
+            or self.holdings.waiting_octets > self._limits.waiting_octets
             or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
             or (flow.early and self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count))
         ):
             self._begin(flow)
 
     def _begin(self, flow: Flow) -> None:
-        """Settle where a flow begins, and take what was gathered."""
+        """Begin a flow: its streams begin here, and the gathered segments go on."""
         again = self._again
         known = len(again)
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
             self._take(direction, segment)
-            if flow.number not in self._flows:  # what was taken is of another connection than the rest
+            if flow.number not in self._flows:  # the segments taken so far belong to another connection than the rest
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
                 others = doubtful + [one for _, one in early[place:]]
                 if len(others) >= len(early):
-                    del others[0]  # one less each time, so that this comes to an end
+                    del others[0]  # one less each time, so that the loop ends
                 again.extendleft(reversed(others))
                 return
 
-    def _take(self, direction: Direction, segment: Segment) -> None:
+    def _take(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
@@ -324,7 +331,7 @@ class FlowTable:
             if flags & ACK:
                 other.acknowledge(ack, time_ns, packet)
             direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
-        elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else of another connection, perhaps
+        elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else it may belong to another connection
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
             self._close(direction, offset + len(payload) + missing)
@@ -336,7 +343,7 @@ class FlowTable:
             flow.advance(direction, time_ns, packet)
             if direction.waiting_octets > self._limits.waiting_octets_per_direction:
                 self._shed(direction, time_ns, packet)
-            elif self.waiting_octets > self._limits.waiting_octets:
+            elif self.holdings.waiting_octets > self._limits.waiting_octets:
                 self._shed_all()
                 if flow.unwanted:
                     return
@@ -345,7 +352,7 @@ class FlowTable:
         elif flow.closing:
             self._close_if_over(flow)
 
-    def _place_far(self, direction: Direction, segment: Segment) -> int | None:
+    def _place_far(self, direction: FlowDirection, segment: Segment) -> int | None:
         """The stream offset of a segment far from what is known: behind a large hole. None if it is not taken.
 
         Two segments must agree where what they say is not the simplest explanation, since anybody can forge one.
@@ -356,8 +363,8 @@ class FlowTable:
         assert other.next is not None
         ahead = distance(seq, direction.next)
         acknowledged = distance(ack, other.next) if flags & ACK else 0
-        # A hole in one direction leaves the other's numbers as they were. Those of both go on together, no faster than
-        # a network can be.
+        # A hole in one direction leaves the other's numbers as they were. If the numbers of both are ahead, then by no
+        # more than a network can have sent meanwhile.
         sent = min(max(time_ns - flow.sure_ns, 0) * _FASTEST, _LARGEST_HOLE)
         of_this_connection = abs(acknowledged) <= WINDOW or (0 < ahead <= sent and 0 < acknowledged <= sent)
         if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
@@ -366,7 +373,7 @@ class FlowTable:
         direction.doubt(segment)
         flow.attend()
         if not any(_agree(segment, one) for one in earlier):
-            if self.waiting_octets > self._limits.waiting_octets:
+            if self.holdings.waiting_octets > self._limits.waiting_octets:
                 self._shed_all()
             return None
         if of_this_connection:
@@ -385,13 +392,13 @@ class FlowTable:
 
     # ------------------------------------------------------------------ beginning
 
-    def _synchronise(self, direction: Direction | None, segment: Segment) -> Direction | None:
+    def _synchronise(self, direction: FlowDirection | None, segment: Segment) -> FlowDirection | None:
         """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
         if direction is None or direction.begins_another(seq, ack, answers) or _is_of_others(direction, segment):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
-                direction.pending = segment  # it does not fit a connection in use: anybody can forge one
+                direction.pending = segment  # the connection is in use, and anybody can forge a SYN
                 direction.flow.attend()
                 return None
             if direction is not None:
@@ -400,22 +407,24 @@ class FlowTable:
         flow = direction.flow
         other = direction.other
         if direction.isn is None:
-            if flow.dissection is None and (answers or other.isn is None):  # ports may have told otherwise
+            if flow.dissection is None and (
+                answers or other.isn is None
+            ):  # the ports may have suggested the other side
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
         if answers and other.isn is None and not flow.begun:
             other.isn = self._acknowledged_isn(other, ack)
         return direction
 
-    def _acknowledged_isn(self, direction: Direction, ack: int) -> int:
+    def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
         if not direction.flow.early:
             return (ack - 1) % MODULO
         ahead = (distance(one[3], ack) for sender, one in direction.flow.early if sender is direction)
         return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
-    def _replace(self, direction: Direction, segment: Segment) -> bool:
-        """Whether a segment shows that a SYN that did not fit was genuine, and so began another connection."""
+    def _replace(self, direction: FlowDirection, segment: Segment) -> bool:
+        """Whether a segment proves that a SYN which did not fit was genuine: it began another connection."""
         _, _, _, seq, ack, flags, _, _ = segment
         other = direction.other
         pending = None
@@ -424,7 +433,9 @@ class FlowTable:
         if flags & ACK and other.pending and _continues(other.pending, ack):
             if flags & SYN or other.is_beyond(ack):
                 pending = other.pending
-        elif not flags & SYN and direction.pending and _continues(direction.pending, seq):  # its answer is lost
+        elif (
+            not flags & SYN and direction.pending and _continues(direction.pending, seq)
+        ):  # the capture lacks its answer
             beyond = direction.is_beyond(seq) or (flags & ACK and other.is_far(ack))
             pending = direction.pending if beyond else None
         if pending is None:
@@ -434,8 +445,8 @@ class FlowTable:
         self._assign(pending)
         return True
 
-    def _separate(self, direction: Direction, isn: int, other_isn: int | None) -> None:
-        """Take again what was taken for segments of a flow, or in doubt, if another one begins with these numbers."""
+    def _separate(self, direction: FlowDirection, isn: int, other_isn: int | None) -> None:
+        """Another flow begins with these numbers: give it the old flow's segments that fit, and those in doubt."""
         other = direction.other
         segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
         if other_isn is not None:
@@ -462,8 +473,8 @@ class FlowTable:
             del self._directions[direction.key]
             self.retired[direction.key] = flow
 
-    def _of_predecessor(self, direction: Direction, segment: Segment) -> Direction | None:
-        """The direction of the flow before on the same addresses, if a segment is still of that."""
+    def _of_predecessor(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
+        """The direction of the previous flow on the same addresses, if the segment still belongs to it."""
         time_ns, _packet, key, seq, ack, flags, _, _ = segment
         predecessor = self.retired[key]
         is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
@@ -477,8 +488,8 @@ class FlowTable:
             return before if not 0 < distance(seq, direction.isn) <= WINDOW else None
         return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
 
-    def _follow(self, direction: Direction, segment: Segment) -> Direction | None:
-        """A segment of a flow that has ended: on its way when that happened, unless it is far away."""
+    def _follow(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
+        """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
         time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
         if not length and seq == direction.next:
@@ -500,8 +511,8 @@ class FlowTable:
         direction.swallow(seq, length)
         return None
 
-    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> Direction:
-        """Begin a flow with a segment of the direction ``key``; an old one on the same addresses is over."""
+    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> FlowDirection:
+        """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
         if (old := self._directions.get(key)) is not None:
             self._retire(old.flow, time_ns)
         if len(self._flows) >= self._limits.flows:
@@ -533,14 +544,14 @@ class FlowTable:
 
     # ------------------------------------------------------------------ ending
 
-    def _close(self, direction: Direction, end: int) -> None:
+    def _close(self, direction: FlowDirection, end: int) -> None:
         """Take note of a FIN at the stream offset ``end``."""
         direction.fin = end
         direction.acked = min(direction.acked, end)
         if direction.other.fin is not None:
             direction.flow.closing = direction.flow.closing or "fin"
 
-    def _take_reset(self, direction: Direction, segment: Segment) -> None:
+    def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
         """A RST; octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
         time_ns, packet, _, seq, ack, flags, _, _ = segment
         flow = direction.flow
@@ -555,8 +566,8 @@ class FlowTable:
             return
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
-            # Its receiver takes none but one with the very number that it expects (RFC 9293, section 3.10.7.4). Others
-            # are forged or late, unless octets before it are still to come here, or not in the capture.
+            # A receiver obeys only a RST with the very number that it expects (RFC 9293, section 3.10.7.4). Any other
+            # is forged or late, unless octets before it are late, or not in the capture.
             direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
             flow.attend()
         else:
@@ -565,8 +576,8 @@ class FlowTable:
             direction.other.acknowledge(ack, time_ns, packet)
         self._close_if_over(flow)
 
-    def _doubt_reset(self, direction: Direction, segment: Segment) -> None:
-        """A segment of who has sent a RST: if it cannot be from before that, the RST did not count."""
+    def _doubt_reset(self, direction: FlowDirection, segment: Segment) -> None:
+        """A segment from the side that sent a RST: if it was sent later, the RST did not count."""
         time_ns, _, _, seq, ack, flags, payload, missing = segment
         reset = direction.reset
         assert reset is not None
@@ -580,8 +591,8 @@ class FlowTable:
         if other.reset is None:
             flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
 
-    def _tell_refusal(self, direction: Direction, segment: Segment) -> None:
-        """Tell of a RST if it answers a SYN, the only thing that was said so far."""
+    def _tell_refusal(self, direction: FlowDirection, segment: Segment) -> None:
+        """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
         time_ns, packet, key, _, ack, flags, _, _ = segment
         isn = direction.other.isn
         if self._refuse is None or isn is None or not flags & ACK or direction.next is not None:
@@ -609,7 +620,7 @@ class FlowTable:
             self._end(flow, flow.closing or "open")
 
     def _end(self, flow: Flow, end: End) -> None:
-        """Finish a flow; it stays known for a while, so that late segments do not begin another."""
+        """Finish a flow. It stays known for a while, so that late segments do not begin another."""
         if flow.ended:
             return
         flow.ended = True
@@ -619,7 +630,7 @@ class FlowTable:
         self._drop(flow)
 
     def _drop(self, flow: Flow) -> None:
-        """Keep no more of a flow than what tells its segments from those of another."""
+        """Forget all of a flow but what tells its segments from another flow's."""
         flow.unwanted = True
         if flow.dissection is not None:
             flow.dissection.release()
@@ -631,7 +642,7 @@ class FlowTable:
         self._waiting.pop(flow.number, None)
 
     def _discard(self, flow: Flow, end: End) -> None:
-        """End a flow, by ``end`` if the wire does not say how, and know nothing of it any more."""
+        """End a flow and forget it; ``end`` says how, if the wire does not."""
         if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
             self._discard(retired, "open")
         if not flow.begun:
@@ -647,26 +658,26 @@ class FlowTable:
             direction.part()
 
     def _is_left(self, flow: Flow, now_ns: int) -> bool:
-        """Whether a flow has been idle for so long that what comes now is not part of it."""
+        """Whether a flow has been idle for so long that later segments begin another."""
         return now_ns - flow.last_ns > self._longest_pause_ns(flow)
 
     def _longest_pause_ns(self, flow: Flow) -> int:
-        """How long a flow may be silent before what comes is not part of it."""
+        """How long a flow may be silent before later segments begin another."""
         if flow.ended or flow.closing:
             return self._linger_ns
         return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
 
-    def _shed(self, direction: Direction, time_ns: int, packet: int) -> None:
-        """Give up holes before which too much waits, until there is room for a while."""
+    def _shed(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
+        """Too many octets wait: give up holes until there is room again."""
         while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
             direction.flow.give_up_first(time_ns, packet)
 
     def _shed_all(self) -> None:
-        """Give up holes, those before which most waits first, until there is room for a while."""
+        """Give up holes until there is room again, first the holes behind which most octets wait."""
         flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
-        while flows and self.waiting_octets > self._limits.waiting_octets * 3 // 4:
+        while flows and self.holdings.waiting_octets > self._limits.waiting_octets * 3 // 4:
             self._hurry(flows.pop())
-        if self.waiting_octets > self._limits.waiting_octets * 3 // 4:  # what is left is in doubt
+        if self.holdings.waiting_octets > self._limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
             for flow in self._flows.values():
                 flow.client.trust()
                 flow.server.trust()
@@ -687,7 +698,7 @@ class FlowTable:
                     break
                 kept -= flow.recent_octets
                 flow.forget_recent()
-        self.recent_octets = kept
+        self.holdings.recent_octets = kept
         self._counted_packet = max((flow.last_packet for flow in self._flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
@@ -707,7 +718,7 @@ class FlowTable:
         self._let_go(now_ns, _LONGEST_WAIT_NS)
 
     def settle(self, now_ns: int) -> None:
-        """Take note that it is ``now_ns``, though no packet says so: end what is idle, give up what does not come."""
+        """Learn that it is ``now_ns``, without a packet: end idle flows, give up octets that do not come."""
         self._now_ns = max(self._now_ns, now_ns)
         self._let_go(now_ns, max(_LIVE_WAIT_NS, self.patience.time_ns))
         if now_ns >= self._next_sweep:
@@ -737,6 +748,65 @@ class FlowTable:
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
 
+    @property
+    def over_ns(self) -> int:
+        """The first time at which nothing that comes is of a flow that is known."""
+        return max((flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self._flows.values()), default=0)
+
+    def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
+        """All that is known between two calls of :meth:`take`, to go on from with :meth:`restore`.
+
+        ``save`` gives the octets from which a dissection can go on.
+        """
+        state = FlowTableState(
+            now_ns=self._now_ns,
+            count=self.count,
+            patience=self.patience,
+            holdings=self.holdings,
+            counted_packet=store_number(self._counted_packet),
+            next_sweep=self._next_sweep,
+            sweeping=self._sweeping,
+            flows=[flow.snapshot(save) for flow in self._flows.values()],
+            retired=sorted({flow.number for flow in self.retired.values()}),
+            waiting=list(self._waiting),
+            again=list(map(store_segment, self._again)),
+        )
+        return msgspec.msgpack.encode((_FORMAT, state))
+
+    def restore(self, octets: bytes, load: Callable[[bytes], FlowDissection]) -> None:
+        """Go on from a :meth:`snapshot` of another table, with this one's limits; this one has had no segments.
+
+        ``load`` makes a dissection from what was saved of it. Raises FlowSnapshotError if these octets are no snapshot,
+        or one of another format, and what ``load`` raises.
+        """
+        try:
+            number, rest = msgspec.msgpack.decode(octets, type=tuple[int, msgspec.Raw])
+            if number != _FORMAT:
+                raise FlowSnapshotError(f"a snapshot of format {number}; this version reads format {_FORMAT}")
+            state = msgspec.msgpack.decode(rest, type=FlowTableState)
+        except msgspec.MsgspecError as error:
+            raise FlowSnapshotError(f"not a snapshot of flows: {error}") from error
+        self._now_ns = state.now_ns
+        self.count = state.count
+        self.patience = state.patience
+        self.holdings = state.holdings
+        self._counted_packet = fetch_number(state.counted_packet)
+        self._next_sweep = state.next_sweep
+        self._sweeping = state.sweeping
+        self._again.extend(map(fetch_segment, state.again))
+        self._flows = {known.number: Flow.restore(self, known, load) for known in state.flows}
+        for flow in self._flows.values():
+            place = self.retired if flow.number in state.retired else None
+            for direction in flow.directions:
+                if place is None:
+                    self._directions[direction.key] = direction
+                else:
+                    place[direction.key] = flow
+        try:
+            self._waiting = {number: self._flows[number] for number in state.waiting}
+        except KeyError as error:
+            raise FlowSnapshotError(f"not a snapshot of flows: there is no flow {error}") from error
+
     def started_ns(self, number: int) -> int:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
@@ -753,7 +823,7 @@ class FlowTable:
         """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
         if now_ns is not None:
             self._now_ns = now_ns
-        while self._flows:  # one that was two connections leaves another
+        while self._flows:  # a flow that was two connections leaves another
             for flow in list(self._flows.values()):
                 self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
             self._take_again()
@@ -775,7 +845,7 @@ def _agree(segment: Segment, other: Segment) -> bool:
     return abs(distance(segment[4], other[3])) <= WINDOW and abs(distance(segment[3], other[4])) <= WINDOW
 
 
-def _is_of_others(direction: Direction, syn: Segment) -> bool:
+def _is_of_others(direction: FlowDirection, syn: Segment) -> bool:
     """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
     mine, theirs = direction.gathered, direction.other.gathered
     if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:

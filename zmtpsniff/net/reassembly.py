@@ -7,29 +7,41 @@ The common case, a segment that continues where the last one ended, is handled b
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+import msgspec
 
-if TYPE_CHECKING:
-    from zmtpsniff.net.flow import Flow
+from zmtpsniff.net.segment import (
+    ACK,
+    FIN,
+    RST,
+    SYN,
+    Number,
+    Segment,
+    StoredSegment,
+    fetch_number,
+    fetch_segment,
+    store_number,
+    store_segment,
+)
 
 MODULO = 1 << 32
 HALF = 1 << 31
-UNBOUNDED = 1 << 62  # the stream offset that stands for: nothing is known of what a sender had seen
+UNBOUNDED = 1 << 62  # a stream offset that means: nobody knows what the sender had seen
 
-# What a segment that is kept costs beside its octets, so that many tiny ones are bounded, too.
+# What a kept segment costs beside its octets. It bounds the memory of many tiny segments, too.
 SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
-WINDOW = 1 << 24  # how far from the number expected next those of a connection usually are at most
-# How far behind the octets that were seen last an acknowledgment can be. One that seems to be further behind is ahead:
-# more than 2 GiB of what it acknowledges are not in the capture.
+WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this from the number expected next
+# An acknowledgment can be so far behind the octets seen last. One that seems to be further behind is ahead: the capture
+# lacks more than 2 GiB of what it acknowledges.
 LATEST_ACK = 1 << 26
 TELLING_FLAGS = SYN | FIN | RST | ACK
-ATTENTION = -1  # no segment has such flags, so that each is looked at more closely
+ATTENTION = -1  # no segment has such flags, so the hot loop passes each one to the code here
 _OFFSET = itemgetter(0)
 _MOST_DOUBTFUL = 8  # segments of a direction
 
@@ -47,13 +59,13 @@ class Receiver(Protocol):
         """Learn that octets are missing; ``cut`` if the snaplen cost them."""
 
     def absent(self, time_ns: int, packet: int, /) -> None:
-        """Learn that no packet of this direction has been captured; octets may come all the same, later."""
+        """Learn that no packet of this direction has been captured so far; octets may still come later."""
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int, /) -> None:
         """Learn that octets already seen came again with another value."""
 
 
-class Waiting(NamedTuple):
+class WaitingSegment(NamedTuple):
     """A segment, or a part of one, that waits for octets before it, or for those that it acknowledges."""
 
     offset: int  # in the stream
@@ -70,15 +82,15 @@ class Waiting(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """A RST, as what comes after it needs to know it."""
+    """What later segments are compared with, of a RST."""
 
     seq: int  # its sequence number
     time_ns: int
-    before: int | None  # the sequence number of the other direction up to which its sender can have seen it
+    before: int | None  # its sender can have seen the other direction up to this sequence number
 
 
-_NONE_WAITING: list[Waiting] = []  # of every direction in which nothing has waited yet, never changed
-_NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # of every direction that nobody takes
+_NONE_WAITING: list[WaitingSegment] = []  # shared by all directions in which nothing has waited yet; never changed
+_NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # shared by all directions that nobody takes; never changed
 
 
 def distance(number: int, origin: int) -> int:
@@ -91,7 +103,48 @@ def _is_before(ack: int | None, other: int | None) -> bool:
     return ack is not None and other is not None and distance(ack, other) < 0
 
 
-class Direction:
+class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a direction says of itself in a snapshot."""
+
+    numbers: tuple[int | None, int | None, int | None]  # initial, gathered, next
+    offset: int
+    floor: int
+    fin: int | None
+    reset: Reset | None
+    usual: int
+    pending: StoredSegment | None
+    doubtful: list[StoredSegment]
+    seen: bool
+    absent: bool
+    latest: tuple[Number, int]
+    waiting: list[tuple[int, bytes, int, int, Number, int | None]]
+    waiting_octets: int
+    acked: tuple[int, int]  # acked, acked_at
+    presumed: int
+    owed: tuple[int, int]  # owed_ns, owed_count
+    recent: list[tuple[int, bytes]]
+    recent_until: int
+
+
+@dataclass(slots=True)
+class Holdings:
+    """How much all flows keep, counted where it is kept."""
+
+    waiting_octets: int = 0
+    recent_octets: int = 0  # at most, of segments that have gone on: counted now and then, and what has since
+
+
+class DirectionOwner(Protocol):
+    """The flow of a direction, as the direction sees it."""
+
+    count: int  # packets that were looked at closely
+    ended: bool
+
+
+Owner = TypeVar("Owner", bound=DirectionOwner)
+
+
+class Direction(Generic[Owner]):
     """What is known of one direction of a flow."""
 
     __slots__ = (
@@ -103,6 +156,7 @@ class Direction:
         "floor",
         "flow",
         "gathered",
+        "holdings",
         "isn",
         "key",
         "latest",
@@ -123,11 +177,12 @@ class Direction:
         "waiting_octets",
     )
 
-    def __init__(self, flow: "Flow", key: bytes) -> None:
-        """Begin a direction of ``flow`` before its first segment."""
+    def __init__(self, flow: Owner, key: bytes, holdings: Holdings) -> None:
+        """Begin a direction of ``flow`` before its first segment; what it keeps counts in ``holdings``."""
         self.flow = flow
+        self.holdings = holdings
         self.key = key  # source and destination, as in a Segment
-        self.other: Direction = self
+        self.other: Direction[Owner] = self
         self.isn: int | None = None  # initial sequence number
         self.gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
         self.next: int | None = None  # the sequence number expected next; known once the flow has begun
@@ -136,22 +191,22 @@ class Direction:
         self.fin: int | None = None  # stream offset at which it ends
         self.reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
         self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
-        self.pending: Segment | None = None  # a SYN that does not fit: forged, or of the next connection
+        self.pending: Segment | None = None  # a SYN that does not fit: it is forged, or begins the next connection
         # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
         self.doubtful: tuple[Segment, ...] = ()
         self.seen = False  # a packet of this direction has been captured
         self.absent = False  # its receiver was told that none has been
         self.receiver: Receiver | None = None
-        self.latest = (0, 0)  # number and time of the latest packet that an event out of the common case was told with
+        self.latest = (0, 0)  # number and time of the latest packet of an event outside of the hot loop
         self.waiting = _NONE_WAITING
         self.waiting_octets = 0
         self.acked = 0  # stream offset up to which the other side has acknowledged octets
-        self.acked_at = 0  # `offset` when that was told last
-        self.presumed = 0  # up to here octets are taken to be lost, though nothing says so but acknowledgments
-        self.owed_ns = 0  # since when octets before `acked` are missing, or when some of them came
+        self.acked_at = 0  # `offset` when `acked` was set last
+        self.presumed = 0  # octets before this stream offset are presumed lost
+        self.owed_ns = 0  # since when octets before `acked` are missing, or when the last of them came
         self.owed_count = 0
         self.recent = _NONE_RECENT
-        self.recent_until = 0  # stream offset from which `recent` may hold too much
+        self.recent_until = 0  # from this stream offset on `recent` may hold too much
 
     @property
     def highest(self) -> int | None:
@@ -168,12 +223,12 @@ class Direction:
 
     @property
     def awaits_reset(self) -> bool:
-        """Whether octets before a RST have not been seen, or it may be none that counts."""
+        """Whether octets before a RST are missing, or the RST may not count."""
         return self.reset is not None and self.reset.seq != self.next
 
     @property
     def available(self) -> int:
-        """The stream offset that whoever acknowledges no more does not wait for."""
+        """A segment that acknowledges no more than this stream offset need not wait."""
         return self.presumed if self.presumed > self.offset else self.offset
 
     @property
@@ -183,16 +238,16 @@ class Direction:
 
     @property
     def recent_octets(self) -> int:
-        """What is kept of segments that have gone on, in octets."""
+        """Octets of delivered segments that are kept."""
         return sum(len(octets) + SEGMENT_COST for _, octets in self.recent)
 
     @property
     def hole(self) -> int:
-        """How many octets are missing before what waits."""
+        """How many octets are missing before the first waiting segment."""
         return max(self.waiting[0].offset - self.offset, 0) if self.waiting else 0
 
     def is_far(self, seq: int) -> bool:
-        """Whether a sequence number is so far from those expected that it is another connection's, or after a hole."""
+        """Whether a sequence number is so far off that it belongs to another connection, or stands behind a hole."""
         return self.next is not None and abs(distance(seq, self.next)) > WINDOW
 
     def is_ahead(self, seq: int, octets: int) -> bool:
@@ -200,7 +255,7 @@ class Direction:
         return self.next is not None and distance(seq, self.next) > octets
 
     def is_beyond(self, number: int) -> bool:
-        """Whether a sequence number is not one of those that are known to have been sent, or of the next octet."""
+        """Whether a sequence number is neither known to have been sent nor the next one."""
         highest = self.highest
         return highest is None or not -WINDOW <= distance(number, highest) <= 0
 
@@ -209,9 +264,11 @@ class Direction:
         if self.isn is not None:
             return self.isn != seq
         other = self.other
-        if self.next is not None and (self.seen or self.offset):  # octets came before this SYN: does it number them?
+        if self.next is not None and (
+            self.seen or self.offset
+        ):  # octets came before this SYN: do they have its numbers?
             return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
-        if self.next is not None:  # all that is known of its numbers is what the other side acknowledged
+        if self.next is not None:  # only acknowledgments tell the numbers of this direction
             return self.is_far(seq)
         if answers:  # a SYN may carry octets, which are acknowledged with it
             return other.isn is not None and not 0 <= distance(ack, other.isn) - 1 <= WINDOW
@@ -224,6 +281,51 @@ class Direction:
             return True
         return bool(flags & ACK) and self.other.isn is not None and 1 < distance(ack, self.other.isn) <= WINDOW
 
+    def snapshot(self) -> DirectionState:
+        """All that is known of the direction, but for who takes its octets."""
+        return DirectionState(
+            numbers=(self.isn, self.gathered, self.next),
+            offset=self.offset,
+            floor=self.floor,
+            fin=self.fin,
+            reset=self.reset,
+            usual=self.usual,
+            pending=None if self.pending is None else store_segment(self.pending),
+            doubtful=[store_segment(segment) for segment in self.doubtful],
+            seen=self.seen,
+            absent=self.absent,
+            latest=(store_number(self.latest[0]), self.latest[1]),
+            waiting=[(*one[:4], store_number(one.packet), one.ack) for one in self.waiting],
+            waiting_octets=self.waiting_octets,
+            acked=(self.acked, self.acked_at),
+            presumed=self.presumed,
+            owed=(self.owed_ns, self.owed_count),
+            recent=list(self.recent),
+            recent_until=self.recent_until,
+        )
+
+    def restore(self, state: DirectionState, receiver: Receiver | None) -> None:
+        """Go on from a snapshot, with ``receiver`` taking the octets; what is kept is counted already."""
+        self.isn, self.gathered, self.next = state.numbers
+        self.offset = state.offset
+        self.floor = state.floor
+        self.fin = state.fin
+        self.reset = state.reset
+        self.usual = state.usual
+        self.pending = None if state.pending is None else fetch_segment(state.pending)
+        self.doubtful = tuple(map(fetch_segment, state.doubtful))
+        self.seen = state.seen
+        self.absent = state.absent
+        self.latest = fetch_number(state.latest[0]), state.latest[1]
+        self.waiting = [WaitingSegment(*one[:4], fetch_number(one[4]), one[5]) for one in state.waiting]
+        self.waiting_octets = state.waiting_octets
+        self.acked, self.acked_at = state.acked
+        self.presumed = state.presumed
+        self.owed_ns, self.owed_count = state.owed
+        self.receiver = receiver
+        self.recent = _NONE_RECENT if receiver is None else deque(state.recent, maxlen=_RECENT_SEGMENTS)
+        self.recent_until = state.recent_until
+
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
@@ -235,18 +337,18 @@ class Direction:
         if self.waiting:
             self._account(-self.waiting_octets)
             self.waiting = _NONE_WAITING
-        if self.doubtful and not self.flow.ended:  # else they may be the first of another connection
+        if self.doubtful and not self.flow.ended:  # else they may be the first octets of another connection
             self.trust()
         self.recent = _NONE_RECENT
 
     def part(self) -> None:
-        """Know neither flow nor other direction any more, so that no cycle keeps them in memory."""
+        """Forget the flow and the other direction, so that no cycle keeps them in memory."""
         if self.doubtful:
             self.trust()
         del self.flow, self.other
 
     def thin(self) -> None:
-        """Keep no more octets of delivered segments than allowed, and so few less that this is not due each time."""
+        """Forget delivered segments until there is some room, so that this is not due for each segment."""
         kept = 0
         for _, octets in self.recent:
             kept += len(octets)
@@ -255,11 +357,11 @@ class Direction:
         self.recent_until = self.offset + _RECENT_OCTETS - kept
 
     def forget_past(self) -> None:
-        """Expect nothing again that has been acknowledged, but for a keep-alive probe."""
+        """Octets that have been acknowledged do not come again, except for a keep-alive probe."""
         self.floor = min(self.offset, self.acked) - 1
 
     def swallow(self, seq: int, length: int) -> None:
-        """Take octets of a flow that is over, of which nothing is wanted but that they are its own."""
+        """Take late octets of an ended flow: nobody wants them, but they must not begin another flow."""
         end = (seq + length) % MODULO
         if self.next is None or distance(end, self.next) > 0:
             self.next = end
@@ -267,12 +369,12 @@ class Direction:
     # ------------------------------------------------------------------ segments come
 
     def place(self, seq: int) -> int | None:
-        """The stream offset of a sequence number, None if it is far from all that is known."""
+        """The stream offset of a sequence number; None if it is far from all known ones."""
         assert self.next is not None
         ahead = distance(seq, self.next)
         if -WINDOW <= ahead <= WINDOW and self.offset + ahead >= self.floor:
             return self.offset + ahead
-        if self.waiting:  # perhaps more than 2 GiB ahead, where numbers alone look like those of the past
+        if self.waiting:  # it may be over 2 GiB ahead, which looks like a number of the past
             end = self.waiting[-1].end
             beyond = distance(seq, (self.next + end - self.offset) % MODULO)
             if -WINDOW <= beyond <= WINDOW:
@@ -280,7 +382,7 @@ class Direction:
         return None
 
     def insert(self, offset: int, payload: bytes, missing: int, time_ns: int, packet: int, ack: int | None) -> None:
-        """Deliver a segment that waits for nothing, and put any other among those that wait."""
+        """Deliver a segment if it need not wait; else let it wait."""
         if self.absent:
             self._appear(offset)
         if offset + len(payload) + missing <= self.offset:
@@ -292,7 +394,7 @@ class Direction:
             self._compare(offset, payload, time_ns, packet)
             missing -= max(known - len(payload), 0)
             offset, payload = self.offset, payload[known:]
-        segment = Waiting(offset, payload, missing, time_ns, packet, ack)
+        segment = WaitingSegment(offset, payload, missing, time_ns, packet, ack)
         if offset == self.offset and not self.waiting:
             seen = self.other.seen_by(ack)
             if seen == UNBOUNDED or seen <= self.other.available:
@@ -302,13 +404,13 @@ class Direction:
         self._wait(segment)
 
     def _appear(self, offset: int) -> None:
-        """Octets of a direction that seemed to be absent come after all, the first at ``offset``."""
+        """A direction that seemed absent has octets after all, from ``offset`` on."""
         self.absent = False
         self.presumed = self.offset
         self._pass((offset if self.isn is None else 0) - self.offset)
 
     def _compare(self, offset: int, payload: bytes, time_ns: int, packet: int) -> None:
-        """Compare a retransmission with what is kept of the first copy, which wins."""
+        """Compare a retransmission with the octets kept of the first copy, which wins."""
         for first, octets in self.recent:
             shift = offset - first
             begin, end = max(shift, 0), min(shift + len(payload), len(octets))
@@ -321,8 +423,8 @@ class Direction:
         packet, time_ns = self._not_before(packet, time_ns)
         self.receiver.conflict(offset, length, time_ns, packet)
 
-    def _wait(self, segment: Waiting) -> None:
-        """Put a segment among those that wait, without what of it already waits."""
+    def _wait(self, segment: WaitingSegment) -> None:
+        """Let a segment wait, without those of its octets that wait already."""
         if not self.waiting:  # an empty list may be that of other directions, too
             self.waiting = []
         waiting = self.waiting
@@ -336,7 +438,7 @@ class Direction:
             first -= 1
         last = bisect_left(waiting, segment.end, lo=first, key=_OFFSET)
         together = []
-        end = segment.offset  # of what of the segment has been looked at
+        end = segment.offset  # up to which the segment has been looked at
         for other in waiting[first:last]:
             self._compare_waiting(segment, other)
             if end < other.offset:
@@ -350,7 +452,7 @@ class Direction:
             together.append(self._part(segment, end, segment.end))
         waiting[first:last] = together
 
-    def _sent_earlier(self, waiting: Waiting, segment: Waiting) -> list[Waiting]:
+    def _sent_earlier(self, waiting: WaitingSegment, segment: WaitingSegment) -> list[WaitingSegment]:
         """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
         begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
         self._account(-len(waiting.payload) - SEGMENT_COST)
@@ -361,7 +463,7 @@ class Direction:
                 parts.append(part._replace(ack=segment.ack) if first == begin else part)
         return parts
 
-    def _compare_waiting(self, segment: Waiting, other: Waiting) -> None:
+    def _compare_waiting(self, segment: WaitingSegment, other: WaitingSegment) -> None:
         """Compare a segment with one that already waits, which wins."""
         begin = max(other.offset, segment.offset)
         end = min(other.offset + len(other.payload), segment.offset + len(segment.payload))
@@ -370,27 +472,27 @@ class Direction:
             if theirs != segment.payload[begin - segment.offset : end - segment.offset]:
                 self._conflict(begin, end - begin, segment.time_ns, segment.packet)
 
-    def _part(self, segment: Waiting, begin: int, end: int) -> Waiting:
-        """What of a segment lies between two stream offsets; it is going to wait."""
+    def _part(self, segment: WaitingSegment, begin: int, end: int) -> WaitingSegment:
+        """The part of a segment between two stream offsets, which is going to wait."""
         begin = max(begin, segment.offset)
         payload = segment.payload[begin - segment.offset : end - segment.offset]
         self._account(len(payload) + SEGMENT_COST)
         return segment._replace(offset=begin, payload=payload, missing=end - begin - len(payload))
 
     def doubt(self, segment: Segment) -> None:
-        """Keep a segment whose numbers do not fit, with those before it, until another shows whose it is."""
-        self.flow.table.waiting_octets += len(segment[6]) + SEGMENT_COST
+        """Keep a segment whose numbers do not fit, until another shows which connection it belongs to."""
+        self.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
         if len(self.doubtful) == _MOST_DOUBTFUL:
-            self.flow.table.waiting_octets -= len(self.doubtful[0][6]) + SEGMENT_COST
+            self.holdings.waiting_octets -= len(self.doubtful[0][6]) + SEGMENT_COST
         self.doubtful = (*self.doubtful[1 - _MOST_DOUBTFUL :], segment)
 
     def trust(self) -> None:
-        """Forget those segments whose numbers did not fit, since others do."""
-        self.flow.table.waiting_octets -= sum(len(segment[6]) + SEGMENT_COST for segment in self.doubtful)
+        """Forget segments whose numbers did not fit: others with the expected numbers came."""
+        self.holdings.waiting_octets -= sum(len(segment[6]) + SEGMENT_COST for segment in self.doubtful)
         self.doubtful = ()
 
     def separate(self, isn: int) -> list[Segment]:
-        """Give back what waits if it is of another connection on the same addresses, which begins with ``isn``.
+        """Give back the waiting segments of another connection on the same addresses, which begins with ``isn``.
 
         Segments of that may come before its SYN, which alone tells them from those behind a hole of this connection.
         """
@@ -416,12 +518,12 @@ class Direction:
 
     def _account(self, octets: int) -> None:
         self.waiting_octets += octets
-        self.flow.table.waiting_octets += octets
+        self.holdings.waiting_octets += octets
 
     # ------------------------------------------------------------------ what acknowledgments say
 
     def seen_by(self, ack: int | None) -> int:
-        """The stream offset that an acknowledgment of the other side's stands for; UNBOUNDED if it tells nothing."""
+        """The stream offset that the other side acknowledges; UNBOUNDED if the number says nothing."""
         if ack is None or self.next is None:
             return UNBOUNDED
         ahead = distance(ack, self.next)
@@ -443,15 +545,15 @@ class Direction:
             self.go_along(ack, offset - self.offset)
 
     def go_along(self, ack: int, octets: int) -> int:
-        """Be where the other side acknowledges so many more octets: of what is not captured no more is known."""
+        """Go on where the other side acknowledges octets that were not captured: nothing else is known of them."""
         self.next = ack
         self.offset = self.acked = self.acked_at = offset = self.offset + octets
         return offset
 
     # ------------------------------------------------------------------ segments go on
 
-    def drain(self, time_ns: int, packet: int) -> list[Waiting]:
-        """Deliver what waits for nothing any more, and return it.
+    def drain(self, time_ns: int, packet: int) -> list[WaitingSegment]:
+        """Deliver the segments that need not wait any more, and return them.
 
         ``time_ns`` and ``packet`` are those of the packet that may have brought what was missing.
         """
@@ -476,12 +578,12 @@ class Direction:
         return delivered
 
     def _pay(self, time_ns: int) -> None:
-        """Some octets have come: patience with those that are still owed begins anew."""
+        """Some octets have come: patience with the octets still owed begins anew."""
         if self.acked > self.available:
             self.owed_ns, self.owed_count = time_ns, self.flow.count
 
-    def _deliver(self, segment: Waiting, seen: int) -> None:
-        """Hand on what of a segment has not been seen."""
+    def _deliver(self, segment: WaitingSegment, seen: int) -> None:
+        """Deliver those octets of a segment that have not gone on."""
         assert self.receiver is not None
         packet, time_ns = self._not_before(segment.packet, segment.time_ns)
         skip = self.offset - segment.offset
@@ -489,7 +591,7 @@ class Direction:
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
             self.recent.append((begin, payload))
-            self.flow.table.recent_octets += len(payload) + SEGMENT_COST
+            self.holdings.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:
                 self.thin()
@@ -505,7 +607,7 @@ class Direction:
         self.offset += length
 
     def _not_before(self, packet: int, time_ns: int) -> tuple[int, int]:
-        """The packet that an event is told with, and its time: those of one sender stay in order of packets.
+        """The packet of an event, and its time. Events of one sender stay in the order of packets.
 
         A segment that came early is completed by a later packet, or waits while another is found to differ.
         """
@@ -528,14 +630,14 @@ class Direction:
         self.receiver.gap(length, False, time_ns, packet)
 
     def lose_end(self, time_ns: int, packet: int) -> None:
-        """No more segments will come: the octets that are known to have been sent, and have not been seen, are lost."""
+        """No more segments will come: octets that were sent and are missing are lost."""
         if self.receiver is None or self.next is None or not self.seen:
             return
         end = self.acked
         if end - self.offset > WINDOW and self.offset > self.acked_at:
-            end = self.offset  # octets went on to come where they always had: nobody can have acknowledged so many
+            end = self.offset  # octets kept coming at their old place, so nobody can have acknowledged so many
         if end == self.offset + 1 and self.fin is None:
-            end = self.offset  # a FIN that is not in the capture: no frame is of a single octet
+            end = self.offset  # one number is a FIN that the capture lacks: no frame has one octet
         if self.fin is not None and not self.other.seen:
             end = self.fin  # nothing can tell whether its octets arrived
         if self.reset is not None and 1 < distance(self.reset.seq, self.next) <= WINDOW:

@@ -8,6 +8,35 @@ A plain tuple because one is made for every packet. ``key`` names the direction:
 payload octets that were on the wire after ``payload`` but were not captured (snaplen).
 """
 
+Number = int | bytes
+"""The number of a packet in a snapshot: octets if it has more bits than MessagePack's numbers."""
+
+StoredSegment = tuple[int, Number, bytes, int, int, int, bytes, int]
+"""A segment in a snapshot."""
+
+
+def store_number(number: int) -> Number:
+    """The number of a packet as it is in a snapshot."""
+    return number if number < 1 << 63 else number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+def fetch_number(stored: Number) -> int:
+    """The number of :func:`store_number`."""
+    return stored if isinstance(stored, int) else int.from_bytes(stored, "big")
+
+
+def store_segment(segment: Segment) -> StoredSegment:
+    """A segment as it is in a snapshot."""
+    time_ns, packet, *rest = segment
+    return time_ns, store_number(packet), *rest  # type: ignore[return-value]
+
+
+def fetch_segment(stored: StoredSegment) -> Segment:
+    """The segment of :func:`store_segment`."""
+    time_ns, packet, *rest = stored
+    return time_ns, fetch_number(packet), *rest  # type: ignore[return-value]
+
+
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10  # RFC 9293, section 3.1
 
 Datagram = tuple[int, int, int, bytes, bytes, int]

@@ -1,4 +1,4 @@
-"""TLS between flows and dissectors: octets of a flow become records, and these what tshark has decrypted of them.
+"""TLS between flows and dissectors: octets become TLS records, and records the plaintexts that tshark made of them.
 
 Nothing is decrypted here. A record whose plaintext is not known is a hole in the stream, and is told as one.
 """
@@ -6,9 +6,9 @@ Nothing is decrypted here. A record whose plaintext is not known is a hole in th
 import socket
 from typing import NamedTuple, Protocol
 
-from zmtpsniff.capture.decrypted import Decrypted
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.flows import Dissection, End
+from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
@@ -16,18 +16,18 @@ _TYPES = range(20, 25)
 _APPLICATION_DATA = 23
 _MAJOR, _LAST_MINOR = 3, 4
 _MOST_LENGTH = (1 << 14) + 2048  # of a record (RFC 5246, section 6.2.3)
-_MOST_HELD = 1 << 16  # octets of one side that wait for the first of the other
-_ENOUGH_UNDECRYPTED = 100  # records of a connection of which none was decrypted: none will be
+_MOST_HELD = 1 << 16  # octets of one side that wait for the first octets of the other
+_ENOUGH_UNDECRYPTED = 100  # if none of so many records was decrypted, none will be
 
 
 class StreamReceiver(Receiver, Protocol):
     """Who takes the octets of one direction, and can learn that an unknown number of them is missing."""
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int, /) -> None:
-        """Learn that octets are missing, nobody knows how many; told as the problem ``code``."""
+        """Learn that an unknown number of octets is missing; the problem is ``code``."""
 
 
-class StreamDissection(Dissection, Protocol):
+class StreamDissection(FlowDissection, Protocol):
     """What takes the octets of a flow in TLS."""
 
     @property
@@ -52,23 +52,23 @@ class _Hole(NamedTuple):
 class Tls:
     """The TLS connections of a capture."""
 
-    def __init__(self, decrypted: Decrypted | None) -> None:
-        """``decrypted`` is what tshark decrypts, None if it has no keys; then octets pass as they are."""
+    def __init__(self, decrypted: Plaintexts | None) -> None:
+        """``decrypted`` has what tshark decrypts; None if there are no keys, then octets pass as they are."""
         self.decrypted = decrypted
-        self._count = 0  # connections of which nothing was decrypted
+        self._count = 0  # connections without any decrypted octet
         self._first = ""
 
     def connect(self, dissection: StreamDissection, client: Address, server: Address) -> "TlsConnection":
-        """Put TLS, if it turns out to be that, before the dissection of a flow between two ends."""
+        """Stand between a flow and its dissection, in case the flow is TLS."""
         return TlsConnection(self, dissection, client, server)
 
     def leave(self, name: str) -> None:
-        """Take note that nothing of a connection was decrypted."""
+        """Count a connection of which nothing was decrypted."""
         self._count += 1
         self._first = self._first or name
 
     def skipped(self) -> list[tuple[str, str]]:
-        """What was not decrypted: problem codes, each with a sentence that says how much it was."""
+        """Problem codes for what was not decrypted, each with a sentence that says how much."""
         if not self._count:
             return []
         were = "1 TLS connection was" if self._count == 1 else f"{self._count:,} TLS connections were"
@@ -87,19 +87,19 @@ class TlsConnection:
         self._dissection = dissection
         self._name = f"{client.text} to {server.text}"
         self._is_tls = False
-        self.decrypted = False  # something has been
+        self.decrypted = False  # whether any octets were decrypted
         self.undecrypted = 0  # records
-        table = tls.decrypted or Decrypted()
+        table = tls.decrypted or Plaintexts()
         self.client = TlsHalf(self, dissection.client, table, _key(client, server))
         self.server = TlsHalf(self, dissection.server, table, _key(server, client))
 
     @property
     def rejected(self) -> bool:
-        """Whether what is in it is certain not to be wanted."""
+        """Whether nobody wants the octets inside."""
         return self._dissection.rejected or (not self.decrypted and self.undecrypted > _ENOUGH_UNDECRYPTED)
 
     def look(self) -> None:
-        """Find out whether it is TLS, which it is if both sides begin so."""
+        """Find out whether the flow is TLS: it is if both sides begin so."""
         halves = (self.client, self.server)
         looks = [half.looks_like_tls for half in halves]
         if False not in looks and (None not in looks or any(half.has_much for half in halves)):
@@ -111,12 +111,12 @@ class TlsConnection:
             half.begin(pass_on)
 
     def pass_on(self) -> None:
-        """It cannot be known whether it is TLS."""
+        """Nothing can tell any more whether the flow is TLS."""
         for half in (self.client, self.server):
             half.begin(passes=True)
 
     def opened(self) -> None:
-        """Something has been decrypted, so that what was not is a hole."""
+        """Octets were decrypted, so records that were not are holes."""
         if not self.decrypted:
             self.decrypted = True
             self.client.tell_hole()
@@ -140,32 +140,32 @@ class TlsConnection:
 class TlsHalf:
     """One side of a flow that is TLS, or not."""
 
-    def __init__(self, connection: TlsConnection, inner: StreamReceiver, decrypted: Decrypted, key: bytes) -> None:
+    def __init__(self, connection: TlsConnection, inner: StreamReceiver, decrypted: Plaintexts, key: bytes) -> None:
         """Hand what is decrypted on to ``inner``; ``key`` names the direction."""
         self._connection: TlsConnection | None = connection
         self._inner = inner
         self._decrypted = decrypted
         self._key = key
-        self._passes: bool | None = None  # octets pass as they are; None as long as that is not known
-        self._held = bytearray()  # the beginning, or that of a record
-        self._synchronous = True  # a record begins where the octets held do
-        self._damaged = 0  # octets of the record that are missing, beside those held
+        self._passes: bool | None = None  # whether octets pass as they are; None while that is unknown
+        self._held = bytearray()  # the beginning of the stream, or of a record
+        self._synchronous = True  # whether a record begins where `_held` begins
+        self._damaged = 0  # octets of the record that are missing, besides `_held`
         self._last = (0, 0)  # time and packet of the last octets
         self._begin = 0  # their stream offset, which counts TLS's own octets
         self._seen = UNBOUNDED  # what their sender can have seen of the other side's
-        self._hole: _Hole | None = None  # not told yet
+        self._hole: _Hole | None = None  # that has not been reported
         self._in_hole = False
 
     @property
     def looks_like_tls(self) -> bool | None:
-        """Whether it begins as TLS does, None as long as that is not known."""
+        """Whether this side begins as TLS does; None while that is unknown."""
         if not self._held:
             return None
         return None if len(self._held) < 2 and self._held[0] in _TYPES else _begins(self._held)
 
     @property
     def has_much(self) -> bool:
-        """Whether there is so much that the other side is not waited for."""
+        """Whether this side has so many octets that it need not wait for the other one."""
         return len(self._held) > _MOST_HELD
 
     def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
@@ -189,7 +189,7 @@ class TlsHalf:
         self._read_records(time_ns, packet)
 
     def begin(self, passes: bool) -> None:
-        """It is known now what the octets are."""
+        """Whether the flow is TLS is known now."""
         if self._passes is not None:
             return
         self._passes = passes
@@ -201,7 +201,7 @@ class TlsHalf:
             self._inner.feed(held, *self._last, self._begin, self._seen)
 
     def _read_records(self, time_ns: int, packet: int) -> None:
-        """Take the records that are whole out of the octets held."""
+        """Take whole records out of `_held`."""
         held = self._held
         position = 0
         while len(held) - position >= _HEADER:
@@ -237,7 +237,7 @@ class TlsHalf:
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """Learn that octets are missing."""
         assert self._connection is not None
-        if self._passes is None:  # too little is there to say what it is
+        if self._passes is None:  # too few octets came to say what they are
             self._connection.pass_on()
         if self._passes:
             self._inner.gap(length, cut, time_ns, packet)
@@ -254,7 +254,7 @@ class TlsHalf:
         self._synchronous = False
 
     def _lose(self, why: str, time_ns: int, packet: int) -> None:
-        """Octets are missing from what is decrypted; a hole is told once, and not before anything was decrypted."""
+        """Plaintext is missing. A hole is reported once, and only if anything was decrypted before."""
         assert self._connection is not None
         self._connection.undecrypted += 1
         if self._in_hole:
@@ -265,7 +265,7 @@ class TlsHalf:
             self.tell_hole()
 
     def tell_hole(self) -> None:
-        """Tell of a hole, if there is one that has not been told."""
+        """Report the hole, if there is one."""
         if self._hole is not None:
             hole, self._hole = self._hole, None
             self._inner.lose("tls-gap", hole.detail, hole.time_ns, hole.packet)
@@ -286,12 +286,12 @@ class TlsHalf:
             self._lose("the last record is not whole in the capture", *self._last)
 
     def release(self) -> None:
-        """Know the connection no more."""
+        """Forget the connection."""
         self._connection = None
 
 
 def _begins(octets: bytes | bytearray, position: int = 0) -> bool:
-    """Whether the octets, or as many as there are, are those that a record begins with."""
+    """Whether a record may begin with these octets."""
     head = octets[position : position + _HEADER]
     if head[0] not in _TYPES or head[1:2] not in (b"", b"\x03") or (len(head) > 2 and head[2] > _LAST_MINOR):
         return False

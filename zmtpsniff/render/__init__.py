@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
+    from zmtpsniff.render.clock import Times
     from zmtpsniff.render.renderer import Renderer
 
 Format = Literal["tree", "json", "summary", "dump"]
@@ -20,13 +21,15 @@ def make_renderer(
     utc: bool = False,
     color: Color = "auto",
     show_secrets: bool = False,
+    times: "Times" = "absolute",
 ) -> "Renderer":
     """Make the renderer of an output format.
 
     ``stream`` is a text stream; for ``json`` it is a binary one, or a text stream with such a ``buffer``.
     ``max_bytes`` is the limit of octets to show of each body, 0 for none, None for what suits the format and the
-    verbosity; ``verbosity`` and ``utc`` (tree, summary) and ``color`` (tree) matter to the formats named only. Those
-    for people leave passwords out of frames unless ``show_secrets``.
+    verbosity; ``verbosity``, ``utc``, ``times`` and ``color`` matter to tree and summary only. These fit what they show
+    to the width of a terminal, unless more is asked for. Formats for people leave passwords out of frames unless
+    ``show_secrets``.
     """
     if max_bytes is None and verbosity > 1 and output in ("tree", "summary"):
         max_bytes = _MAX_BYTES_IF_VERBOSE
@@ -35,18 +38,21 @@ def make_renderer(
         from zmtpsniff.render.jsonl import DEFAULT_MAX_BYTES, JsonlRenderer
 
         return JsonlRenderer(getattr(stream, "buffer", stream), DEFAULT_MAX_BYTES if max_bytes is None else max_bytes)
-    if output == "summary":
-        from zmtpsniff.render import summary
-
-        limit = summary.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
-        return summary.SummaryRenderer(stream, limit, verbosity, utc, show_secrets)
     if output == "dump":
         from zmtpsniff.render.dump import DumpRenderer
 
         return DumpRenderer(stream, max_bytes or 0, show_secrets)
+    from zmtpsniff.render.console import terminal_width
+
+    width = terminal_width(stream) if max_bytes is None and not verbosity else None
+    if output == "summary":
+        from zmtpsniff.render import summary
+
+        limit = summary.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
+        return summary.SummaryRenderer(stream, limit, verbosity, utc, color, show_secrets, times, width)
     if output == "tree":
         from zmtpsniff.render import tree
 
         limit = tree.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
-        return tree.TreeRenderer(stream, limit, verbosity, utc, color, show_secrets)
+        return tree.TreeRenderer(stream, limit, verbosity, utc, color, show_secrets, times, width)
     raise ValueError(f"unknown output format {output!r}")

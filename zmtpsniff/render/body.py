@@ -8,7 +8,7 @@ import msgspec
 from dissectors.events import Octets
 from zmtpsniff.render.look import Look
 from zmtpsniff.render.palette import Palette
-from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, is_plain, quote, quote_text
+from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, plain_texts, quote, quote_text
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -19,20 +19,11 @@ _INDENT = " " * 80  # and no more, however deep a hostile document is
 
 
 def plain_lines(frames: Sequence[Octets], look: Look) -> list[str] | None:
-    """One line for the body of each frame, if all are text that needs nothing but quotes around it; else None.
-
-    Nearly all text is such, and it takes little longer to ask that of many frames than of one.
-    """
-    if look.verbosity or not all(frames):
-        return None
-    try:
-        data = b"".join(frames)  # type: ignore[arg-type]
-    except TypeError:
-        return None  # one of them is not whole or must not be shown
-    if not is_plain(data) or (len(data) > look.max_bytes > 0 and max(map(len, frames)) > look.max_bytes):  # type: ignore[arg-type]
+    """One line for the body of each frame, if all are text that needs nothing but quotes around it; else None."""
+    if look.verbosity or (texts := plain_texts(frames, look.text_octets)) is None:
         return None
     before, after = f'{look.palette.text}"', f'"{look.palette.reset}'
-    return [f"{before}{frame.decode()}{after}" for frame in frames]  # type: ignore[union-attr]
+    return [f"{before}{text}{after}" for text in texts]
 
 
 def body_lines(frame: Octets, look: Look) -> list[str]:
@@ -45,20 +36,20 @@ def body_lines(frame: Octets, look: Look) -> list[str]:
 
 def _any_lines(frame: Octets, look: Look) -> list[str]:
     palette = look.palette
-    data, length = at_hand(frame, look.max_bytes)
+    data, length = at_hand(frame, look.text_octets)
     if data is None:
         return [palette.paint(palette.dim, quote(frame))]
     if not length:
         return [palette.paint(palette.dim, "(empty)")]
-    whole = len(data) == length
-    text = as_text(data, whole)
+    text = as_text(data, len(data) == length)
     if text is None:
+        data = data[: look.max_bytes] if look.max_bytes else data
         lines = _dump(data, palette)
     else:
-        lines = _json(data, text, whole, look) or _text(text, look)
+        lines = _json(data, text, len(data) == length, look) or _text(text, look)
         if look.verbosity:
             lines += _dump(data, palette)
-    if not whole:
+    if len(data) < length:
         left = length - len(data)
         lines.append(palette.paint(palette.dim, f"{look.signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
     return lines

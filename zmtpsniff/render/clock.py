@@ -1,6 +1,10 @@
 """Times as people read them."""
 
 import time
+from typing import Literal, get_args
+
+Times = Literal["absolute", "relative", "delta"]
+TIMES: tuple[Times, ...] = get_args(Times)
 
 _NS = 1_000_000_000
 
@@ -8,7 +12,8 @@ _NS = 1_000_000_000
 class Clock:
     """Turns Unix times in nanoseconds into the time of day, local or UTC.
 
-    ``date`` is the date of the time last told, as in ``2024-02-29``, with the time zone if it is not the local one.
+    ``date`` is the date of the time last told, as in ``2024-02-29``, with the time zone if it is not the local one;
+    ``columns`` how many a time takes.
     """
 
     def __init__(self, utc: bool = False, digits: int = 6) -> None:
@@ -16,6 +21,7 @@ class Clock:
         self._convert = time.gmtime if utc else time.localtime
         self._zone = " UTC" if utc else ""
         self._nanoseconds = digits == 9
+        self.columns = 9 + digits
         self._second: int | None = None
         self._start = ""
         self.date = ""
@@ -34,6 +40,36 @@ class Clock:
             return time.strftime(layout, self._convert(second))
         except (OverflowError, ValueError, OSError):
             return f"@{second}"  # a time that no calendar holds, from a broken capture file
+
+
+class Stopwatch:
+    """Turns Unix times in nanoseconds into the seconds since the first one told, or since the one told before.
+
+    It is read as a :class:`Clock` is, but has no date.
+    """
+
+    date = ""
+
+    def __init__(self, since_last: bool, digits: int = 6) -> None:
+        """Count from the time told before, or from the first one, with ``digits`` after the seconds (6 or 9)."""
+        self._since_last = since_last
+        self._digits = digits
+        self.columns = 6 + digits
+        self._start: int | None = None
+
+    def time(self, time_ns: int) -> str:
+        """The seconds, as in ``    0.001250``; negative for a time before the one counted from."""
+        span = time_ns - (time_ns if self._start is None else self._start)
+        if self._start is None or self._since_last:
+            self._start = time_ns
+        seconds, rest = divmod(abs(span), _NS)
+        text = f"{'-' if span < 0 else ''}{seconds}.{rest:09d}"
+        return f"{text if self._digits == 9 else text[:-3]:>{self.columns}}"
+
+
+def make_clock(times: Times, utc: bool, digits: int) -> Clock | Stopwatch:
+    """What tells times in one of the ways that a user can choose."""
+    return Clock(utc, digits) if times == "absolute" else Stopwatch(times == "delta", digits)
 
 
 def duration(length_ns: int) -> str:

@@ -32,6 +32,19 @@ def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Con
     return change(text) if change else text
 
 
+def terminal_width(stream: IO[Any]) -> int | None:
+    """How many columns the terminal has that a stream leads to; None if it leads to none."""
+    if not stream.isatty():
+        return None
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdecimal() and 0 < int(said) < 10_000:
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None  # a new pseudo-terminal has 0
+    except OSError:
+        return None
+
+
 def columns(stream: IO[Any], otherwise: int) -> int | None:
     """``otherwise`` where neither a terminal nor COLUMNS says how many columns there are."""
     return None if stream.isatty() or os.environ.get("COLUMNS") else otherwise

@@ -1,11 +1,14 @@
 """How the tree looks: its colours and signs, and how much it shows."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from dissectors.events import Octets
 from zmtpsniff.render.palette import Palette, Signs
 from zmtpsniff.render.text import quote
 
+_AROUND_TEXT = 26  # columns for the number and length of a frame and quotes around it
+_LEAST_TEXT = 32
 INDENT = "    "  # of what stands below the first line of a record
 
 
@@ -14,13 +17,19 @@ class Look:
     """What all parts of the tree go by.
 
     ``max_bytes`` of all octets are shown at most (0: no limit); from ``verbosity`` 1 on every field has its line, and
-    text has its dump beside it.
+    text has its dump beside it. On a terminal of ``width`` columns text and fields fill its lines.
     """
 
     palette: Palette
     signs: Signs
     max_bytes: int
     verbosity: int
+    width: int | None = None
+
+    @cached_property
+    def text_octets(self) -> int:
+        """How many octets of a body that is text are shown at most (0: no limit)."""
+        return self.max_bytes if self.width is None else max(self.width - _AROUND_TEXT, _LEAST_TEXT)
 
     @property
     def everything(self) -> bool:

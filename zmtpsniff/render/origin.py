@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dissectors.events import Beacon, Command, Comment, Greeting, Message, Problem, Subscription
-from zmtpsniff.render.clock import Clock
+from zmtpsniff.render.clock import Clock, Stopwatch
 from zmtpsniff.render.palette import Palette, Signs
 from zmtpsniff.render.text import escape
+from zmtpsniff.render.wording import port_of
 
 _SENDERS = 512  # whose part of the line is kept
 
@@ -14,7 +15,7 @@ _SENDERS = 512  # whose part of the line is kept
 class Origin:
     """Tells where records are from, and the date whenever it is another."""
 
-    def __init__(self, palette: Palette, signs: Signs, clock: Clock) -> None:
+    def __init__(self, palette: Palette, signs: Signs, clock: Clock | Stopwatch) -> None:
         """Tell it in these colours, with the times of the clock."""
         self._palette = palette
         self._signs = signs
@@ -62,11 +63,5 @@ class Origin:
         one, which is given out when it connects.
         """
         palette = self._palette
-        color = palette.client if _port(src) >= _port(dst) else palette.server
+        color = palette.client if port_of(src) >= port_of(dst) else palette.server
         return palette.paint(color, f"{escape(src)} {self._signs.arrow} {escape(dst)}")
-
-
-def _port(address: str) -> int:
-    """The port of an ``address:port``, 0 if it has none."""
-    digits = address.rpartition(":")[2]
-    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0

@@ -1,4 +1,4 @@
-"""Colours and signs of the tree, and whether its stream takes any."""
+"""Colours and signs of what people read, and whether its stream takes any."""
 
 import os
 from dataclasses import dataclass, fields
@@ -27,9 +27,12 @@ _STYLES = {
 }
 
 
+_FORCES = ("FORCE_COLOR", "TTY_COMPATIBLE")  # with these rich takes any stream for a terminal
+
+
 @dataclass(frozen=True)
 class Palette:
-    """For each part of the tree the SGR sequence that begins its colour; all empty without colours."""
+    """For each part of a record the SGR sequence that begins its colour; all empty without colours."""
 
     time: str = ""
     place: str = ""
@@ -84,6 +87,8 @@ def make_palette(stream: TextIO, color: Color) -> Palette:
     """
     if color == "never" or (color == "auto" and os.environ.get("NO_COLOR")):
         return Palette()
+    if color == "auto" and not stream.isatty() and not any(map(os.environ.get, _FORCES)):
+        return Palette()  # also to be spared the import of rich
     from rich.console import COLOR_SYSTEMS, Console
     from rich.style import Style
 

@@ -1,8 +1,6 @@
 """One line a record, in the manner of tcpdump."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from json.encoder import encode_basestring as quoted
 from typing import TextIO
 
 from dissectors.events import (
@@ -14,14 +12,17 @@ from dissectors.events import (
     Connection,
     Greeting,
     Message,
-    Peer,
     Problem,
     Subscription,
     Work,
 )
-from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render import Color
+from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.columns import COMPACT, Columns, Widths
+from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words
-from zmtpsniff.render.text import encodable, escape, quote
+from zmtpsniff.render.runs import Run, runs
+from zmtpsniff.render.text import encodable, escape, plain_texts, quote
 from zmtpsniff.render.wording import (
     ENDS,
     beacon_words,
@@ -50,162 +51,170 @@ class SummaryRenderer:
         max_bytes: int = DEFAULT_MAX_BYTES,
         verbosity: int = 0,
         utc: bool = False,
+        color: Color = "auto",
         show_secrets: bool = False,
+        times: Times = "absolute",
+        width: int | None = None,
+        aligned: bool = True,
     ) -> None:
         """Write to ``stream``, ``max_bytes`` of all octets at most (0: no limit), in local time or UTC.
 
         From ``verbosity`` 1 on all frames and topics are shown, what greetings and subscriptions say by their encoding,
-        and times are in nanoseconds. Frames that hold a password are left out unless ``show_secrets``.
+        and times are in nanoseconds. Frames that hold a password are left out unless ``show_secrets``. What peers say
+        is fitted to ``width`` columns, those of a terminal, and may fill them; None: as long as ``max_bytes`` lets it.
+        Columns are ``aligned``, or have one blank between them.
         """
         self._stream = stream
         self._show_secrets = show_secrets
         self._max_bytes = max_bytes
+        # The last frame is what is said, those before it are short mostly and must not take its room.
+        self._last_bytes = max_bytes if width is None else max(max_bytes, width)
         self._verbosity = verbosity
         self._most = _FRAMES if max_bytes and not verbosity else _NO_LIMIT
-        self._clock = Clock(utc, 9 if verbosity else 6)
+        self._clock = make_clock(times, utc, 9 if verbosity else 6)
         self._date = ""
+        self._palette = make_palette(stream, color)
+        self._columns = Columns(self._palette, Widths(self._clock.columns) if aligned else COMPACT, width)
+        # Between the messages of a run is no time, which the times of all would say.
+        self._grouped = iter if times == "delta" else runs
         self._encodable = encodable(getattr(stream, "encoding", None))
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write the lines of a batch."""
         for start in range(0, len(events), _BATCH):
-            lines = self._lines(events[start : start + _BATCH])
-            self._stream.write(self._encodable(lines) if self._encodable else lines)
+            lines: list[str] = []
+            for event in self._grouped(events[start : start + _BATCH]):
+                self._add(event, lines)
+            lines.append("")
+            block = "\n".join(lines)
+            self._stream.write(self._encodable(block) if self._encodable else block)
         self._stream.flush()
 
     def close(self) -> None:
         """Flush the stream."""
         self._stream.flush()
 
-    def _lines(self, events: Sequence[AnyEvent]) -> str:
-        # As in the JSON Lines: what messages of one sender and one packet have in common is made once, and short ASCII,
-        # which is nearly everything, is told by its quoted length.
-        time_ns = packet = flow = src = dst = socket_type = None
-        sender = head = ""
-        limit = self._max_bytes or _NO_LIMIT
-        most = self._most
-        clock = self._clock
-        parts: list[str] = []
-        for event in events:
-            if not isinstance(event, Message):
-                line = self._line(event)
-                if clock.date != self._date:
-                    parts.append(self._new_date())
-                    packet = None  # the next message may be of the date before
-                parts.append(line)
-                continue
-            if (
-                event.src is not src
-                or event.flow is not flow
-                or event.dst is not dst
-                or event.socket_type is not socket_type
-            ):
-                flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
-                sender = _of_sender(flow, src, dst, socket_type)
-                packet = None
-            if event.packet is not packet or event.time_ns is not time_ns:
-                packet, time_ns = event.packet, event.time_ns
-                head = f"{clock.time(time_ns)} #{packet} {sender}"
-                if clock.date != self._date:
-                    parts.append(self._new_date())
-            frames = event.frames
-            count = len(frames)
-            if count > 2:  # fewer hold no credentials that are known
-                frames = frames_to_show(event, self._show_secrets)
-            total = 0
-            shown: list[str] = []
-            for frame in frames if count <= most else frames[:most]:
-                if not frame:
-                    shown.append('""')
-                elif (
-                    type(frame) is bytes
-                    and (length := len(frame)) <= limit
-                    and frame.isascii()
-                    and len(text := quoted(frame.decode())) == length + 2
-                    and 127 not in frame
-                ):
-                    total += length
-                    shown.append(text)
-                else:
-                    total += length_on_wire(frame)
-                    shown.append(quote(frame, self._max_bytes, _MORE))
-            if count > most:
-                total += sum([length_on_wire(frame) for frame in frames[most:]])
-                shown.append(f"{_MORE} {_plain(count - most, 'more frame')}")
-            if event.payload is not None:
-                if not self._verbosity:
-                    shown.clear()
-                shown.append(payload_words(event.payload))
-            if event.incomplete:
-                shown.append("(incomplete)")
-            if event.request is not None or event.matched is not None or event.forwards is not None:
-                shown += self._relations(event)
-            octets = "1 octet" if total == 1 else f"{total} octets"
-            words = "1 frame" if count == 1 else f"{count} frames"
-            parts.append(f"{head}{words} {octets} {' '.join(shown)}\n")
-        return "".join(parts)
+    def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
+        """Add the line of one event, or those of a run of messages."""
+        palette, kind = self._palette, self._columns.kind
+        match event:
+            case Run():
+                self._add_run(event, lines)
+            case Message():
+                self._add_message(event, lines)
+            case Greeting():
+                self._add_line(event, kind("greeting", palette.label), self._greeting(event), lines)
+            case Command():
+                self._add_line(event, kind(escape(event.name), palette.label), self._command(event), lines)
+            case Subscription():
+                self._add_line(event, kind(event.action, palette.good), self._subscription(event), lines)
+            case Beacon():
+                self._add_line(event, kind("beacon", palette.good), self._beacon(event), lines)
+            # What comes now is seldom and said nowhere else, so it is not cut.
+            case Problem():
+                severity = kind(event.severity, getattr(palette, event.severity))
+                lines.append(f"{self._start(event, lines)}{severity}{escape(event.code)}: {escape(event.detail)}")
+            case Comment():
+                time = self._time(event.time_ns, lines)
+                start = self._columns.start(time, event.packet)
+                lines.append(f'{start}{kind("comment", palette.note)}"{escape(event.text)}"')
+            case Connection():
+                time = self._time(event.end_ns, lines)
+                start = self._columns.start(time, None, event.flow, event.client.address, event.server.address)
+                lines.append(f"{start}{kind('connection', palette.title)}{self._connection(event)}")
+            case Work():
+                lines.append(f"{kind('work', palette.title)}{self._work(event)}")
+            case Capture():
+                lines.append(f"{kind('capture', palette.title)}{_totals(event)}")
 
-    def _relations(self, event: Message) -> list[str]:
+    def _time(self, time_ns: int | None, lines: list[str]) -> str:
+        """The time; a new date gets a line of its own, but the first one none, as in tcpdump."""
+        time = "" if time_ns is None else self._clock.time(time_ns)
+        if self._clock.date != self._date:
+            if self._date:
+                lines.append(self._palette.paint(self._palette.dim, self._clock.date))
+            self._date = self._clock.date
+        return time
+
+    def _start(self, event: Greeting | Command | Subscription | Beacon | Message | Problem, lines: list[str]) -> str:
+        """What stands in front of the kind of a record."""
+        time = self._time(event.time_ns, lines)
+        return self._columns.start(time, event.packet, event.flow, event.src, event.dst)
+
+    def _add_line(
+        self, event: Greeting | Command | Subscription | Beacon, kind: str, text: str, lines: list[str]
+    ) -> None:
+        start = self._start(event, lines)
+        lines.append(f"{start}{kind}{self._columns.text(text)}".rstrip())
+
+    def _add_run(self, run: Run, lines: list[str]) -> None:
+        """Add messages that differ in their one frame only."""
+        first, columns = run.first, self._columns
+        start = self._start(first, lines)
+        lengths = [length_on_wire(frame) for frame in run.frames]
+        before = {length: start + columns.message(first.socket_type, 1, length) for length in set(lengths)}
+        if (texts := plain_texts(run.frames, self._last_bytes)) is not None:
+            quoted = [f'"{text}"' for text in texts]
+        else:
+            quoted = [quote(frame, self._last_bytes, _MORE) for frame in run.frames]
+        lines += [before[length] + columns.text(text, "", True) for length, text in zip(lengths, quoted, strict=True)]
+
+    def _add_message(self, event: Message, lines: list[str]) -> None:
+        """Add a message with everything that is known of it."""
+        frames = event.frames
+        count = len(frames)
+        octets = 0
+        for frame in frames:
+            octets += len(frame) if type(frame) is bytes else length_on_wire(frame)
+        start = self._start(event, lines)
+        if count > 2:  # fewer hold no credentials that are known
+            frames = frames_to_show(event, self._show_secrets)
+        if count > self._most:
+            frames = frames[: self._most]
+        shown = [quote(frame, self._max_bytes, _MORE) if frame else '""' for frame in frames[:-1]]
+        if frames:
+            shown.append(quote(frames[-1], self._last_bytes, _MORE))
+        if count > self._most:
+            shown.append(f"{_MORE} {_plain(count - self._most, 'more frame')}")
+        if event.payload is not None:
+            if not self._verbosity:
+                shown.clear()
+            shown.append(payload_words(event.payload))
+        remarks = " (incomplete)" if event.incomplete else ""
+        if event.request is not None or event.matched is not None or event.forwards is not None:
+            remarks += self._relations(event)
+        text = self._columns.text(" ".join(shown), remarks, True)
+        lines.append(f"{start}{self._columns.message(event.socket_type, count, octets)}{text}")
+
+    def _relations(self, event: Message) -> str:
         words = relation_words(event)
         if event.matched is not None:
             words.append(f"matches {quote(event.matched, self._max_bytes, _MORE)}")
-        return [f"({', '.join(words)})"]
+        return f" ({', '.join(words)})"
 
-    def _new_date(self) -> str:
-        """The line that tells the date of what follows; none at the beginning, as in tcpdump."""
-        before, self._date = self._date, self._clock.date
-        return f"{self._date}\n" if before else ""
+    def _greeting(self, event: Greeting) -> str:
+        words = greeting_words(event).partition(" ")[2]
+        if self._verbosity and event.as_server is False:
+            words += " as-server=no"
+        if event.identity is not None:
+            words += f" identity {quote(event.identity, self._max_bytes, _MORE)}"
+        return words
 
-    def _place(self, event: Greeting | Command | Subscription | Beacon) -> str:
-        return (
-            f"{self._clock.time(event.time_ns)} #{event.packet} flow {event.flow} "
-            f"{escape(event.src)} > {escape(event.dst)}"
-        )
+    def _subscription(self, event: Subscription) -> str:
+        words = subscription_words(event, self._max_bytes, _MORE).partition(" ")[2]
+        if event.incomplete:
+            words += " (incomplete)"
+        return f"{words} sent as {event.encoding}" if self._verbosity else words
 
-    def _line(
-        self,
-        event: Greeting | Command | Subscription | Beacon | Problem | Comment | Connection | Work | Capture,
-    ) -> str:
-        match event:
-            case Greeting():
-                words = greeting_words(event)
-                if self._verbosity and event.as_server is False:
-                    words += " as-server=no"
-                if event.identity is not None:
-                    words += f" identity {quote(event.identity, self._max_bytes, _MORE)}"
-                line = f"{self._place(event)}: {words}"
-            case Command():
-                line = f"{self._place(event)}: {self._command(event)}"
-            case Subscription():
-                incomplete = " (incomplete)" if event.incomplete else ""
-                line = f"{self._place(event)}: {subscription_words(event, self._max_bytes, _MORE)}{incomplete}"
-                if self._verbosity:
-                    line += f" sent as {event.encoding}"
-            case Beacon():
-                line = f"{self._place(event)}: {beacon_words(event)} uuid {escape(event.uuid)}"
-                for name, value in (("public-key", event.public_key), ("data", event.data)):
-                    if value is not None:
-                        line += f" {name}={quote(value, self._max_bytes, _MORE)}"
-            case Problem():
-                line = self._problem(event)
-            case Comment():
-                place = "" if event.time_ns is None else f"{self._clock.time(event.time_ns)} "
-                place += "" if event.packet is None else f"#{event.packet} "
-                line = f'{place}comment "{escape(event.text)}"'
-            case Connection():
-                line = self._connection(event)
-            case Work():
-                line = self._work(event)
-            case Capture():
-                line = (
-                    f"capture {_plain(event.packets, 'packet')}, {event.dropped} dropped, "
-                    f"{_plain(event.flows, 'flow')}, {event.zmtp_flows} of ZMTP, {_plain(event.messages, 'message')}, "
-                    f"{_plain(event.problems, 'problem')}, {duration(event.duration_ns)}"
-                )
-        return line + "\n"
+    def _beacon(self, event: Beacon) -> str:
+        words = f"{beacon_words(event).partition(' ')[2]} uuid {escape(event.uuid)}"
+        for name, value in (("public-key", event.public_key), ("data", event.data)):
+            if value is not None:
+                words += f" {name}={quote(value, self._max_bytes, _MORE)}"
+        return words
 
     def _command(self, event: Command) -> str:
-        words = [escape(event.name)]
+        words = []
         for name, value in command_fields(event):
             shown = value if isinstance(value, str) else quote(value, self._max_bytes, _MORE)
             words.append(f"{name.replace(' ', '-')}={shown}")
@@ -220,33 +229,19 @@ class SummaryRenderer:
         shares = [f"{escape(share.address)} {share.share:.1%} {_plain(share.messages, 'message')}" for share in shown]
         if left := len(event.workers) - len(shown):
             shares.append(f"{_MORE} {left} more")
-        return f"work of {escape(event.address)}: {_plain(event.messages, 'message')}, {', '.join(shares)}"
-
-    def _problem(self, event: Problem) -> str:
-        words = [] if event.time_ns is None else [self._clock.time(event.time_ns)]
-        if event.packet is not None:
-            words.append(f"#{event.packet}")
-        if event.flow is not None:
-            words.append(f"flow {event.flow}")
-        if event.src is not None and event.dst is not None:
-            words.append(f"{escape(event.src)} > {escape(event.dst)}:")
-        words += [event.severity, f"{escape(event.code)}:", escape(event.detail)]
-        return " ".join(words)
+        return f"of {escape(event.address)}: {_plain(event.messages, 'message')}, {', '.join(shares)}"
 
     def _connection(self, event: Connection) -> str:
-        def end(peer: Peer) -> str:
-            announced = peer_words(peer, self._max_bytes, _MORE)
-            return f"{escape(peer.address)} ({announced})" if announced else escape(peer.address)
-
-        words = f"{self._clock.time(event.end_ns)} flow {event.flow} {end(event.client)} > {end(event.server)}: "
-        words += f"connection {event.transport}"
+        words: str = event.transport
         if agreed := connection_words(event):
             words += f" {agreed}"
-        for side, messages, octets in (
-            ("client", event.messages.client, event.octets.client),
-            ("server", event.messages.server, event.octets.server),
+        for side, peer, messages, octets in (
+            ("client", event.client, event.messages.client, event.octets.client),
+            ("server", event.server, event.messages.server, event.octets.server),
         ):
-            words += f", {side} sent {_plain(messages, 'message')} {_plain(octets, 'octet')}"
+            announced = peer_words(peer, self._max_bytes, _MORE)
+            words += f", {side} {announced + ' ' if announced else ''}sent {_plain(messages, 'message')} "
+            words += _plain(octets, "octet")
         words += f", {ENDS[event.end]} after {duration(event.end_ns - event.start_ns)}"
         if event.subscriptions:
             topics = [quote(topic, self._max_bytes, _MORE) for topic in event.subscriptions[: self._most]]
@@ -255,11 +250,12 @@ class SummaryRenderer:
         return words
 
 
-@lru_cache(512)
-def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> str:
-    """What the lines of all messages of one sender have in common after the packet number."""
-    kind = f"{escape(socket_type)} " if socket_type else ""
-    return f"flow {flow} {escape(src)} > {escape(dst)}: message {kind}"
+def _totals(event: Capture) -> str:
+    return (
+        f"{_plain(event.packets, 'packet')}, {event.dropped} dropped, {_plain(event.flows, 'flow')}, "
+        f"{event.zmtp_flows} of ZMTP, {_plain(event.messages, 'message')}, {_plain(event.problems, 'problem')}, "
+        f"{duration(event.duration_ns)}"
+    )
 
 
 def _plain(count: int, noun: str) -> str:

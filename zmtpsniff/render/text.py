@@ -7,7 +7,7 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dissectors.events import Cut, Octets
 
@@ -59,9 +59,21 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     return (data[:max_bytes] if max_bytes else data), length
 
 
-def is_plain(data: bytes) -> bool:
-    """Whether octets are ASCII text that needs no more than quotes around it."""
-    return not data.translate(None, _PLAIN)
+def plain_texts(frames: Sequence[Octets], max_bytes: int) -> list[str] | None:
+    """The texts of frames that are all ASCII and need nothing but quotes around them; else None.
+
+    So are nearly all, and it takes little longer to ask that of many frames than of one. None is empty, longer than
+    ``max_bytes`` (0: no limit), or JSON.
+    """
+    if not all(frames):
+        return None
+    try:
+        data = b"".join(frames)  # type: ignore[arg-type]
+    except TypeError:
+        return None  # one of them is not whole or must not be shown
+    if data.translate(None, _PLAIN) or (len(data) > max_bytes > 0 and max(map(len, frames)) > max_bytes):  # type: ignore[arg-type]
+        return None
+    return [frame.decode() for frame in frames]  # type: ignore[union-attr]
 
 
 def escape(text: str) -> str:
@@ -94,7 +106,9 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
         if data.isascii() and (text := data.decode()).isprintable():
             quoted = _in_quotes(text)
             left = len(octets) - len(data)
-            return quoted + more.format(f"{left:,}") if left else quoted
+            if not left:
+                return quoted
+            return quoted + (more.format(f"{left:,}") if "{" in more else more)
     first, length = at_hand(octets, max_bytes)
     if first is None:
         return f"({length} octets, not shown)"

@@ -20,7 +20,7 @@ from dissectors.events import (
     Work,
 )
 from zmtpsniff.render import Color
-from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.clock import Times, duration, make_clock
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.message import MessageTree, relations
 from zmtpsniff.render.origin import Origin
@@ -43,8 +43,8 @@ DEFAULT_MAX_BYTES = 64
 _TOPICS = 8  # or workers, unless everything is asked for
 _BATCH = 200  # events put together at a time: larger strings leave the processor's cache
 _SEALED = frozenset({"box", "cookie", "token"})
-_BESIDE = 48  # columns of fields that go on the first line of their record
-_BELOW = 110  # columns of fields that go on one line below it
+_BESIDE = 48  # columns of fields that go on the first line of their record, where there is no terminal
+_BELOW = 110  # columns of fields that go on one line below it, likewise
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 _HANDSHAKES = {"complete": "good", "failed": "error", "incomplete": "warning", "not-seen": "dim"}
@@ -65,26 +65,31 @@ class TreeRenderer:
         utc: bool = False,
         color: Color = "auto",
         show_secrets: bool = False,
+        times: Times = "absolute",
+        width: int | None = None,
     ) -> None:
         """Write to ``stream``; frames that hold a password are left out unless ``show_secrets``.
 
         ``max_bytes`` of all octets are shown at most (0: no limit). From ``verbosity`` 1 on every field has its line,
-        times are in nanoseconds, and text has its dump beside it. Times are local, or ``utc``.
+        times are in nanoseconds, and text has its dump beside it. Times are local, or ``utc``. Text and fields are
+        fitted to ``width`` columns; None: to no terminal.
         """
         self._stream = stream
         encoding = getattr(stream, "encoding", None)
         self._encodable = encodable(encoding)
         self._palette = make_palette(stream, color)
         self._paint = self._palette.paint
-        self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity)
-        self._origin = Origin(self._palette, self._look.signs, Clock(utc, 9 if verbosity else 6))
+        self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity, width)
+        self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6))
+        # Between the messages of a run is no time, which the times of all would say.
+        self._grouped = iter if times == "delta" else runs
         self._messages = MessageTree(self._look, self._origin, show_secrets)
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write the blocks of a batch."""
         for start in range(0, len(events), _BATCH):
             lines: list[str] = []
-            for event in runs(events[start : start + _BATCH]):
+            for event in self._grouped(events[start : start + _BATCH]):
                 self._add(event, lines)
             lines.append("")
             block = "\n".join(lines)
@@ -155,10 +160,13 @@ class TreeRenderer:
         label = self._palette.label
         shown = [(name, value if isinstance(value, str) else self._look.octets(value)) for name, value in fields]
         line = "  ".join([f"{self._paint(label, name)} {value}" for name, value in shown])
-        columns = len(_SGR.sub("", line))
-        if not self._look.verbosity and columns <= _BESIDE:
+        columns = _columns(line)
+        width = self._look.width
+        beside = _BESIDE if width is None else width - _columns(lines[-1]) - 2
+        below = _BELOW if width is None else width - len(INDENT)
+        if not self._look.verbosity and columns <= beside:
             lines[-1] += f"  {line}"
-        elif not self._look.verbosity and (len(shown) == 1 or columns <= _BELOW):
+        elif not self._look.verbosity and (len(shown) == 1 or columns <= below):
             lines.append(INDENT + line)
         else:
             width = max([len(name) for name, _ in shown])
@@ -282,3 +290,8 @@ class TreeRenderer:
             duration(event.duration_ns),
         ]
         return f"{paint(palette.title, 'capture')}  {', '.join([part for part in parts if part])}"
+
+
+def _columns(line: str) -> int:
+    """How many columns a line takes."""
+    return len(_SGR.sub("", line))

@@ -24,6 +24,12 @@ def protocol(version: str) -> str:
     return escape(f"ZWS {version[3:]}" if version.startswith("ZWS") else f"ZMTP {version}")
 
 
+def port_of(address: str) -> int:
+    """The port of an ``address:port``, 0 if it has none."""
+    digits = address.rpartition(":")[2]
+    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0
+
+
 def length_on_wire(octets: Octets) -> int:
     """How many octets there were on the wire."""
     return len(octets) if type(octets) is bytes else at_hand(octets, 0)[1]

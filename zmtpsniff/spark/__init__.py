@@ -48,14 +48,14 @@ Nothing of pyspark, pyarrow, pandas or deltalake is imported before it is used.
 
 from typing import TYPE_CHECKING
 
-from zmtpsniff.spark.ingest import Outcome, Run, ingest
+from zmtpsniff.spark.ingest import IngestOutcome, Run, ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError, get_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Options", "Outcome", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
+__all__ = ["IngestOutcome", "Options", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
 
 
 def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":

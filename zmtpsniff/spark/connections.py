@@ -1,20 +1,23 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
+import zlib
 from functools import cache
 from hashlib import sha256
 
+import msgspec
+
 from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
+from dissectors.snapshots import SnapshotError
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.factory import DissectorFactory
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
-from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
-from zmtpsniff.spark import states
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
 
@@ -25,6 +28,19 @@ def connection_id(transport: str, client: str, server: str, start_ns: int) -> st
     ``transport`` is tcp (also of ws), ipc, udp, pgm or epgm; for udp and PGM the client is the sender.
     """
     return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
+
+
+_FLAT = 1  # level of compression: states are small and many
+
+
+class StateError(ValueError):
+    """Octets that are no state of connections, or not one of this version."""
+
+
+class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    flows: bytes
+    sent: dict[bytes, int]
+    conn_ids: dict[int, str]
 
 
 NO_STATE = b""
@@ -43,18 +59,15 @@ class Connections:
         self._events: list[AnyEvent] = []
         limits = Limits(options.max_bytes, options.show_secrets)
         self._factory = DissectorFactory(self._events, limits, options.rules)
-        self._connect_tcp = self._connect  # one object, which a state refers to
-        self._table = FlowTable(self._connect_tcp, self._flow_limits)
+        self._table = FlowTable(self._connect, self._flow_limits)
         self._datagrams: DatagramTable | None = None
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._now_ns = 0
         self.conn_ids: dict[int, str] = {}  # of all flows so far, by their numbers
-        self._outside = {"events": self._events, "connect": self._connect_tcp, "table": self._table}
         if state is None:
             self._table.count = numbers
         else:
-            changes, self._sent, self.conn_ids = states.decode(state, self._outside, _familiar())
-            vars(self._table).update(changes)
+            self._restore(state)
 
     def take(self, segments: list[Segment]) -> list[AnyEvent]:
         """Take segments in order; what they tell."""
@@ -84,8 +97,7 @@ class Connections:
     @property
     def over_ns(self) -> int:
         """The first time at which nothing that comes is of a TCP connection that is known."""
-        flows = self._table._flows.values()
-        return max((flow.last_ns + self._table._longest_pause_ns(flow) + 1 for flow in flows), default=0)
+        return self._table.over_ns
 
     def is_over(self, now_ns: int) -> bool:
         """Whether nothing that comes at ``now_ns`` is of a connection that is known."""
@@ -93,12 +105,22 @@ class Connections:
 
     def state(self) -> bytes | None:
         """All that is known, to go on with; None if that cannot be kept."""
-        if self._datagrams is not None:
-            return None
+        return None if self._datagrams is not None else _small(self._snapshot(), _familiar())
+
+    def _snapshot(self) -> bytes:
+        known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
+        flows = self._table.snapshot(self._factory.save)
+        return msgspec.msgpack.encode(_State(flows, self._sent, known))
+
+    def _restore(self, octets: bytes) -> None:
         try:
-            return states.encode(self._known(), self._outside, _familiar())
-        except states.StateError:
-            return None
+            one = zlib.decompressobj(zdict=_familiar())
+            state = msgspec.msgpack.decode(one.decompress(octets) + one.flush(), type=_State)
+            self._table.restore(state.flows, self._factory.restored)
+        except (zlib.error, msgspec.MsgspecError, FlowSnapshotError, SnapshotError) as error:
+            raise StateError(f"not a state of this version: {error}") from error
+        self._sent = state.sent
+        self.conn_ids = state.conn_ids
 
     def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
         """The series ends at ``now_ns``: what more files of it begin with, and the last events.
@@ -121,13 +143,6 @@ class Connections:
         events, self._events[:] = self._events[:], []
         return events
 
-    def _known(self) -> object:
-        """What is kept of these connections: of their table what is not as in a new one."""
-        new = vars(FlowTable(self._connect_tcp, self._flow_limits))
-        changes = {name: value for name, value in vars(self._table).items() if value != new[name]}
-        known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
-        return changes, self._sent, known
-
     # ------------------------------------------------------------------ who takes what
 
     def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
@@ -140,6 +155,12 @@ class Connections:
         return self._factory.datagrams(number, kind, src, dst)
 
 
+def _small(snapshot: bytes, familiar: bytes) -> bytes:
+    """A snapshot compressed, to little if it is much like the ``familiar`` one."""
+    one = zlib.compressobj(_FLAT, zdict=familiar)
+    return one.compress(snapshot) + one.flush()
+
+
 @cache
 def _familiar() -> bytes:
     """What is in every state: that of a connection of which hardly anything has come."""
@@ -147,4 +168,4 @@ def _familiar() -> bytes:
     client, server = bytes(11) + b"\1", bytes(9) + b"\1" + bytes(2)
     one.take([(0, 1, client, 0, 0, SYN, b"", 0), (0, 2, server, 0, 1, SYN | ACK, b"", 0)])
     one.take([(0, 3, client, 1, 1, ACK, b"\xff", 0), (0, 4, server, 1, 2, ACK, b"\xff", 0)])
-    return states.plain(one._known(), one._outside)
+    return one._snapshot()

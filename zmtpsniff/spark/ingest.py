@@ -21,7 +21,7 @@ _EVERY_SECONDS = 10.0
 _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
 
-class Outcome(NamedTuple):
+class IngestOutcome(NamedTuple):
     """What a run did: files that are new, files that were known, rows of all tables.
 
     ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why.
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     anew: bool = False
 
 
-def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> Outcome:
+def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> IngestOutcome:
     """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
 
     The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
@@ -57,7 +57,7 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> Outcome:
     return add(session, list_files(inputs, tables_of(run.output)), run)
 
 
-def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int | None = None) -> Outcome:
+def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int | None = None) -> IngestOutcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
     from zmtpsniff.spark.series import check_series, known_files
     from zmtpsniff.spark.store import ConflictError, Store
@@ -74,12 +74,12 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int
             new = sorted(new, key=lambda file: (file.modified_ns, file.path))[:most]
         count = len(listed) - len(new)
         if not new:
-            return Outcome(0, count, 0)
+            return IngestOutcome(0, count, 0)
         try:
             rows = _dissect(session, store, base, _plan(session, store, known, new, listed, run), known, run.options)
         except ConflictError:
             continue
-        return Outcome(len(new), count, rows, store.unreadable([file.path for file in new]))
+        return IngestOutcome(len(new), count, rows, store.unreadable([file.path for file in new]))
     raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
 
 
@@ -177,7 +177,7 @@ def follow(
     session: "SparkSession",
     inputs: Sequence[str],
     run: Run,
-    report: Callable[[Outcome], None],
+    report: Callable[[IngestOutcome], None],
     once: bool = False,
     every_seconds: float = _EVERY_SECONDS,
 ) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Hidden, Message, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 from tests.support.zmtp_octets import (
     CLIENT,
     SERVER,
@@ -157,7 +157,10 @@ def test_a_frame_that_claims_everything_is_counted_not_held() -> None:
     connection = ZmtpConnection(out, 1, CLIENT, SERVER, limits=Limits(body_octets=100))
     for number, (side, octets) in enumerate([*peers(), (0, claim), *[(0, bytes(60_000))] * 50], 1):
         connection.halves[side].feed(octets, number, number)
-    assert sum(map(len, connection.client._body)) <= 1 << 16
+    reader = connection.client.reader
+    assert reader is not None
+    assert reader.body is not None
+    assert len(reader.body.octets) <= 1 << 16
     connection.finish("open", 0, 1)
     message = next(event for event in out if isinstance(event, Message))
     assert message.incomplete

@@ -119,7 +119,7 @@ def test_the_framing_of_a_late_side_is_that_of_the_greeting_that_is_there() -> N
     connection = ZmtpConnection([], 1, CLIENT, SERVER, (True, False))
     connection.client.feed(greeting(), 1, 1)
     connection.server.feed(b"something", 2, 2)
-    assert connection.server.framing == 2
+    assert connection.server.opening.framing == 2
 
 
 def test_the_rest_of_a_greeting() -> None:

@@ -14,8 +14,9 @@ import zmq
 
 from dissectors.events import Cut, Message, Octets, Problem
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.following import TAIL, LongFrames
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.long_frames import TAIL, LongFrames
+from dissectors.zmtp.search import Search
 from tests.support.made_up import binary_body, frame, greetings, message, text_body
 from tests.support.streams import (
     CLIENT,
@@ -218,10 +219,10 @@ def test_a_hole_of_unknown_length_loses_all_places() -> None:
     half = connection.client
     for begin in range(0, MIB + 20_000, 1448):
         half.feed((random.randbytes(20_000) + long)[begin : begin + 1448], 1, 1)
-    assert half._long_frames is not None
-    assert half._long_frames.trails
+    assert isinstance(half.search, Search)
+    assert half.search.long_frames.trails
     half.lose("capture-gap", "octets are missing", 2, 2)
-    assert not half._long_frames.trails
+    assert not half.search.long_frames.trails
     half.feed(rest, 3, 3)
     assert not connection.accepted
 
@@ -353,8 +354,9 @@ def test_a_search_goes_on_from_its_state() -> None:
     connection = kept.dissection
     assert isinstance(connection, ZmtpConnection)
     assert not connection.accepted
-    assert connection.client._long_frames is not None
-    assert connection.client._long_frames.trails == made[0].client._long_frames.trails  # type: ignore[union-attr]
+    assert isinstance(connection.client.search, Search)
+    assert isinstance(made[0].client.search, Search)
+    assert connection.client.search.long_frames.trails == made[0].client.search.long_frames.trails
     for batch in taken[len(taken) // 4 :]:
         for segment in batch:
             connection.client.feed(segment[6], segment[0], segment[1])

@@ -10,7 +10,7 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode
 
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.stream import Limits
+from dissectors.zmtp.limits import Limits
 from tests.support.zmtp_octets import CLIENT, SERVER, problems, prop
 
 Sent = list[tuple[int, bytes]]

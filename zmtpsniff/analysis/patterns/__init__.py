@@ -21,11 +21,11 @@ from dissectors.events import (
 )
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.patterns.beacons import Announced
-from zmtpsniff.analysis.patterns.connections import Connections, Refusal
+from zmtpsniff.analysis.patterns.beacons import BeaconPeers
+from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
 from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
-from zmtpsniff.analysis.patterns.proxies import Forwarding
+from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
 from zmtpsniff.analysis.patterns.request_reply import Exchange, request_reply
@@ -70,10 +70,10 @@ class Patterns:
         self._conversations: dict[int, Conversation] = {}
         self._on_message: dict[int, Callable[[Message], None]] = {}  # flow to who wants its messages
         self._waiting: dict[int, list[Rules]] = {}  # flow to those who want to know that time passes
-        self._forwarding = Forwarding()
+        self._forwarding = Proxies()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
-        self._connections = Connections(self._findings)
-        self._announced = Announced()
+        self._connections = ConnectionLog(self._findings)
+        self._announced = BeaconPeers()
         self._pipelines: dict[str, Pipeline] = {}
         self._now_ns = 0
         self._settled_ns = 0

@@ -8,7 +8,7 @@ _REMEMBERED = 10_000
 _IDENTITY = b"\x01"  # in front of the UUID, in the identity that a peer has in connections (36/ZRE; not in 20/ZRE)
 
 
-class Announced:
+class BeaconPeers:
     """Who has announced itself, by address and by UUID."""
 
     def __init__(self) -> None:

@@ -1,16 +1,16 @@
-"""What connections say together: peers that come and go, identities used twice, peers that are older than others."""
+"""What several connections show together: peers that come and go, identities used twice, peers of old versions."""
 
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Greeting
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Sent
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Subject
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
-_STORM_GROWTH = 10  # times as many before it is reported again
+_STORM_GROWTH = 10  # a storm is reported again when it has grown so many times
 _SHORT_NS = 1_000_000_000
-_RETURN_NS = 1_000_000_000  # within which the old connection of a peer that comes back is closed
+_RETURN_NS = 1_000_000_000  # the old connection of a peer that comes back is closed within this time
 _REMEMBERED = 10_000  # pairs of peers, addresses
 
 
@@ -36,15 +36,15 @@ class _Storm:
 
 
 class _Claim(NamedTuple):
-    """Two connections of which the second claims an identity, or a PAIR socket, that the first one has."""
+    """A second connection claims an identity, or a PAIR socket, that the first one has."""
 
-    event: Sent
+    event: Subject
     first: int  # flow
     code: str
     detail: str
 
 
-class Connections:
+class ConnectionLog:
     """All connections of a capture."""
 
     def __init__(self, findings: Findings) -> None:
@@ -53,7 +53,7 @@ class Connections:
         self._storms: OrderedDict[tuple[str, str], _Storm] = OrderedDict()
         self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
         self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
-        self._claims: dict[int, _Claim] = {}  # not decided yet, by the second flow
+        self._claims: dict[int, _Claim] = {}  # by the second flow; whether the first one is closing is not known yet
         self._newest: dict[str, str] = {}  # address of a server to the newest version that a client of it speaks
         self._told_older: set[tuple[str, str]] = set()
         self._refused: OrderedDict[str, tuple[Refusal, int, bool]] = OrderedDict()  # the first, how many, whether told
@@ -66,7 +66,9 @@ class Connections:
         for address, kind in conversation.types.items():
             flows = self._open[address]
             peer = event.dst if address == event.src else event.src
-            others = [flow for flow, other in flows.items() if other != peer]  # of this peer the last one is over
+            others = [
+                flow for flow, other in flows.items() if other != peer
+            ]  # an earlier connection of the same peer is over
             if kind == "PAIR" and others:
                 detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
                 self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
@@ -78,7 +80,7 @@ class Connections:
             flows[conversation.flow] = peer
 
     def pass_time(self, now_ns: int) -> None:
-        """Report what two peers have had at the same time for longer than one that comes back."""
+        """Report claims whose first connection is still open after the time in which a returning peer closes it."""
         for flow, claim in list(self._claims.items()):
             if now_ns - claim.event.time_ns > _RETURN_NS:
                 del self._claims[flow]
@@ -158,7 +160,7 @@ class Connections:
             self._refused.popitem(last=False)
 
     def greet(self, event: Greeting) -> None:
-        """Somebody speaks ZMTP."""
+        """A peer speaks ZMTP: report refused connections to it."""
         for address in (event.src, event.dst) if self._refused else ():
             if address in self._refused:
                 first, count, told = self._refused.pop(address)

@@ -17,8 +17,8 @@ class Doubt(NamedTuple):
     since_ns: int
 
 
-class Sent(Protocol):
-    """What a problem needs to know of the event that it is about."""
+class Subject(Protocol):
+    """The event that a problem is about."""
 
     @property
     def time_ns(self) -> int: ...  # noqa: D102
@@ -53,7 +53,7 @@ class Findings:
         """Start with none."""
         self.events: list[AnyEvent] = []
 
-    def report(self, code: str, event: Sent, detail: str, severity: Severity | None = None) -> None:
+    def report(self, code: str, event: Subject, detail: str, severity: Severity | None = None) -> None:
         """Report a problem of the sender of ``event``, as severe as its code is unless told otherwise."""
         self.events.append(
             Problem(
@@ -69,7 +69,7 @@ class Findings:
         )
 
     def report_of_none(
-        self, code: str, detail: str, severity: Severity | None = None, event: Sent | None = None
+        self, code: str, detail: str, severity: Severity | None = None, event: Subject | None = None
     ) -> None:
         """Report a problem that belongs to no connection that has a record, with the place of ``event`` if given."""
         problem = Problem(severity or PROBLEMS[code].severity, code, detail)
@@ -84,10 +84,10 @@ class Findings:
 
 
 class Room:
-    """How much may be remembered of all connections together, in octets: peers decide how much that would be."""
+    """The octets that patterns may remember for all connections together. Without a limit peers would decide."""
 
     def __init__(self, octets: int = _ROOM) -> None:
-        """Start with all of it left."""
+        """Start with all room left."""
         self.left = octets
 
     def take(self, octets: int) -> bool:
@@ -119,7 +119,7 @@ class Rules:
         """Take note of a command."""
 
     def lose(self) -> None:
-        """Octets are missing: what waits for something may have got it."""
+        """Octets are missing: they may hold what this pattern waits for."""
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns``: report what should have happened by now."""
@@ -138,15 +138,15 @@ class Conversation:
         self.flow = flow
         self.types: dict[str, str] = {}  # address to socket type
         self.identities: dict[str, bytes] = {}
-        self.early: list[Message | Subscription] = []  # what came before both sides had said what they are
+        self.early: list[Message | Subscription] = []  # events before both sides announced their socket types
         self.early_octets = 0
-        self.blind = False  # octets are missing, so what is not seen may have been there
+        self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False
         self.pings: Rules | None = None
         self.rules = Rules()
 
     def part(self) -> None:
-        """Let go of what refers back to this, so that all of it goes at once and not when cycles are looked for."""
+        """Let go of what refers back to this object, so that memory is freed at once and not by the cycle collector."""
         for rules in (self.rules, self.pings):
             if rules is not None:
                 rules.message = None

@@ -13,17 +13,19 @@ from dissectors.events import Message, Octets, Place
 _Key = TypeVar("_Key", int, tuple[int, int])
 
 _REMEMBERED = 4096  # messages on their way, identities
-_ALIKE = 64  # of messages that are the same
+_ALIKE = 64  # places of messages with the same frames
 _LONGEST_IDENTITY = 255  # octets
-_OWN_IDENTITY = 5  # octets of one that libzmq gives: a zero and four that count
+_OWN_IDENTITY = 5  # octets of an identity that libzmq makes: a zero and a counter of four
 
 
-class Forwarding:
-    """What has come to ROUTERs and may be sent on, and replies on their way back."""
+class Proxies:
+    """Requests that ROUTERs got and may forward, and replies on their way back."""
 
     def __init__(self) -> None:
         """Start without any."""
-        self._requests: OrderedDict[int, list[Place]] = OrderedDict()  # by what they say; all alike in their order
+        self._requests: OrderedDict[int, list[Place]] = (
+            OrderedDict()
+        )  # hash of the frames to the places of such messages, in order
         self._replies: OrderedDict[tuple[int, int], list[Place]] = OrderedDict()  # by the flow they go to, and that
         self._flows: OrderedDict[bytes, int] = OrderedDict()  # identity to the flow of its peer
 
@@ -45,7 +47,7 @@ class Forwarding:
         _remember(self._requests, hash(tuple(event.frames)), event)
 
     def forwarded(self, event: Message) -> Place | None:
-        """Where a request with an identity in front came from, if that can be told; each is sent on once."""
+        """Where a request with an identity in front came from, if that is certain. A proxy forwards each once."""
         what = hash(tuple(event.frames[1:]))
         places = self._requests.get(what)
         if not places:
@@ -55,7 +57,7 @@ class Forwarding:
         known = self._flows.get(identity)
         flows = {place.flow for place in places if place.flow != event.flow}
         if known not in flows:
-            if len(flows) != 1:  # of two that ask the same nobody knows which one it was
+            if len(flows) != 1:  # if two peers ask the same, nobody knows whose request this is
                 return None
             known = flows.pop()
             self.learn(identity, known)
@@ -86,7 +88,7 @@ class Forwarding:
 
 
 def _remember(table: "OrderedDict[_Key, list[Place]]", what: _Key, event: Message) -> None:
-    """Add a message to those that say the same; forget the oldest ones."""
+    """Add a message to those with the same frames; forget the oldest ones."""
     places = table.get(what)
     if places is None:
         table[what] = [Place(event.flow, event.packet)]

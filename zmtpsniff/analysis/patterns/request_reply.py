@@ -1,4 +1,4 @@
-"""Requests and their replies (28/REQREP): what answers what, how long that took, what stays without an answer.
+"""Requests and their replies (28/REQREP): which reply answers which request, how late, and which requests get none.
 
 A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened,
 but of two that happened independently either may come first. So wherever it matters who knew what, that is asked of the
@@ -13,11 +13,11 @@ from typing import NamedTuple
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
-from zmtpsniff.analysis.patterns.proxies import Forwarding
+from zmtpsniff.analysis.patterns.proxies import Proxies
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _PENDING = 65_536  # requests of one connection that wait for a reply; older ones are forgotten
-_LOOKED_THROUGH = 1024  # of them, for the identities of a reply
+_LOOKED_THROUGH = 1024  # of `_PENDING`, to find the identities of a reply
 _REQUEST_COST = 200  # octets
 _GIVEN_UP = 16  # requests of a REQ socket that asked again
 
@@ -27,7 +27,7 @@ class _Request(NamedTuple):
 
     time_ns: int
     packet: int
-    offset: int  # of what completed it, in its sender's stream
+    offset: int  # in its sender's stream, where the octets begin that completed it
     key: int  # of its identities, 0 if it has none
     flow: int
     src: str
@@ -38,7 +38,7 @@ class Exchange:
     """What all kinds of requests have in common: their connection, and how long they may take."""
 
     def __init__(
-        self, conversation: Conversation, findings: Findings, forwarding: Forwarding, room: Room, timeout_ns: int
+        self, conversation: Conversation, findings: Findings, forwarding: Proxies, room: Room, timeout_ns: int
     ) -> None:
         """``timeout_ns`` is how long a request may wait."""
         self.conversation = conversation
@@ -48,7 +48,7 @@ class Exchange:
         self.timeout_ns = timeout_ns
 
     def report_late(self, request: _Request) -> None:
-        """Report a request that has waited for too long, whether it was answered then or not."""
+        """Report a request that waited for too long, also if a reply comes later."""
         if not self.conversation.blind:
             detail = f"no reply to this request within {self.timeout_ns / 1e9:g} s"
             self.findings.report("request-unanswered", request, detail)
@@ -93,15 +93,15 @@ class LockStep(Rules):
         types = exchange.conversation.types
         self._requester, self._replier = sorted(types, key=lambda address: types[address] != "REQ")
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
-        # Of the request that waits for its reply; packets are counted from 1.
+        # About the request that waits for its reply. Packets are counted from 1.
         self._packet = 0
         self._time_ns = 0
         self._offset = 0
         self._key = 0
         self._answered = -1  # stream offset of the last reply
-        self._answered_packet = 0  # the packet of the request that it answers
-        self._late = False  # it was reported
-        self._given_up: deque[_Request] = deque(maxlen=_GIVEN_UP)  # not answered when the next one was sent
+        self._answered_packet = 0  # the packet of the request that the last reply answers
+        self._late = False  # whether the waiting request was reported
+        self._given_up: deque[_Request] = deque(maxlen=_GIVEN_UP)  # requests without a reply when the next one was sent
         self.message = self._take
 
     def _take(self, event: Message) -> None:
@@ -163,7 +163,7 @@ class LockStep(Rules):
             before = self._packet or self._answered_packet
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
             self._exchange.findings.report("request-before-reply", event, detail)
-        # Else all is said, or the reply is not in the capture.
+        # Else the request was reported already, or the capture lacks the reply.
         if self._packet and not self._late and (key or not blind):
             self._given_up.append(self._request())
         self._packet = 0
@@ -198,7 +198,7 @@ class LockStep(Rules):
         )
 
     def lose(self) -> None:
-        """The request or its reply may be what is missing."""
+        """The missing octets may hold the request or its reply."""
         self._packet = 0
         self._given_up.clear()
 
@@ -230,20 +230,20 @@ class RequestReply(Rules):
         self._exchange = exchange
         self._forwarding = exchange.forwarding
         types = exchange.conversation.types
-        # A REP socket needs the delimiter, answers in order, and never asks. Of DEALER and ROUTER either may ask: it
-        # is taken to be the one that speaks first.
+        # A REP socket needs the delimiter, answers in order, and never asks. Either of DEALER and ROUTER may ask: the
+        # side that speaks first counts as the requester.
         self._strict = "REP" in types.values()
         self._requester = next((a for a, kind in types.items() if kind == "DEALER"), None) if self._strict else None
         self._router = next((address for address, kind in types.items() if kind == "ROUTER"), None)
-        self._pending: deque[_Request] = deque()  # those without a reply, the oldest first
-        self._in_order = True  # whether replies without identities can be taken to come in the order of their requests
-        # Whether those with identities can be told by them. Where octets are missing, and an identity may have asked
-        # again before its reply came, nobody knows how many of its requests are under way.
+        self._pending: deque[_Request] = deque()  # requests without a reply, the oldest first
+        self._in_order = True  # whether replies without identities come in the order of their requests
+        # Whether identities tell which request a reply answers. They do not if octets are missing and an identity may
+        # have asked again before its reply came: nobody knows how many of its requests are under way.
         self._by_identity = True
         self._lost = False  # octets are missing
         self._asks_again = False  # an identity has asked again before its reply came
         self._asking: set[int] = set()  # the keys of those in `_pending`, until one of them is there twice
-        self._late = False  # the first of them was reported
+        self._late = False  # whether the oldest one was reported
         self.message = self._take
 
     def _take(self, event: Message) -> None:
@@ -299,7 +299,7 @@ class RequestReply(Rules):
             self._note(key)
 
     def _note(self, key: int) -> None:
-        """Take note of the identities that wait for a reply."""
+        """Remember which identities wait for a reply."""
         if key not in self._asking:
             self._asking.add(key)
             return
@@ -338,7 +338,7 @@ class RequestReply(Rules):
     def _take_unasked(self, event: Message, key: int) -> None:
         if self._strict:
             self._exchange.report_unasked(event)
-        elif not key:  # it says things of its own accord, so what it says next may be no reply, too
+        elif not key:  # this side speaks unasked, so its next message may be no reply either
             self._give_up_order()
 
     def _give_up_order(self) -> None:
@@ -348,7 +348,7 @@ class RequestReply(Rules):
         self._pending = deque(kept)
 
     def lose(self) -> None:
-        """Requests or replies are missing, so that order tells nothing any more."""
+        """Requests or replies are missing, so their order tells nothing any more."""
         self._exchange.room.give(_REQUEST_COST * len(self._pending))
         self._pending.clear()
         self._asking.clear()
@@ -374,8 +374,8 @@ class RequestReply(Rules):
         self._pending.clear()
 
 
-class Relayed(Rules):
-    """One connection of two DEALERs: nothing tells what answers what, but a proxy may be one of them."""
+class DealerPair(Rules):
+    """One connection of two DEALERs: nothing tells which message answers which, but one of them may be a proxy."""
 
     def __init__(self, exchange: Exchange) -> None:
         """Look at the connection from its first message on."""
@@ -387,8 +387,8 @@ class Relayed(Rules):
             relay(event, self._forwarding)
 
 
-def relay(event: Message, forwarding: Forwarding) -> None:
-    """Join a message with an identity in front: a request that a proxy sends on, or a reply to be sent back."""
+def relay(event: Message, forwarding: Proxies) -> None:
+    """Join a message with an identity in front: a request that a proxy forwards, or a reply on its way back."""
     event.forwards = forwarding.forwarded(event)
     if event.forwards is None:
         forwarding.begin_reply(event)
@@ -398,14 +398,14 @@ def request_reply(exchange: Exchange) -> Rules:
     """The rules for a connection between sockets of request-reply types."""
     kinds = sorted(exchange.conversation.types.values())
     if kinds == ["DEALER", "DEALER"]:
-        return Relayed(exchange)
+        return DealerPair(exchange)
     if kinds == ["ROUTER", "ROUTER"] or not may_talk(*kinds):
         return Rules()
     return LockStep(exchange) if "REQ" in kinds else RequestReply(exchange)
 
 
 def _key(frames: list[Octets], envelope: Envelope | None) -> int:
-    """What tells the identities of a message from others; 0 if it has none."""
+    """A number for the identities of a message; 0 if it has none."""
     if envelope is None or not envelope.identities:
         return 0
     return hash(tuple(frames[: envelope.identities])) or 1

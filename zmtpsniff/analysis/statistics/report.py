@@ -20,7 +20,7 @@ from zmtpsniff.analysis.statistics.records import (
 )
 from zmtpsniff.analysis.statistics.rows import Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorting import order
+from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.statistics import Statistics
 
 _NS = 1_000_000_000

@@ -19,11 +19,11 @@ from dissectors.events import (
     at_hand,
 )
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.bounded import Table
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow
 from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Service, Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorting import order
+from zmtpsniff.analysis.statistics.sorts import order
+from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 
 ROWS = 5000  # that are kept of each kind, at least; twice as many at most

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
-from zmtpsniff.capture.decrypted import Decrypted
+from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 EngineName = Literal["auto", "dumpcap", "tcpdump", "scapy", "tshark"]
@@ -23,7 +23,7 @@ class LiveOptions(NamedTuple):
     buffer_mib: int = 64  # of the kernel, for each interface
     promiscuous: bool = True
     tshark_options: Sequence[str] = ()  # arguments of tshark, as parse_option() makes them
-    decrypted: Decrypted | None = None  # where what tshark decrypts of TLS goes, None if it has no keys
+    decrypted: Plaintexts | None = None  # where what tshark decrypts of TLS goes, None if it has no keys
 
 
 class Piece(NamedTuple):

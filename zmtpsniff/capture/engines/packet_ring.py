@@ -28,7 +28,7 @@ _ETHERNET, _RAW = 1, 101  # LINKTYPE_ numbers
 _ETHER_TYPE_VLAN = 0x8100
 
 
-class Ring:
+class PacketRing:
     """The packets of a packet socket."""
 
     def __init__(self, packet_socket: socket.socket, buffer_mib: int) -> None:

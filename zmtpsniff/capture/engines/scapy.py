@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from zmtpsniff.capture.engines.bpf import program
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
-from zmtpsniff.capture.engines.packet_ring import Ring, packets_of
+from zmtpsniff.capture.engines.packet_ring import PacketRing, packets_of
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ScapyEngine:
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self._options = options
-        self._rings: dict[str, Ring] = {}
+        self._rings: dict[str, PacketRing] = {}
         self._numbers: dict[str, int] = {}  # of the interfaces, since another may come to have the same name
         self._lost = 0  # packets dropped on interfaces that are gone
         self._failed: dict[str, float] = {}  # since when interfaces are down, of which that is not told yet
@@ -67,7 +67,7 @@ class ScapyEngine:
             self.close()
             raise
 
-    def _open(self, interface: str) -> Ring:
+    def _open(self, interface: str) -> PacketRing:
         if interface != ANY:
             # Raises OSError; scapy would capture on another.
             self._numbers[interface] = socket.if_nametoindex(interface)
@@ -83,7 +83,7 @@ class ScapyEngine:
             attached = struct.pack("HL", len(filter_program) // 8, ctypes.addressof(memory))
             packet_socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
             # What came before the filter was there is thrown away when the ring is made.
-            return Ring(packet_socket, self._options.buffer_mib)
+            return PacketRing(packet_socket, self._options.buffer_mib)
         except OSError:
             packet_socket.close()
             raise

@@ -13,7 +13,7 @@ from zmtpsniff.capture.engines.engine import EngineMissingError, LiveOptions, Pi
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import CaptureError, Packet
-from zmtpsniff.capture.tshark import Tshark  # now: once privileges are given up it may be out of reach
+from zmtpsniff.capture.tshark import TsharkRun  # now: once privileges are given up it may be out of reach
 
 _UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
 _FORGET = 500_000  # packets after which tshark starts anew, since it remembers something of each
@@ -31,7 +31,7 @@ class TsharkEngine(DumpcapEngine):
     def __init__(self, options: LiveOptions) -> None:
         """Nothing runs before start()."""
         super().__init__(options)
-        self._tshark: Tshark | None = None
+        self._tshark: TsharkRun | None = None
         self._batches: Iterator[list[Packet]] = iter(())
         self._last_words = ""
 
@@ -96,7 +96,7 @@ class TsharkEngine(DumpcapEngine):
     ) -> Generator[list[Packet], None, None]:
         arguments = ["-M", str(_FORGET), *self._options.tshark_options, *arguments]
         title = ", ".join(self._options.interfaces)
-        self._tshark = Tshark(title, arguments, stdin, self, True, self._options.decrypted)
+        self._tshark = TsharkRun(title, arguments, stdin, self, True, self._options.decrypted)
         try:
             yield from self._tshark.batches(started)
         except CaptureError as error:  # what has come so far is good; it is told as the end of any engine

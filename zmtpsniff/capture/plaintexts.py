@@ -16,7 +16,7 @@ _TLS13_OVERHEAD = 17  # of a record in TLS 1.3: what it is and the tag, without 
 _ALERT, _HANDSHAKE, _APPLICATION_DATA = "21", "22", "23"
 
 
-class Decrypted:
+class Plaintexts:
     """Plaintexts by the octets of their records; a bounded number of octets, the oldest give way.
 
     One thread may put in what another takes out.

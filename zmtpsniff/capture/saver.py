@@ -6,8 +6,8 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, Origin, Section, whole_blocks
-from zmtpsniff.capture.ring import Ring, ring_name
+from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, whole_blocks
+from zmtpsniff.capture.ring import FileRing, ring_name
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
 
 ENDED = "saving-ended"  # the problem code
@@ -27,8 +27,8 @@ class Saver:
     def __init__(
         self,
         path: str,
-        origin: Origin,
-        ring: Ring | None = None,
+        origin: Provenance,
+        ring: FileRing | None = None,
         *,
         inputs: Sequence[str] = (),
         comments: list[str] | None = None,
@@ -46,7 +46,7 @@ class Saver:
         self._inputs = inputs
         self._comments = [] if comments is None else comments
         self._left = _NO_LIMIT if count is None else count
-        self._section = Section(origin)
+        self._section = PcapngSection(origin)
         self._fd = -1
         self._name = ""  # of the file that is open
         self._names: list[str] = []  # of the files kept
@@ -117,7 +117,7 @@ class Saver:
             self._in_file += len(batch)
             self._last_ns = batch[-1][0]
 
-    def _save_in_ring(self, batch: Sequence[Packet], ring: Ring) -> None:
+    def _save_in_ring(self, batch: Sequence[Packet], ring: FileRing) -> None:
         begin = 0
         while begin < len(batch):
             stop = self._fitting(batch, begin, ring)
@@ -127,7 +127,7 @@ class Saver:
                 self._finish()
                 self._open()
 
-    def _fitting(self, batch: Sequence[Packet], begin: int, ring: Ring) -> int:
+    def _fitting(self, batch: Sequence[Packet], begin: int, ring: FileRing) -> int:
         """Where in the batch the file that is open is full; an empty one takes at least one packet."""
         stop = len(batch)
         if ring.packets is not None:
@@ -241,7 +241,7 @@ class Saver:
         return "standard output" if self._path == STANDARD_OUTPUT else self._name or self._path
 
 
-class Saved:
+class SavingSource:
     """A Source that saves the packets of another as it gives them out."""
 
     def __init__(self, source: Source, saver: Saver) -> None:

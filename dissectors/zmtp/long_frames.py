@@ -9,6 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
+from dissectors.snapshots import Part
 from dissectors.zmtp import resync, wire
 
 # A header needs so many octets, and the name of a command behind it a few more.
@@ -46,6 +47,14 @@ class Trail(NamedTuple):
     bits: float  # of evidence, if one of them has led to where a segment begins
 
 
+class LongFramesState(Part):
+    """What is known of long frames, in a snapshot."""
+
+    octets: int
+    seen: tuple[int, int]
+    trails: list[tuple[int, int, Trail]]
+
+
 class LongFrames:
     """The headers of long frames seen in a stream that is searched, and where they lead."""
 
@@ -56,6 +65,18 @@ class LongFrames:
         self.octets = 0  # of the stream so far
         self.seen = {1: 0, 2: 0}  # headers by framing, true and false
         self.trails: dict[tuple[int, int], Trail] = {}  # by place and framing
+
+    def snapshot(self) -> LongFramesState:
+        """What to go on from."""
+        return LongFramesState(
+            self.octets, (self.seen[1], self.seen[2]), [(*key, trail) for key, trail in self.trails.items()]
+        )
+
+    def restore(self, state: LongFramesState) -> None:
+        """Go on from there."""
+        self.octets = state.octets
+        self.seen = dict(enumerate(state.seen, 1))
+        self.trails = {(place, framing): trail for place, framing, trail in state.trails}
 
     def skip(self, length: int) -> None:
         """``length`` octets are missing, and with them the frames that begin there."""
@@ -70,7 +91,7 @@ class LongFrames:
         """Octets are missing, nobody knows how many: no place further on is known any more."""
         self.trails = {}
 
-    def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Found | None:
+    def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Discovery | None:
         """Follow frames that begin in the next ``size`` octets of the stream; returns where they are if certain.
 
         ``data`` holds those and as many as there are of the ``TAIL`` octets that come after them, which are looked at
@@ -129,7 +150,7 @@ class LongFrames:
 
     def _follow(
         self, data: bytes, first: int, size: int, framing: int, starts: list[int], known: bool
-    ) -> resync.Found | None:
+    ) -> resync.Discovery | None:
         """Go on with the frames that lead to offset ``first`` of ``data``, as long as they begin in ``size`` octets."""
         base = self.octets - size
         trail = self.trails.pop((base + first, framing))
@@ -157,7 +178,7 @@ class LongFrames:
                 doubtful += 1
                 if evidence >= least:
                     # A false header may have led to short frames that are true, but only where there are such headers.
-                    return resync.Found(begins, framing, evidence, doubtful if self.seen[framing] > long else 1)
+                    return resync.Discovery(begins, framing, evidence, doubtful if self.seen[framing] > long else 1)
             if short > _MOST_SHORT:
                 return None
             links += 1

@@ -1,0 +1,149 @@
+"""Octets of a stream in any pieces: those that wait for more, and long bodies of which only the first are kept."""
+
+from collections.abc import Callable
+
+from dissectors.snapshots import Part
+
+Read = Callable[[bytes, int], int]
+"""Takes octets from a position on; returns how far it got. If that is no further, `Buffer.need` says what it lacks."""
+
+WAIT_LIMIT = 4096
+"""A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
+next segment, which costs one copy of that segment."""
+
+
+class BufferState(Part):
+    """What a buffer says of itself in a snapshot."""
+
+    octets: int
+    need: int
+    content: bytes
+
+
+class LongBodyState(Part):
+    """What a long body says of itself in a snapshot."""
+
+    length: int
+    left: int
+    is_whole: bool
+    room: int
+    octets: bytes
+
+
+class Buffer:
+    """The octets of a stream that nobody has read yet.
+
+    Who reads is given octets and a position, and returns how far it got. If it lacks octets it sets ``need`` to how
+    many there have to be from that position on, and is not called before, so that no octet is read twice.
+    """
+
+    __slots__ = ("_pieces", "held", "need", "octets")
+
+    def __init__(self) -> None:
+        """Begin where the stream does."""
+        self.octets = 0  # of the stream so far, gaps included
+        self.held = 0  # octets that wait
+        self.need = 1  # until so many are there
+        self._pieces: list[bytes] | tuple[()] = ()
+
+    @property
+    def content(self) -> bytes:
+        """The octets that wait."""
+        return b"".join(self._pieces)
+
+    def add(self, data: bytes) -> bytes | None:
+        """Put octets behind those that wait; returns all of them once they are as many as needed, else None."""
+        if not self.held:
+            return data
+        assert isinstance(self._pieces, list)
+        self._pieces.append(data)
+        self.held += len(data)
+        return None if self.held < self.need else b"".join(self._pieces)
+
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self._pieces = ()
+        self.held = 0
+
+    def run(self, read: Read, data: bytes, position: int = 0) -> None:
+        """Let ``read`` take ``data`` from ``position`` on as long as it gets further; the rest waits.
+
+        ``data`` are the octets that waited, and those behind them. Meanwhile nothing waits, so that whoever looks
+        again at what does, because of what is read here, finds nothing.
+        """
+        self._pieces = ()
+        self.held = 0
+        end = len(data)
+        while position < end:
+            self.need = 1
+            reached = read(data, position)
+            if reached == position:
+                self._pieces = [data[position:] if position else data]
+                self.held = end - position
+                if self.need <= self.held:
+                    self.need = self.held + 1
+                return
+            position = reached
+
+    def snapshot(self) -> BufferState:
+        """What to go on from."""
+        return BufferState(self.octets, self.need, self.content)
+
+    def restore(self, state: BufferState) -> None:
+        """Go on from there."""
+        self.octets = state.octets
+        self.need = state.need
+        self.held = len(state.content)
+        self._pieces = [state.content] if self.held else ()
+
+
+class LongBody:
+    """A body that comes in several pieces: its first octets are kept, the others only counted."""
+
+    __slots__ = ("_kept", "_pieces", "_room", "is_whole", "left", "length")
+
+    def __init__(self, length: int, room: int) -> None:
+        """Collect a body of ``length`` octets, and keep ``room`` of them."""
+        self.length = length
+        self.left = length  # octets that have not come yet
+        self.is_whole = True  # no octets of it are missing from the capture
+        self._room = room
+        self._kept = 0
+        self._pieces: list[bytes] = []
+
+    def take(self, data: bytes, position: int) -> int:
+        """Take the octets from ``position`` on that belong to it; returns where they end."""
+        size = min(self.left, len(data) - position)
+        wanted = min(size, self._room - self._kept)
+        if wanted > 0 and self.is_whole:
+            self._pieces.append(data[position : position + wanted])
+            self._kept += wanted
+        self.left -= size
+        return position + size
+
+    def skip(self, length: int | None) -> bool:
+        """``length`` octets are missing from the capture; False if it is over before that, or nobody knows (None)."""
+        if length is None or length > self.left:
+            return False
+        self.is_whole = False
+        self.left -= length
+        return True
+
+    @property
+    def octets(self) -> bytes:
+        """The first octets, up to what is kept or to the first that is missing."""
+        return b"".join(self._pieces)
+
+    def snapshot(self) -> LongBodyState:
+        """What to go on from."""
+        return LongBodyState(self.length, self.left, self.is_whole, self._room, self.octets)
+
+    @classmethod
+    def restore(cls, state: LongBodyState) -> "LongBody":
+        """One that goes on from there."""
+        body = cls(state.length, state.room)
+        body.left = state.left
+        body.is_whole = state.is_whole
+        body._pieces = [state.octets]
+        body._kept = len(state.octets)
+        return body

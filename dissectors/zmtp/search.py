@@ -1,0 +1,209 @@
+"""Finding frames again in one direction of a connection: window by window, and long ones between the windows.
+
+Who has lost its place in a stream, or never had one, gives all that comes to a search until this has a `discovery`:
+
+    window ── nothing in as much as is searched at once ──▶ between ── so many octets later ──▶ window
+    window ── frames chain for long enough ──▶ discovery          between ── long frames lead here ──▶ discovery
+    window ── nothing in all that is searched of a flow that may be anything ──▶ hopeless
+
+In a window every place is tried: :mod:`dissectors.zmtp.resync` weighs the evidence. A frame may be longer than any
+window, so where headers of long frames lead is followed everywhere (:mod:`dissectors.zmtp.long_frames`). The longer
+nothing is found, the more lies between two windows, so that the work stays in proportion to the octets.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from dissectors.events import UNBOUNDED
+from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.zmtp import resync
+from dissectors.zmtp.buffer import Buffer
+from dissectors.zmtp.long_frames import TAIL, LongFrames, LongFramesState
+from dissectors.zmtp.resync import Discovery
+
+State = Literal["window", "between"]
+Judge = Callable[[bytes, Discovery], bool]
+
+_WINDOW_LIMIT = 1 << 17
+# How many octets are searched without a pause. After that headers of long frames are all that is looked for between
+# two windows, in so many octets at a time.
+_SEARCH_LIMIT = 1 << 20
+_BLOCK = 1 << 15
+_MOST_BETWEEN = 16 << 20
+# A flow of which nothing is known is given up after so many octets without the header of a long frame that leads to a
+# place before the second limit.
+_GIVE_UP_LIMIT = 64 << 20
+_MOST_SEARCHED = 256 << 20
+
+
+class SearchState(Part):
+    """What a search says of itself in a snapshot, beside the long frames that it knows of."""
+
+    state: State
+    framing: int
+    known: bool
+    searched: int
+    silence: int
+    starts: list[int]
+    try_at: int
+    _between: int
+
+
+class Search:
+    """A search for frames in one direction."""
+
+    __slots__ = (
+        "_between",
+        "_buffer",
+        "_judge",
+        "cut",
+        "discovery",
+        "ends",
+        "framing",
+        "hopeless",
+        "known",
+        "long_frames",
+        "searched",
+        "silence",
+        "starts",
+        "state",
+        "try_at",
+    )
+
+    def __init__(self, buffer: Buffer, judge: Judge, framing: int = 0, known: bool = False) -> None:
+        """Search behind what ``buffer`` holds.
+
+        ``judge`` is asked whether frames that chain are of ZMTP as long as the connection is not ``known`` to be;
+        ``framing`` is that of the connection: 1, 2, or 0 if nobody knows.
+        """
+        self._buffer = buffer
+        self._judge = judge
+        self.framing = framing
+        self.known = known
+        self.discovery: Discovery | None = None  # where frames begin, in the octets given last
+        self.hopeless = False  # nothing speaks for it that this is ZMTP
+        self.searched = 0  # octets searched before those held
+        self.silence = 0  # segments in which the sender had seen nothing new of the other side, since it is searched
+        self.starts = [0]  # where segments begin in the octets held
+        self.cut = 0  # octets that the snaplen took from the end of those held
+        self.ends = False  # a gap comes after the octets held
+        self.state: State = "window"
+        self.try_at = 0  # the number of octets at which the next attempt is made
+        self._between = 0  # octets until the next window
+        self.long_frames = LongFrames()
+
+    def segment(self, at: int, is_silent: bool) -> None:
+        """Learn that a segment begins at offset ``at`` of the octets held.
+
+        ``is_silent`` if its sender had seen no more of the other side than with the segment before.
+        """
+        self.starts.append(at)
+        self.silence = self.silence + 1 if is_silent else -UNBOUNDED
+
+    def read(self, data: bytes, position: int) -> int:
+        """Search ``data`` from ``position`` on; returns how many octets are done with, or where the `discovery` is."""
+        octets = data[position:]
+        while True:
+            state = self.state
+            size = self._window(octets) if state == "window" else self._block(octets)
+            if size or self.state == state or self.discovery is not None or self.hopeless:
+                return position + size
+
+    def _begin_window(self, try_at: int = 0) -> None:
+        self.state = "window"
+        self.try_at = try_at
+        self._buffer.need = max(try_at, 1)
+
+    def _window(self, window: bytes) -> int:
+        """Look for a chain of frames that is certain enough."""
+        if len(window) < self.try_at:
+            self._buffer.need = self.try_at
+            return 0
+        found = resync.find_frames(window, self.starts, self.framing, self.known, self.cut)
+        if found is not None and (self.known or self._judge(window, found)):
+            return self._discover(found)
+        if self.ends:
+            return self._follow(window, len(window))
+        if len(window) < _WINDOW_LIMIT:
+            self._buffer.need = self.try_at = min(len(window) + max(64, len(window) // 2), _WINDOW_LIMIT)
+            return 0
+        if self.searched > _SEARCH_LIMIT:
+            if self._is_hopeless():
+                self.hopeless = True
+            else:
+                self._pause()
+            return 0
+        # Keep the later half: a chain may have begun in it.
+        self.try_at = _WINDOW_LIMIT
+        return self._follow(window, len(window) // 2)
+
+    def _is_hopeless(self) -> bool:
+        if self.known or self.searched <= _GIVE_UP_LIMIT:
+            return False
+        return not self.long_frames.leads_before(_MOST_SEARCHED)
+
+    def _pause(self) -> None:
+        """The longer nothing is found, the more lies between two windows."""
+        if self.known:
+            self._between = min(self.searched // 4, _MOST_BETWEEN)
+        else:
+            self._between = min(self.searched, max(_GIVE_UP_LIMIT - self.searched, _MOST_BETWEEN))
+        self.try_at = _BLOCK
+        self.state = "between"
+
+    def _block(self, block: bytes) -> int:
+        """Octets between two windows, in which only long frames are looked for."""
+        if len(block) < self.try_at:
+            self._buffer.need = self.try_at
+            return 0
+        self.try_at = self._buffer.need = _BLOCK
+        reached = self._follow(block, len(block) if self.ends else max(len(block) - TAIL, 0))
+        if self.discovery is None:
+            self._between -= reached
+            if self._between <= 0:
+                # One attempt is enough for what most likely is something else.
+                self._begin_window(0 if self.known else _WINDOW_LIMIT)
+        return reached
+
+    def _follow(self, block: bytes, size: int) -> int:
+        """Follow long frames through ``size`` octets; returns how many are done with."""
+        found = self.long_frames.take(block, size, self.starts, self.framing, self.known)
+        if found is not None:
+            return self._discover(found)
+        self.searched += size
+        self.starts = [start - size for start in self.starts if start >= size]
+        return size
+
+    def _discover(self, found: Discovery) -> int:
+        self.discovery = found
+        return found.offset
+
+    def skip(self, length: int) -> None:
+        """Go on behind ``length`` octets that are missing; all before them, what is held too, has been searched."""
+        done = self._buffer.held + length
+        self._buffer.clear()
+        self.searched += done
+        self.long_frames.skip(done)
+        self.starts = [0]
+        paused = self.state == "between"
+        self._begin_window()
+        if self.known and self.searched > _WINDOW_LIMIT:
+            # Where hole follows hole no window grows, so there is a pause after each of them instead.
+            if paused:
+                self.try_at = _BLOCK
+                self.state = "between"
+            else:
+                self._pause()
+
+    def forget_place(self) -> None:
+        """Nobody knows how many octets are missing here."""
+        self.long_frames.forget()
+
+    def snapshot(self) -> tuple[SearchState, LongFramesState]:
+        """What to go on from."""
+        return fields_of(self, SearchState), self.long_frames.snapshot()
+
+    def restore(self, state: SearchState, long_frames: LongFramesState) -> None:
+        """Go on from there."""
+        set_fields(self, state)
+        self.long_frames.restore(long_frames)

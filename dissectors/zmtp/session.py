@@ -1,0 +1,389 @@
+"""What the frames of one side mean: frames to messages, commands and subscriptions, with the connection's security.
+
+Whoever reads frames gives them to a session. Nearly all are whole messages of which nothing more is to be said: these
+the hot loops of :mod:`dissectors.zmtp.framing` turn into events by themselves, as long as `plain` says that they may.
+
+What is left of a message when octets are missing is said to be incomplete. After a search for frames nobody knows
+whether the first ones begin a message, or are frames at all: `doubtful` counts those.
+"""
+
+from typing import Literal
+
+from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.snapshots import Part, Stored, fetch, store
+from dissectors.zmtp import commands, sockets, wire
+from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.security import MECHANISMS, Security
+
+# From how many frames of a message on their octets are counted, how many frames and octets of one are kept.
+_MANY_FRAMES = 1024
+_MOST_FRAMES = 1 << 20
+_MESSAGE_OCTETS = 64 << 20
+# How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), be it between two
+# frames of a message, and takes them there; the grammar of 37/ZMTP has no such place.
+_HEARTBEATS = (b"\x04PING", b"\x04PONG")
+_NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
+
+
+class SessionState(Part):
+    """What a session says of itself in a snapshot."""
+
+    mechanism: str | None
+    socket_type: str | None
+    identity: Stored | None
+    version: str | None
+    topics: list[Stored]
+    messages: int
+    parts: list[Stored]
+    parts_octets: int
+    many: int
+    damaged: bool
+    doubtful: int
+
+
+class Session:
+    """What one side says in its frames."""
+
+    __slots__ = (
+        "_parts_octets",
+        "damaged",
+        "doubtful",
+        "identity",
+        "journal",
+        "limits",
+        "many",
+        "mechanism",
+        "messages",
+        "other",
+        "parts",
+        "plain",
+        "security",
+        "side",
+        "socket_type",
+        "topics",
+        "version",
+    )
+
+    def __init__(self, journal: Journal, side: Side, security: Security, limits: Limits) -> None:
+        """Read what ``side`` sends, whose events go to ``journal``, on a connection with this ``security``."""
+        self.journal = journal
+        self.side = side
+        self.security = security
+        self.limits = limits
+        self.other = self  # that of the other side; its own where there is only one
+        self.mechanism: str | None = None  # as this side announces it
+        self.socket_type: str | None = None
+        self.identity: Octets | None = None
+        self.version: str | None = None  # of the connection
+        self.topics: dict[Octets, None] = {}  # subscribed to
+        self.messages = 0
+        self.parts: list[Octets] = []  # frames of the message that is not finished
+        self._parts_octets = 0  # held in them, where they are many
+        self.many = _MANY_FRAMES  # from so many frames of a message on each needs a look
+        self.damaged = False  # something of the message that is not finished is, or may be, missing
+        self.doubtful = 0  # frames to come that may be false ones, or belong to a message that began before them
+        self.plain: bool | None = None  # messages need no look: they are no subscriptions, not encrypted, not damaged
+
+    # ------------------------------------------------------------------ whether messages need a look
+
+    def look(self) -> bool:
+        """Whether messages need no look from now on, which `plain` says until something changes."""
+        self.plain = not (self.damaged or self.subscribes) and self.security.in_clear(self.side)
+        return self.plain
+
+    def look_again(self) -> None:
+        """Something changed that tells how messages are to be taken."""
+        self.plain = None
+
+    def damage(self) -> None:
+        """Something of the message that is not finished is missing."""
+        self.damaged = True
+        self.plain = None
+
+    def look_at_each(self) -> None:
+        """From now on each frame with MORE needs a look, since it may be more than a part of a message."""
+        self.many = 0
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether messages of this side may be subscriptions; only a subscriber talks to a publisher."""
+        if self.socket_type is None:
+            return self.other.socket_type in sockets.PUBLISHERS
+        return self.socket_type in sockets.SUBSCRIBERS
+
+    # ------------------------------------------------------------------ what others find out
+
+    def set_socket_type(self, name: str | None) -> None:
+        """This side says what kind of socket it is, None if nobody knows that kind."""
+        self.socket_type = name
+        self.look_again()
+        self.other.look_again()
+
+    def identify(self, identity: Octets, length: int) -> None:
+        """This side's first frame, of ``length`` octets, says its identity (45/ZWS, "No Mechanism")."""
+        self.identity = identity
+        if length > wire.IDENTITY_LIMIT:
+            self.journal.problem("identity-too-long", f"an identity of {length} octets")
+        self.look_again()
+        self.other.look_again()
+
+    def lose(self) -> None:
+        """Octets of this side are missing, among them perhaps commands of its handshake."""
+        self.security.lost(self.side)
+        self.look_again()
+        self.other.look_again()
+
+    def found(self, doubtful: int) -> None:
+        """Frames were found again, of which the first ``doubtful`` may be false, or not begin a message."""
+        self.doubtful = doubtful
+        self.damaged = doubtful > 0
+        self.plain = None
+
+    # ------------------------------------------------------------------ frames
+
+    def frame(self, flags: int, body: Octets, whole: bool) -> None:
+        """Take a frame that is not the common case; ``whole`` is false if octets of it are not in the capture."""
+        if flags & wire.RESERVED:
+            self.journal.problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
+        if flags & wire.COMMAND:
+            if flags & wire.MORE:
+                self.journal.problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
+            if self.parts:
+                self._interrupt(body, whole)
+            self._command(body, whole)
+            # It shows where frames begin, not where messages do: PING and PONG come between the frames of one, too.
+            self.doubtful -= self.doubtful > 1
+            return
+        if not whole:
+            self.damage()
+        if flags & wire.MORE:
+            self.part(body)
+        else:
+            self.last(body)
+
+    def _interrupt(self, command: Octets, whole: bool) -> None:
+        """Report a command between the frames of a message, unless it may be one that libzmq sends there."""
+        name = at_hand(command)[: len(_HEARTBEATS[0])]
+        if name in _HEARTBEATS:
+            self.journal.problem_once(
+                "heartbeat-inside-message", "PING or PONG between the frames of a message, first here"
+            )
+        elif whole or not any(heartbeat.startswith(name) for heartbeat in _HEARTBEATS):
+            self.journal.problem("command-inside-message", "a command between the frames of a message")
+
+    def part(self, body: Octets) -> None:
+        """Take a frame with MORE that needs a look."""
+        # A box says inside whether more follow; MORE on its frame does not make it a part of anything.
+        if not (self.security.rules.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):
+            self._keep_part(body)
+            return
+        self.journal.problem("command-with-more", "MORE is set on the frame of a MESSAGE")
+        whole = not self.damaged
+        if self.parts:
+            self.journal.problem("command-inside-message", "a MESSAGE between the frames of a message")
+        else:
+            self._end_message(1)
+        self._command(body, whole)
+
+    def _keep_part(self, body: Octets) -> None:
+        """Keep a frame of a message within bounds: nothing says how many frames one may have."""
+        parts = self.parts
+        if len(parts) == _MANY_FRAMES:
+            self._parts_octets = sum(len(part) for part in parts if isinstance(part, bytes))
+        if len(parts) < _MANY_FRAMES:
+            parts.append(body)
+        elif len(parts) < _MOST_FRAMES:
+            self._parts_octets += len(body) if isinstance(body, bytes) else 0
+            most = _MESSAGE_OCTETS if self.limits.body_octets else wire.MAX_LENGTH
+            if self._parts_octets > most and isinstance(body, bytes):
+                self._parts_octets -= len(body)
+                body = Cut(b"", len(body))
+            parts.append(body)
+        elif not self.damaged:
+            self.damage()
+            self.journal.problem("message-too-large", f"only the first {_MOST_FRAMES} frames of a message are shown")
+
+    def last(self, body: Octets) -> None:
+        """Take the last frame of a message that needs a look."""
+        frames = self.parts
+        frames.append(body)
+        self.parts = []
+        damaged = self.damaged
+        self._end_message(len(frames))
+        self._message(frames, damaged)
+
+    def _end_message(self, frames: int) -> None:
+        """A message of so many frames is over; the next one may not be whole either."""
+        if self.damaged or self.doubtful:
+            self.doubtful = max(self.doubtful - frames, 0)
+            self.damaged = self.doubtful > 0
+            self.plain = None
+
+    def flush(self, rest: Octets | None) -> None:
+        """The message that is not finished will have no end; ``rest`` is what came of its next frame."""
+        frames = self.parts
+        self.parts = []
+        if rest is not None:
+            frames.append(rest)
+        if frames:
+            self.damaged = False
+            self.plain = None
+            self._message(frames, True)
+
+    # ------------------------------------------------------------------ messages
+
+    def _message(self, frames: list[Octets], incomplete: bool) -> None:
+        """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
+        security, journal = self.security, self.journal
+        octets = at_hand(frames[0]) if len(frames) == 1 else b""
+        least = 0 if security.mechanism else wire.CURVE_MESSAGE_LEAST
+        if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least:
+            self._command(frames[0], not incomplete)
+            return
+        if len(frames) > 1 and security.rules.has_boxes and at_hand(frames[-1]).startswith(wire.CURVE_MESSAGE):
+            *clear, box = frames
+            self._message(clear, incomplete)
+            journal.problem("command-inside-message", "a MESSAGE where the last frame of a message should be")
+            self._command(box, not incomplete)
+            return
+        if security.mechanism and not security.is_done(self.side) and not incomplete:
+            journal.problem("message-before-ready", "a message before this side's handshake was done")
+            security.failed = True
+        elif security.rules.encrypts and not incomplete:
+            journal.problem("not-encrypted", f"a message in clear on a connection with {security.mechanism}")
+        # A message that may lack its first frames is no subscription, even if what is left of it looks like one.
+        if self.subscribes and octets[:1] in (b"\0", b"\1") and (not incomplete or isinstance(frames[0], Cut)):
+            self._subscription(octets[0] == 1, without_first(frames[0], 1), "message", incomplete)
+            return
+        self.messages += 1
+        journal.out.append(
+            Message(*journal.place, frames, self.socket_type, journal.begin, journal.seen, incomplete),
+        )
+
+    def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
+        if not sockets.may_send(self.socket_type, "SUBSCRIBE"):
+            pass  # so that it gets nothing by it
+        elif on:
+            self.topics[topic] = None
+        else:
+            self.topics.pop(topic, None)
+        journal = self.journal
+        action: Literal["subscribe", "cancel"] = "subscribe" if on else "cancel"
+        journal.out.append(
+            Subscription(*journal.place, action, topic, encoding, journal.begin, journal.seen, incomplete)
+        )
+
+    # ------------------------------------------------------------------ commands
+
+    def _command(self, body: Octets, whole: bool) -> None:
+        """A command frame, or a message that is one (an encrypted MESSAGE)."""
+        security, journal = self.security, self.journal
+        is_cut = isinstance(body, Cut)
+        octets = at_hand(body)
+        incomplete = not whole and not is_cut
+        whole = whole and not is_cut
+        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets)
+        name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
+        if name in ("SUBSCRIBE", "CANCEL") and not faults:
+            self._check_command(name, mechanism, whole)
+            self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
+            return
+        if isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
+            fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
+        journal.out.append(
+            Command(
+                *journal.place, name,
+                offset=journal.begin, seen=journal.seen, incomplete=incomplete, **fields,  # type: ignore[arg-type]
+            )
+        )  # fmt: skip
+        if faults:
+            for code, detail in faults:
+                journal.problem(code, detail)
+            codes = {code for code, _ in faults}
+            if codes & _NOT_PARSED:
+                security.malformed(self.side, name)
+            if "malformed-command" in codes:
+                return
+        if name not in commands.HANDSHAKE_COMMANDS:
+            self._check_command(name, mechanism, whole)
+        for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
+            journal.problem(code, detail)
+        if name in ("READY", "INITIATE") and not wrong:
+            self._metadata(fields)
+        if whole and name in commands.HANDSHAKE_COMMANDS and not self.parts:
+            self.damaged = False  # no message can have begun before it
+        if not whole:
+            security.lost(self.side)
+        if whole and not faults and "properties" in fields and self.socket_type is None:
+            journal.problem("no-socket-type", f"{name} without a Socket-Type")
+        self.plain = self.other.plain = None
+
+    def _metadata(self, fields: commands.Fields) -> None:
+        """Read the socket type and the identity from READY or INITIATE."""
+        security, journal = self.security, self.journal
+        name = fields.get("socket_type")
+        if isinstance(name, str):
+            self.socket_type = name
+        identity = fields.get("identity")
+        if isinstance(identity, (bytes, Cut)):
+            self.identity = identity
+            if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
+                journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
+        name, other = self.socket_type, self.other.socket_type
+        if name is None:
+            return
+        if name not in sockets.PEERS:
+            journal.problem("unknown-socket-type", f"socket type {name!r} is not known")
+            security.failed = True
+        elif other and not sockets.may_talk(name, other):
+            journal.problem("incompatible-socket-types", f"{name} may not talk to {other}")
+            security.failed = True
+
+    def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
+        """Report a command that does not belong here, one of no handshake; not ``whole``: octets of it are missing."""
+        security, journal = self.security, self.journal
+        if name != "MESSAGE" and whole and security.rules.encrypts and security.is_done(self.side):
+            journal.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
+        elif not commands.is_known(name, mechanism):
+            if whole and (mechanism is None or mechanism in MECHANISMS):  # else its name may be cut
+                journal.problem("unknown-command", f"command {name!r} is not known")
+        elif not sockets.may_send(self.socket_type, name):
+            journal.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
+        elif name in commands.COMMANDS_OF_3_1 and self.version == "3.0":
+            journal.problem_once("command-of-later-version", f"{name} on a connection of version 3.0")
+        elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):
+            journal.problem("unexpected-command", f"{name} before the handshake was done")
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> SessionState:
+        """What to go on from."""
+        return SessionState(
+            self.mechanism,
+            self.socket_type,
+            None if self.identity is None else store(self.identity),
+            self.version,
+            list(map(store, self.topics)),
+            self.messages,
+            list(map(store, self.parts)),
+            self._parts_octets,
+            self.many,
+            self.damaged,
+            self.doubtful,
+        )
+
+    def restore(self, state: SessionState) -> None:
+        """Go on from there."""
+        self.mechanism = state.mechanism
+        self.socket_type = state.socket_type
+        self.identity = None if state.identity is None else fetch(state.identity)
+        self.version = state.version
+        self.topics = dict.fromkeys(map(fetch, state.topics))
+        self.messages = state.messages
+        self.parts = list(map(fetch, state.parts))
+        self._parts_octets = state.parts_octets
+        self.many = state.many
+        self.damaged = state.damaged
+        self.doubtful = state.doubtful
+        self.plain = None

@@ -1,0 +1,255 @@
+"""What goes on from a snapshot tells what the one would have told that it was taken from."""
+
+import zlib
+from collections import Counter
+from itertools import count
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissectors import snapshots
+from dissectors.events import AnyEvent, Cut, Greeting, Hidden, Message, Octets, Problem
+from dissectors.snapshots import FORMAT, SnapshotError
+from dissectors.zmtp import search
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.datagrams import Multicast, Radio
+from dissectors.zmtp.deflate import Inflater
+from dissectors.zmtp.half import STAGES
+from dissectors.zmtp.limits import Limits
+from tests.dissectors.zmtp.test_websocket_compressed import OFFERS, conversation
+from tests.support.dissector_calls import Call, calls, events, talks
+from tests.support.zmtp_octets import CLIENT, SERVER, frame, frame_v1, peers
+
+LIMITS = Limits(0)
+
+
+def gone_on(connection: ZmtpConnection, out: list[AnyEvent]) -> ZmtpConnection:
+    """Another connection, which goes on from a snapshot."""
+    octets = connection.snapshot()
+    other = ZmtpConnection.restore(octets, out, LIMITS)
+    assert other.snapshot() == octets
+    connection.release()
+    return other
+
+
+def anew(made: list[Call], *given: object, between: object = gone_on) -> None:
+    """Whether it makes no difference that before each call another connection goes on."""
+    assert events(made, *given, limits=LIMITS, between=between) == events(made, *given, limits=LIMITS)  # type: ignore[arg-type]
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32), st.sampled_from([(True, True), (False, True), (False, False)]),
+       st.sampled_from([None, None, 0, 1, 2, 3]))  # fmt: skip
+def test_every_cut_of_conversations_with_holes(seed: int, starts: tuple[bool, bool], forced: int | None) -> None:
+    anew(calls(Random(seed)), starts, forced)
+
+
+def test_all_stages_are_saved() -> None:
+    """So that the test above says something of each."""
+    seen: Counter[str] = Counter()
+
+    def noted(connection: ZmtpConnection, out: list[AnyEvent]) -> ZmtpConnection:
+        for half in connection.halves:
+            seen[half.stage] += 1
+            seen["a body"] += half.reader is not None and half.reader.body is not None
+            seen["a greeting"] += half.stage == "opening" and half.buffer.held > 0
+        return gone_on(connection, out)
+
+    for seed in range(300):
+        random = Random(seed)
+        anew(
+            calls(random),
+            random.choice([(True, True), (False, False)]),
+            random.choice([None, None, 0, 1]),
+            between=noted,
+        )
+    assert min(seen[name] for name in (*STAGES, "a body", "a greeting")) > 10, seen
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_every_octet_of_the_beginning_of_a_stream(kind: int) -> None:
+    for talk in talks()[kind][::5]:
+        octets = [(side, data[at : at + 1]) for side, data in talk[:8] for at in range(min(len(data), 300))]
+        anew([(side, "feed", (octet, 1, 1)) for side, octet in octets])
+
+
+@pytest.mark.parametrize("answer", OFFERS)
+@pytest.mark.parametrize("size", [100_000, 50])
+def test_compressed_messages_that_refer_back(answer: str, size: int) -> None:
+    made: list[Call] = [
+        (side, "feed", (data[at : at + size], 1, 1))
+        for side, data in conversation(answer)
+        for at in range(0, len(data), size)
+    ]
+    told = events(made, limits=LIMITS)
+    assert sum(isinstance(event, Message) for event in told) > 10
+    anew(made)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 7, 300, 40_000]), st.integers(0, 9)), max_size=8))
+def test_the_window_of_a_decoder(messages: list[tuple[int, int]]) -> None:
+    writer = zlib.compressobj(wbits=-15)
+    inflater = Inflater(True)
+    for size, seed in messages:
+        body = bytes(Random(seed).choices(b"abcdefghij", k=size))
+        octets = (writer.compress(body) + writer.flush(zlib.Z_SYNC_FLUSH))[:-4]
+        inflater = Inflater.restore(inflater.snapshot())
+        assert inflater.inflate(octets, 1 << 20) == (body, size)
+
+
+def test_a_decoder_inside_a_block_is_not_gone_on_from() -> None:
+    """The block says that it has ten octets, seven of which come, four of them those that end each message."""
+    inflater = Inflater(True)
+    assert inflater.inflate(b"\x00\x0a\x00\xf5\xffabc", 1000) == (b"abc\0\0\xff\xff", 7)
+    assert Inflater.restore(inflater.snapshot()).inflate(b"defg", 1000) is None
+
+
+def test_a_search_between_two_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_WINDOW_LIMIT", 2000), ("_SEARCH_LIMIT", 3000), ("_BLOCK", 700), ("_MOST_BETWEEN", 5000)):
+        monkeypatch.setattr(search, name, value)
+    random = Random(3)
+    stream = b"".join((random.randbytes(9000), frame(random.randbytes(30_000)), *[frame(b"the next one")] * 300))
+    made: list[Call] = [(0, "feed", (octets, 1, 1)) for octets in (peers()[0][1], peers()[2][1])]
+    made += [(1, "feed", (octets, 1, 1)) for octets in (peers()[1][1], peers()[3][1])]
+    made += [(0, "gap", (100, False, 1, 1))]
+    made += [(0, "feed", (stream[at : at + 400], 1, 1)) for at in range(0, len(stream), 400)]
+    states = set()
+
+    def noted(connection: ZmtpConnection, out: list[AnyEvent]) -> ZmtpConnection:
+        if isinstance(connection.client.search, search.Search):
+            states.add(connection.client.search.state)
+        return gone_on(connection, out)
+
+    anew(made, between=noted)
+    assert states == {"window", "between"}
+
+
+def test_an_idle_connection_is_small() -> None:
+    connection = ZmtpConnection([], 1, CLIENT, SERVER)
+    new = len(connection.snapshot())
+    for number, (side, octets) in enumerate(peers()):
+        connection.halves[side].feed(octets, 1_700_000_000_000_000_000 + number, number)
+    idle = len(connection.snapshot())
+    assert new < 300
+    assert idle < 450
+    for number in range(1000):
+        connection.client.feed(frame(b"hello"), number, number)
+    assert abs(len(connection.snapshot()) - idle) < 20
+
+
+# ---------------------------------------------------------------------- datagrams
+
+
+def test_a_sender_of_udp() -> None:
+    out: list[AnyEvent] = []
+    radio = Radio(out, 1, CLIENT, SERVER)
+    for number, payload in enumerate([b"\3abcbody", b"\xff", b"\1ab"]):
+        radio.datagram(payload, number, number, number)
+        radio = Radio.restore(radio.snapshot(), out)
+    radio.finish("open", 0, 1)
+    other: list[AnyEvent] = []
+    radio = Radio(other, 1, CLIENT, SERVER)
+    for number, payload in enumerate([b"\3abcbody", b"\xff", b"\1ab"]):
+        radio.datagram(payload, number, number, number)
+    radio.finish("open", 0, 1)
+    assert out == other
+
+
+@pytest.mark.parametrize("size", [3, 50, 7000])
+def test_a_sender_of_pgm(size: int) -> None:
+    """Frames in any pieces, with a loss between them, and a long body."""
+    stream = b"".join(frame_v1(body) for body in (b"", b"one", b"t" * 30_000, b"three"))
+
+    def told(again: bool) -> list[AnyEvent]:
+        out: list[AnyEvent] = []
+        multicast = Multicast(out, 1, "epgm", CLIENT, SERVER)
+        for number in count():
+            at = number * size
+            if at >= len(stream):
+                break
+            begins = b"\0\0" if at == 0 else b"\xff\xff"
+            multicast.feed(begins + stream[at : at + size], True, number, number)
+            if again:
+                multicast = Multicast.restore(multicast.snapshot(), out)
+        multicast.lost(2, 1, 1)
+        multicast.feed(b"\0\1x" + stream[:7], True, 1, 1)
+        if again:
+            multicast = Multicast.restore(multicast.snapshot(), out)
+        multicast.finish("open", 0, 1)
+        return out
+
+    assert sum(isinstance(event, Message) for event in told(False)) > 3
+    assert told(True) == told(False)
+
+
+# ---------------------------------------------------------------------- the format
+
+
+def snapshot() -> bytes:
+    connection = ZmtpConnection([], 1, CLIENT, SERVER)
+    for side, octets in peers():
+        connection.halves[side].feed(octets, 1, 1)
+    return connection.snapshot()
+
+
+def test_another_format_is_refused() -> None:
+    kind, _, state = msgspec.msgpack.decode(snapshot())
+    octets = msgspec.msgpack.encode((kind, FORMAT + 1, state))
+    with pytest.raises(SnapshotError, match=f"^a snapshot of format {FORMAT + 1}; this version reads format {FORMAT}$"):
+        ZmtpConnection.restore(octets, [])
+    with pytest.raises(SnapshotError, match=r"^a snapshot of 'ZMTP connection', not of 'RADIO over UDP'$"):
+        Radio.restore(snapshot(), [])
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 1 << 32))
+def test_damaged_octets_are_refused_or_read(seed: int) -> None:
+    """Whatever is read can be gone on with."""
+    random = Random(seed)
+    octets = bytearray(snapshot())
+    for _ in range(random.choice([1, 1, 3])):
+        octets[random.randrange(len(octets))] = random.randrange(256)
+    if random.random() < 0.2:
+        del octets[random.randrange(len(octets)) :]
+    line = ""
+    try:
+        ZmtpConnection.restore(bytes(octets), [])
+    except SnapshotError as error:
+        line = str(error)
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("octets", [b"", b"\xc0", b"not a snapshot", b"\x93\xa1x\x01\xc0"])
+def test_what_is_no_snapshot_is_refused(octets: bytes) -> None:
+    with pytest.raises(SnapshotError):
+        ZmtpConnection.restore(octets, [])
+
+
+octets_of_any_kind = (
+    st.binary(max_size=20)
+    | st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(max_size=9), st.integers(0, 1 << 40))
+    | st.builds(Hidden, st.integers(0, 1 << 40))
+)
+
+
+@given(octets_of_any_kind)
+def test_octets_of_any_kind(octets: Octets) -> None:
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode([snapshots.store(octets)]), type=list[snapshots.Stored])
+    assert snapshots.fetch(stored[0]) == octets
+
+
+def test_events_that_wait() -> None:
+    place = (1, 2, 3, "a", "b")
+    waiting: list[AnyEvent] = [
+        Greeting(*place, "1.0", identity=b"me"),
+        Message(*place, [b"x", Cut(b"y", 5), Hidden(3)], offset=7),
+        Problem("note", "capture-gap", "octets are missing", *place, since_ns=4),
+    ]
+    assert snapshots.fetch_events(snapshots.store_events(waiting)) == waiting
+    assert snapshots.fetch_events(snapshots.store_events([])) == []
+    for octets in (b"\xc1", msgspec.msgpack.encode([["nothing", []]]), msgspec.msgpack.encode([["message", [1] * 99]])):
+        with pytest.raises(SnapshotError):
+            snapshots.fetch_events(octets)

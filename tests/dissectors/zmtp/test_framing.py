@@ -1,0 +1,121 @@
+"""Readers of frames, fed by themselves: what a session is given, without any connection."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dissectors.events import AnyEvent, Cut, Message, Octets, Problem
+from dissectors.zmtp.buffer import Buffer
+from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
+from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.security import Security
+from dissectors.zmtp.session import Session
+from tests.support.zmtp_octets import frame, frame_v1
+
+READERS = {ReaderV1: frame_v1, ReaderV2: frame}
+LONG = 100_000
+
+
+def made(kind: type[FrameReader], limits: Limits | None = None) -> tuple[FrameReader, Buffer, list[AnyEvent]]:
+    out: list[AnyEvent] = []
+    buffer = Buffer()
+    security = Security()
+    security.skip()
+    session = Session(Journal(out, 1, "a:1", "b:2"), "client", security, limits or Limits(0))
+    return kind(buffer, session), buffer, out
+
+
+def feed(reader: FrameReader, buffer: Buffer, octets: bytes) -> None:
+    whole = buffer.add(octets)
+    if whole is not None:
+        buffer.run(reader.read, whole)
+
+
+def frames(out: list[AnyEvent]) -> list[list[Octets]]:
+    return [event.frames for event in out if isinstance(event, Message)]
+
+
+messages = st.lists(st.lists(st.binary(max_size=300), min_size=1, max_size=4), max_size=12)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(messages=messages, size=st.integers(1, 400), again=st.booleans())
+def test_any_cutting_gives_the_same(
+    kind: type[FrameReader], messages: list[list[bytes]], size: int, again: bool
+) -> None:
+    """Also if another reader goes on from a snapshot after each piece."""
+    encode = READERS[kind]
+    octets = b"".join(
+        encode(body, flags=number < len(bodies)) for bodies in messages for number, body in enumerate(bodies, 1)
+    )
+    reader, buffer, out = made(kind)
+    for begin in range(0, len(octets), size):
+        feed(reader, buffer, octets[begin : begin + size])
+        if again:
+            other = kind(buffer, reader._session)
+            other.restore(reader.snapshot())
+            reader = other
+    assert frames(out) == messages
+    assert not buffer.held
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_long_body_is_collected_and_not_held(kind: type[FrameReader]) -> None:
+    reader, buffer, out = made(kind, Limits(70_000))
+    octets = READERS[kind](bytes(LONG)) + READERS[kind](b"next")
+    for begin in range(0, len(octets), 1448):
+        feed(reader, buffer, octets[begin : begin + 1448])
+        assert buffer.held < 4096
+    assert frames(out) == [[Cut(bytes(70_000), LONG)], [b"next"]]
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("begin", [20, 500, 30_000])
+def test_a_hole_costs_what_it_covers(kind: type[FrameReader], begin: int) -> None:
+    """In the body of a frame that waits for its last octets, or of one that is being collected."""
+    size = 1000 if begin < 1000 else LONG
+    octets = READERS[kind](b"x" * size) + READERS[kind](b"next")
+    reader, buffer, out = made(kind)
+    feed(reader, buffer, octets[:begin])
+    assert reader.skip(300)
+    feed(reader, buffer, octets[begin + 300 :])
+    header = len(octets) - len(READERS[kind](b"next")) - size
+    assert frames(out) == [[Cut(b"x" * (begin - header), size)], [b"next"]]
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("length", [301, None])
+def test_a_hole_over_a_header_loses_the_place(kind: type[FrameReader], length: int | None) -> None:
+    reader, buffer, _ = made(kind)
+    feed(reader, buffer, READERS[kind](bytes(400))[:-300])
+    assert not reader.skip(length)
+    rest = reader.rest
+    assert isinstance(rest, Cut)
+    assert rest.length == 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "octets", "code"),
+    [
+        (ReaderV1, b"\0\0", "zero-length-frame"),
+        (ReaderV1, b"\xff" + b"\xff" * 8 + b"\0", "frame-too-long"),
+        (ReaderV2, b"\2" + b"\xff" * 8, "frame-too-long"),
+        (ReaderV2, b"\6" + b"\xff" * 8, "frame-too-long"),
+    ],
+)
+def test_what_no_frame_can_be(kind: type[FrameReader], octets: bytes, code: str) -> None:
+    """It is told once; where the frames before were doubtful it shows that they were none."""
+    good = READERS[kind](b"good")
+    reader, buffer, out = made(kind)
+    feed(reader, buffer, good + octets)
+    assert reader.failure == "unreadable"
+    assert frames(out) == [[b"good"]]
+    assert [event.code for event in out if isinstance(event, Problem)] == [code]
+
+    reader, buffer, out = made(kind)
+    reader._session.found(doubtful=5)
+    feed(reader, buffer, good + octets)
+    assert reader.failure == "lost"
+    assert buffer.content == octets  # which others may search
+    assert not [event for event in out if isinstance(event, Problem)]

@@ -1,0 +1,225 @@
+"""Greetings, read by themselves: facts, agreements, and that states follow on each other as the table says."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dissectors.zmtp import opening as module
+from dissectors.zmtp.buffer import Buffer
+from dissectors.zmtp.opening import BEHIND_A_HOLE, TRANSITIONS, Agreement, Fact, Opening, State, agree, agree_zws
+from dissectors.zmtp.upgrade import Upgrade
+from tests.support.dissector_calls import calls, events
+from tests.support.zmtp_octets import SIGNATURE, greeting, greeting_v2
+
+FROM_ANY = {"over", *BEHIND_A_HOLE}
+
+
+def pair(starts: bool = True, forced: int | None = None) -> tuple[Opening, Opening]:
+    one, other = Opening(Buffer(), "client", starts, forced), Opening(Buffer(), "server", starts, forced)
+    one.other, other.other = other, one
+    return one, other
+
+
+def facts(one: Opening, octets: bytes, proven: bool = True) -> Iterator[str]:
+    """What one side's octets tell, all there at once."""
+    one.proven = proven
+    position = 0
+    while position < len(octets):
+        before = position, one.state
+        position = one.read(octets, position)
+        fact, one.fact = one.fact, None
+        if fact is not None:
+            yield fact
+        if (position, one.state) == before:
+            return
+
+
+def test_a_greeting_alone_waits_for_the_other_side() -> None:
+    one, other = pair()
+    assert list(facts(one, greeting())) == ["signature"]
+    assert one.state == "after signature"
+    assert list(facts(other, SIGNATURE)) == ["signature"]
+    assert list(facts(one, greeting()[10:])) == ["revision"]  # whether a minor version follows depends on theirs
+    assert list(facts(other, greeting()[10:])) == ["revision", "greeting"]
+    assert list(facts(one, greeting()[11:] + b"\4")) == ["greeting", "frames"]
+    assert (one.version, one.mechanism, one.framing) == ("3.1", "NULL", 2)
+    assert agree(one, other) == Agreement("3.1", "NULL")
+
+
+def test_a_greeting_of_2_0_in_answer_to_one_of_3_x() -> None:
+    one, other = pair()
+    list(facts(one, SIGNATURE))
+    assert list(facts(other, SIGNATURE)) == ["signature"]
+    assert list(facts(one, b"\3")) == ["revision"]
+    assert list(facts(other, greeting_v2(8, b"me")[10:])) == ["revision", "type", "identity"]
+    assert (other.version, other.socket_type, other.identity, other.framing) == ("2.0", "PUSH", b"me", 2)
+    assert list(facts(one, b"\7\0\0")) == ["type", "identity"]
+    assert (one.socket_type, one.identity, one.framing) == ("PULL", b"", 2)
+
+
+def test_an_identity_of_1_0() -> None:
+    one, other = pair()
+    assert list(facts(one, b"\3\0me\2\0a", proven=False)) == ["identity"]
+    assert (one.version, one.identity, one.framing) == ("1.0", b"me", 1)
+    assert one.evidence is not None
+    # A side that can fall back sends the octets of its identity behind its signature.
+    assert list(facts(other, SIGNATURE)) == ["signature"]
+    other.word()
+    assert other.fact == "identity"
+    assert (other.identity, other.framing) == (b"", 1)
+
+
+@pytest.mark.parametrize(
+    ("octets", "wanted"),
+    [(b"\xff" + bytes(8) + b"\0", "refusal"), (b"\0\0", "refusal"), (b"\xff" * 9 + b"\x01", "refusal")],
+)
+def test_what_is_no_greeting(octets: bytes, wanted: str) -> None:
+    one, _ = pair()
+    assert list(facts(one, octets, proven=False))[:1] == [wanted]
+
+
+def test_the_middle_of_a_stream_is_no_beginning() -> None:
+    one, _ = pair(starts=False)
+    assert next(facts(one, b"\0\5hello" * 20)) == "unknown"
+    assert one.silent
+
+
+@pytest.mark.parametrize("cut", range(1, 64))
+def test_the_rest_of_a_greeting(cut: int) -> None:
+    """From the middle of the mechanism's name on it may be anything, unless a command follows."""
+    one, _ = pair(starts=False)
+    octets = greeting()[cut:] + b"\4\6\5READY"
+    assert "greeting" in list(facts(one, octets))[:3]
+
+
+@pytest.mark.parametrize("begin", range(64))
+def test_a_hole_to_the_end_of_a_greeting(begin: int) -> None:
+    one, other = pair()
+    list(facts(other, SIGNATURE))
+    list(facts(one, SIGNATURE))
+    other.revision = 3
+    list(facts(other, greeting()[11:]))
+    other.greeted, other.framing = True, 2
+    other._note_greeting(greeting()[11:])
+    one, _ = pair()
+    one.other = other
+    list(facts(one, greeting()[:begin])) if begin else None
+    held = {0: 0, 10: 0}.get(begin, begin % 11 if begin < 11 else begin - 11)
+    one.skip(greeting()[begin - held : begin], begin - held, 64)
+    assert one.fact == "greeting"
+    assert one.state == "after greeting"
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "wanted"),
+    [
+        (greeting(), greeting(minor=0), Agreement("3.0", "NULL")),
+        (greeting(major=9), greeting(), Agreement("3.1", "NULL")),
+        (greeting(b"PLAIN", as_server=1), greeting(b"PLAIN"), Agreement("3.1", "PLAIN")),
+        (greeting(b""), greeting(b""), Agreement("3.1", failed=True)),
+    ],
+)
+def test_agreements(client: bytes, server: bytes, wanted: Agreement) -> None:
+    assert agreement(client, server) == wanted
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "code"),
+    [
+        (greeting(), greeting(b"CURVE"), "mechanism-mismatch"),
+        (greeting(b"MINE"), greeting(b"MINE"), "unknown-mechanism"),
+        (greeting(b"PLAIN", as_server=1), greeting(b"PLAIN", as_server=1), "both-as-server"),
+    ],
+)
+def test_disagreements(client: bytes, server: bytes, code: str) -> None:
+    found = agreement(client, server)
+    assert [fault for fault, _ in found.faults] == [code]
+    assert found.failed == (code != "unknown-mechanism")
+
+
+def agreement(client: bytes, server: bytes) -> Agreement:
+    one, other = pair()
+    for half, octets in ((one, client), (other, server)):
+        list(facts(half, octets[:10]))
+    for half, octets in ((one, client), (other, server)):
+        half.revision = octets[10]
+        half.state = "after revision"
+    for half, octets in ((one, client), (other, server)):
+        list(facts(half, octets[11:]))
+    return agree(one, other)
+
+
+def test_agreements_of_zws() -> None:
+    client = Upgrade("GET / HTTP/1.1", ("ZWS2.0/NULL", "ZWS2.0"))
+    assert agree_zws(client, Upgrade("", ("ZWS2.0/NULL",))) == Agreement("ZWS2.0", "NULL")
+    assert agree_zws(client, Upgrade("", ("ZWS2.0",))) == Agreement("ZWS2.0")
+    assert agree_zws(client, Upgrade("", ("ZWS2.0/CURVE",))).failed
+
+
+@given(st.sampled_from([greeting(), greeting_v2(5, b"identity"), b"\3\0me"]), st.integers(0, 70))
+def test_a_greeting_goes_on_from_a_snapshot(octets: bytes, cut: int) -> None:
+    one, other = pair()
+    other.versioned, other.revision = octets[0] == 0xFF, 1
+    for begin, end in ((0, cut), (cut, len(octets))):
+        list(facts(one, octets[begin:end]))
+        restored = Opening(Buffer(), "client")
+        restored.other = other
+        restored.restore(*one.snapshot())
+        assert restored.snapshot() == one.snapshot()
+        one = restored
+
+
+# ---------------------------------------------------------------------- the table
+
+
+def arrows(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if "─▶" in line:
+            states = [state.strip() for state in line.split("─▶")]
+            yield from pairwise(states)
+
+
+def test_the_diagram_is_the_table() -> None:
+    drawn = list(arrows(module.__doc__ or ""))
+    assert len(drawn) > 10
+    for before, after in drawn:
+        assert after in TRANSITIONS[before]  # type: ignore[index]
+    elsewhere = {"over", "absent", "perhaps start", "behind signature", "rest of greeting"}
+    assert {state for step in drawn for state in step} == set(TRANSITIONS) - elsewhere
+
+
+def test_all_facts_are_explained() -> None:
+    told = re.findall(r"^    ([a-z-]+) {2,}\S", module.__doc__ or "", re.MULTILINE)
+    assert sorted(told) == sorted(get_args(Fact))
+
+
+def test_states_follow_on_each_other_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each step of the table happens, in conversations with holes."""
+    happened: set[tuple[State, State]] = set()
+    slot = Opening.state
+
+    class Watched:
+        def __get__(self, one: Opening, _: type[Opening]) -> State:
+            return slot.__get__(one)  # type: ignore[attr-defined, no-any-return]
+
+        def __set__(self, one: Opening, after: State) -> None:
+            if hasattr(one, "fact"):  # else it is being made
+                happened.add((self.__get__(one, Opening), after))
+            slot.__set__(one, after)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Opening, "state", Watched())
+    for seed in range(700):
+        random = Random(seed)
+        starts = random.choice([(True, True), (False, True), (False, False)])
+        events(calls(random), starts, random.choice([None, None, 0, 1, 2, 3]))
+    happened = {(before, after) for before, after in happened if before != after}
+    for before, after in happened:
+        assert after in TRANSITIONS[before] or after in FROM_ANY, (before, after)
+    missing = {(before, after) for before, all_ in TRANSITIONS.items() for after in all_} - happened
+    assert missing <= {("frames", "absent")}, missing

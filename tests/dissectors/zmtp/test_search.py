@@ -1,0 +1,96 @@
+"""A search for frames by itself: windows, pauses between them, holes."""
+
+from random import Random
+
+import pytest
+
+from dissectors.zmtp import search as module
+from dissectors.zmtp.buffer import Buffer
+from dissectors.zmtp.resync import Discovery
+from dissectors.zmtp.search import Search
+from tests.support.zmtp_octets import frame, frame_v1
+
+ENCODE = {1: frame_v1, 2: frame}
+
+
+def never(octets: bytes, found: Discovery) -> bool:
+    raise AssertionError("nobody has to judge a connection that is known")
+
+
+def fed(search: Search, buffer: Buffer, octets: bytes, size: int = 1448) -> int | None:
+    """Give octets to a search, segment by segment; returns where in all of them frames were found."""
+
+    def read(data: bytes, position: int) -> int:
+        is_over = search.discovery is not None or search.hopeless
+        return position if is_over else search.read(data, position)
+
+    for begin in range(0, len(octets), size):
+        if buffer.held:
+            search.segment(buffer.held, False)
+        whole = buffer.add(octets[begin : begin + size])
+        if whole is not None:
+            buffer.run(read, whole)
+        if search.discovery is not None:
+            return search.searched + search.discovery.offset
+    return None
+
+
+@pytest.mark.parametrize("framing", [1, 2])
+@pytest.mark.parametrize("size", [100, 1448, 65_536])
+def test_the_next_frame_is_found(framing: int, size: int) -> None:
+    random = Random(framing)
+    lost = random.randbytes(3000)
+    frames = b"".join(ENCODE[framing](random.randbytes(random.randrange(20, 200))) for _ in range(300))
+    buffer = Buffer()
+    search = Search(buffer, never, framing, known=True)
+    place = fed(search, buffer, lost + frames, size)
+    assert place is not None
+    assert len(lost) <= place < len(lost) + 3000
+
+
+def test_frames_are_held_against_who_knows_more() -> None:
+    """Where nothing is known of a connection."""
+    asked: list[int] = []
+
+    def judge(octets: bytes, found: Discovery) -> bool:
+        asked.append(found.offset)
+        return len(asked) > 2
+
+    buffer = Buffer()
+    search = Search(buffer, judge)
+    assert fed(search, buffer, b"".join(frame(b"abcdefghij" * 9) for _ in range(200)), 500) == 0
+    assert asked == [0, 0, 0]
+
+
+def test_what_can_be_anything_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_WINDOW_LIMIT", 4096), ("_SEARCH_LIMIT", 8192), ("_GIVE_UP_LIMIT", 20_000)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "_MOST_BETWEEN", 4096)
+    buffer = Buffer()
+    search = Search(buffer, never)
+    assert fed(search, buffer, b"\xee" * 200_000) is None
+    assert search.hopeless
+    buffer = Buffer()
+    search = Search(buffer, never, 2, known=True)
+    assert fed(search, buffer, b"\xee" * 200_000) is None
+    assert not search.hopeless  # the connection is ZMTP, so frames will come
+
+
+def test_behind_a_hole_it_begins_anew() -> None:
+    buffer = Buffer()
+    search = Search(buffer, never, 2, known=True)
+    assert fed(search, buffer, b"\xee" * 1000, 100) is None
+    search.skip(5000)
+    assert (search.searched, buffer.held, search.starts) == (6000, 0, [0])
+    assert fed(search, buffer, frame(b"abcdefghij" * 9) * 20, 500) == 6000
+
+
+def test_it_knows_how_long_its_sender_has_been_silent() -> None:
+    search = Search(Buffer(), never)
+    search.segment(1, True)
+    search.segment(2, True)
+    assert search.silence == 2
+    search.segment(3, False)
+    search.segment(4, True)
+    assert search.silence < 0
+    assert search.starts == [0, 1, 2, 3, 4]

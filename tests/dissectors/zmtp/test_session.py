@@ -1,0 +1,125 @@
+"""What frames mean, given to a session by themselves."""
+
+import pytest
+
+from dissectors.events import AnyEvent, Command, Cut, Message, Octets, Subscription
+from dissectors.zmtp import wire
+from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.security import Security
+from dissectors.zmtp.session import Session
+from tests.support.zmtp_octets import problems, ready
+
+LAST, MORE, COMMAND = 0, wire.MORE, wire.COMMAND
+BOX = wire.CURVE_MESSAGE + bytes(8) + bytes(17)
+
+
+def pair(mechanism: str | None = "NULL") -> tuple[Session, Session, list[AnyEvent]]:
+    """Both sides of a connection whose greetings name this mechanism; None: an earlier version."""
+    out: list[AnyEvent] = []
+    security = Security()
+    if mechanism is None:
+        security.skip()
+    else:
+        security.begin(mechanism)
+    one = Session(Journal(out, 1, "a:1", "b:2"), "client", security, Limits())
+    other = Session(Journal(out, 1, "b:2", "a:1"), "server", security, Limits())
+    one.other, other.other = other, one
+    return one, other, out
+
+
+def shake(one: Session, other: Session, client: bytes, server: bytes) -> None:
+    one.frame(COMMAND, ready(client)[2:], True)
+    other.frame(COMMAND, ready(server)[2:], True)
+
+
+def test_messages_need_a_look_until_the_handshake_is_done() -> None:
+    one, other, out = pair()
+    assert not one.look()
+    one.frame(COMMAND, ready(b"PUSH")[2:], True)
+    assert one.plain is None  # since something changed
+    assert one.look()
+    assert not other.look()
+    other.frame(LAST, b"early", True)
+    assert problems(out) == ["message-before-ready"]
+    assert one.security.failed
+
+
+def test_frames_become_a_message() -> None:
+    one, other, out = pair()
+    shake(one, other, b"PUSH", b"PULL")
+    for flags, body in ((MORE, b"a"), (MORE, b"b"), (LAST, b"c")):
+        one.frame(flags, body, True)
+    assert out[-1] == Message(0, 0, 1, "a:1", "b:2", [b"a", b"b", b"c"], "PUSH", 0, one.journal.seen)
+    assert one.messages == 1
+    assert not one.parts
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "subscribes"), [(b"SUB", b"PUB", True), (b"XSUB", b"XPUB", True), (b"PUSH", b"PULL", False)]
+)
+def test_only_a_subscriber_subscribes(client: bytes, server: bytes, subscribes: bool) -> None:
+    one, other, out = pair()
+    shake(one, other, client, server)
+    one.frame(LAST, b"\1topic", True)
+    one.frame(LAST, b"\1other", True)
+    one.frame(LAST, b"\0topic", True)
+    kinds = [type(event) for event in out[2:]]
+    assert kinds == [Subscription if subscribes else Message] * 3
+    assert list(one.topics) == ([b"other"] if subscribes else [])
+
+
+def test_what_is_left_of_a_message() -> None:
+    """A part of it is missing; then its end does not come."""
+    one, _, out = pair(None)
+    one.frame(MORE, Cut(b"x", 9), False)
+    assert not one.look()
+    one.frame(LAST, b"y", True)
+    one.frame(MORE, b"z", True)
+    one.flush(Cut(b"", 70))
+    told = [(event.frames, event.incomplete) for event in out if isinstance(event, Message)]
+    assert told == [([Cut(b"x", 9), b"y"], True), ([b"z", Cut(b"", 70)], True)]
+    assert one.look()
+
+
+def test_frames_that_were_found_again_are_doubtful() -> None:
+    one, _, out = pair(None)
+    one.found(doubtful=3)
+    for _ in range(4):
+        one.frame(LAST, b"x", True)
+    assert [event.incomplete for event in out if isinstance(event, Message)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("mechanism", ["CURVE", "GSSAPI"])
+def test_boxes_are_commands_wherever_they_are(mechanism: str) -> None:
+    one, _, out = pair(mechanism)
+    one.look_at_each()
+    one.frame(LAST, BOX, True)
+    one.frame(MORE, BOX, True)
+    one.frame(MORE, b"clear", True)
+    one.frame(LAST, BOX, True)
+    assert [event.name for event in out if isinstance(event, Command)] == ["MESSAGE"] * 3
+    assert {"command-with-more", "command-inside-message"} <= set(problems(out))
+
+
+def test_heartbeats_come_between_the_frames_of_a_message() -> None:
+    one, other, out = pair()
+    shake(one, other, b"PUSH", b"PULL")
+    one.frame(MORE, b"a", True)
+    for body in (b"\4PING\0\0", b"\4PONG", b"\4JOINgroup"):
+        one.frame(COMMAND, body, True)
+    assert problems(out) == ["heartbeat-inside-message", "command-inside-message", "unexpected-command"]
+
+
+@pytest.mark.parametrize("identity", [b"me", b"", Cut(b"me", 300)])
+def test_it_goes_on_from_a_snapshot(identity: Octets) -> None:
+    one, other, _ = pair()
+    shake(one, other, b"SUB", b"PUB")
+    one.identity = identity
+    one.frame(LAST, b"\1topic", True)
+    one.frame(MORE, Cut(b"part", 70), False)
+    third, *_ = pair()
+    third.restore(one.snapshot())
+    for name in ("identity", "topics", "parts", "damaged", "socket_type", "messages"):
+        assert getattr(third, name) == getattr(one, name)
+    assert third.snapshot() == one.snapshot()

@@ -1,0 +1,69 @@
+"""CONTRIBUTING.md says where something new goes: an example that is there already touches the same places."""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.paths import PROJECT
+
+_MADE = ("docs/problems.md", "docs/reference/")  # from the code
+
+
+class Row(NamedTuple):
+    """A kind of thing, and how to add one more."""
+
+    what: str
+    places: list[str]
+    examples: list[str]  # what to look for in code, and last in pages
+    tests: list[str]
+
+
+def _rows() -> list[Row]:
+    _, _, rest = (PROJECT / "CONTRIBUTING.md").read_text().partition("<!-- places: begin -->")
+    table, end, _ = rest.partition("<!-- places: end -->")
+    assert end
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+    return [Row(what, *(re.findall(r"`([^`]+)`", cell) for cell in rest)) for what, *rest in cells]
+
+
+ROWS = _rows()
+
+
+def _touches(path: str, row: Row) -> bool:
+    """Whether the row's example is in a file, or is the file."""
+    example = row.examples[-1] if path.endswith(".md") else row.examples[0]
+    name = path.removesuffix(".py").replace("/", ".")
+    found = re.compile(rf"(?<![\w-]){re.escape(example)}(?![\w-])")
+    return bool(found.search(name) or found.search((PROJECT / path).read_text()))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
+def test_the_example_touches_the_places(row: Row) -> None:
+    assert row.places
+    assert row.examples
+    for place in row.places:
+        assert _touches(place, row), f"{row.examples} is not in {place}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
+def test_the_example_touches_nothing_else_beside_them(row: Row) -> None:
+    """Nothing in the same folders has been forgotten."""
+    beside = {path for place in row.places for path in (PROJECT / place).parent.glob("*.py")}
+    touched = {str(path.relative_to(PROJECT)) for path in beside if _touches(str(path.relative_to(PROJECT)), row)}
+    assert touched <= set(row.places)
+    assert not any(place.startswith(_MADE) for place in row.places)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
+def test_the_tests_exist(row: Row) -> None:
+    assert row.tests
+    for test in row.tests:
+        file, _, name = test.partition("::")
+        assert f"def {name or 'test_'}" in (PROJECT / file).read_text(), test
+
+
+def test_every_folder_is_on_the_map() -> None:
+    text = (PROJECT / "CONTRIBUTING.md").read_text()
+    folders = [path for part in ("dissectors", "zmtpsniff") for path in (PROJECT / part).iterdir() if path.is_dir()]
+    assert [path.name for path in folders if path.name != "__pycache__" and f"{path.name}/`" not in text] == []

@@ -1,0 +1,32 @@
+"""Who takes the octets of a flow, as flows see it."""
+
+from typing import Literal, Protocol
+
+from zmtpsniff.net.reassembly import Receiver
+
+End = Literal["fin", "rst", "timeout", "open"]
+
+
+class FlowDissection(Protocol):
+    """What takes the octets of a flow."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the dissector wants nothing more of the flow."""
+        ...
+
+    @property
+    def client(self) -> Receiver:
+        """Who takes the client's octets."""
+        ...
+
+    @property
+    def server(self) -> Receiver:
+        """Who takes the server's octets."""
+        ...
+
+    def finish(self, end: End, start_ns: int, end_ns: int, /) -> None:
+        """The flow is over."""
+
+    def release(self) -> None:
+        """Nobody asks for more: let go of what refers back to this object."""

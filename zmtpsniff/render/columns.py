@@ -1,0 +1,156 @@
+"""The columns of a list with a line for every record: how wide they are, and which of them a terminal has room for."""
+
+import unicodedata
+from functools import lru_cache
+from typing import NamedTuple
+
+from zmtpsniff.render.palette import Palette
+from zmtpsniff.render.text import escape
+from zmtpsniff.render.wording import port_of
+
+_BETWEEN = len(" > ") + 6  # between addresses, and a blank behind every column
+_PORT = 5
+_TEXT = 40  # what text is to have before others give way to it
+_LEAST = 24  # of a text, however much is remarked on it
+_KEPT = 512  # senders, sizes of messages
+
+
+class Widths(NamedTuple):
+    """How wide columns are. These fit nearly all there is; what is wider pushes the rest of its line to the right."""
+
+    time: int
+    packet: int = len("#12345")
+    flow: int = len("flow 12")
+    address: int = 47  # at most: IPv6 with a port
+    kind: int = len("message ROUTER")
+    frames: int = len("12")
+    octets: int = len("123456")
+    noun: int = len("frames")
+
+    @property
+    def sizes(self) -> int:
+        """The columns of the sizes of a message."""
+        return self.frames + self.octets + 2 * self.noun + 3
+
+
+COMPACT = Widths(0, 0, 0, 0, 0, 0, 0, 0)  # for a line that has none above it
+
+
+class Columns:
+    """Lays out what stands in front of the text of a line: time, packet, flow, sender and receiver, kind, sizes.
+
+    What comes is not known before, so the columns of addresses grow with it and never shrink. On a terminal the flow,
+    then hosts beside their ports, then the sizes of messages give way to the text.
+    """
+
+    def __init__(self, palette: Palette, widths: Widths, width: int | None = None) -> None:
+        """Lay out columns so wide in lines of ``width`` columns, which without it may have any length."""
+        self._palette = palette
+        self._widths = widths
+        self._width = width
+        self._address = 0
+        # The same peers send all the time, and most messages are of a few sizes.
+        self._sender = lru_cache(_KEPT)(self._make_sender)
+        self.message = lru_cache(_KEPT)(self._make_message)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Choose what there is room for."""
+        self._sender.cache_clear()
+        self.message.cache_clear()
+        self._with_flow = self._with_hosts = self._with_sizes = True
+        if self._width is None:
+            return
+        widths = self._widths
+        room = self._width - _BETWEEN - 2 * self._address
+        room -= widths.time + widths.packet + widths.flow + widths.kind + widths.sizes
+        self._with_flow = room >= _TEXT
+        room += 0 if self._with_flow else widths.flow + 1
+        self._with_hosts = room >= _TEXT
+        room += 0 if self._with_hosts else 2 * max(self._address - _PORT, 0)
+        self._with_sizes = room >= _TEXT
+        room += 0 if self._with_sizes else widths.sizes + 1
+        self._room = max(room, 1)
+
+    def start(
+        self,
+        time: str,
+        packet: int | None,
+        flow: int | None = None,
+        src: str | None = None,
+        dst: str | None = None,
+    ) -> str:
+        """What stands in front of the kind of a record; what is None leaves its column empty.
+
+        A record of the whole capture, which has no time, begins with its kind.
+        """
+        sender = self._sender(flow, src, dst)
+        if not time and packet is None and not sender:
+            return ""
+        palette, widths = self._palette, self._widths
+        number = "" if packet is None else f"#{packet}"
+        blank = " " if number or widths.packet else ""
+        return f"{palette.place}{time.rjust(widths.time)} {number.rjust(widths.packet)}{blank}{palette.reset}{sender}"
+
+    def kind(self, word: str, color: str) -> str:
+        """The kind of a record, in its colour."""
+        return f"{self._palette.paint(color, word)}{' ' * (self._widths.kind - len(word))} "
+
+    def text(self, text: str, remarks: str = "", beside_sizes: bool = False) -> str:
+        """A text as far as there is room for it beside remarks on it, and perhaps beside the sizes of a message."""
+        if self._width is None:
+            return text + remarks
+        room = self._room if beside_sizes or not self._with_sizes else self._room + self._widths.sizes + 1
+        return cut(cut(text, max(room - columns_of(remarks), _LEAST)) + remarks, room)
+
+    def _make_message(self, socket_type: str | None, frames: int, octets: int) -> str:
+        kind = self.kind("message" if socket_type is None else f"message {escape(socket_type)}", self._palette.title)
+        if not self._with_sizes:
+            return kind
+        # Without thousands separators, for who takes lines apart with awk.
+        widths = self._widths
+        frame = f"{'frame' if frames == 1 else 'frames':{widths.noun}}"
+        octet = f"{'octet' if octets == 1 else 'octets':{widths.noun}}"
+        return f"{kind}{frames:>{widths.frames}} {frame} {octets:>{widths.octets}} {octet} "
+
+    def _make_sender(self, flow: int | None, src: str | None, dst: str | None) -> str:
+        """The flow, the sender and the receiver, these in the colour of the side that sends."""
+        palette = self._palette
+        number = "" if flow is None else f"flow {flow}"
+        if src is None or dst is None:
+            return palette.paint(palette.place, number) + " " if number else ""
+        addresses = escape(src), escape(dst)
+        widest = min(max(map(len, addresses)), self._widths.address)
+        if widest > self._address:
+            self._address = widest
+            self._fit()
+        width = self._address
+        if not self._with_hosts:
+            addresses = addresses[0].rpartition(":")[2], addresses[1].rpartition(":")[2]
+            width = min(width, _PORT)
+        place = f"{palette.paint(palette.place, f'{number:{self._widths.flow}}')} " if self._with_flow else ""
+        color = palette.client if port_of(src) >= port_of(dst) else palette.server
+        return f"{place}{palette.paint(color, f'{addresses[0]:{width}} > {addresses[1]:{width}}')} "
+
+
+def cut(text: str, columns: int, more: str = "...") -> str:
+    """A text that takes no more than so many columns of a terminal, with ``more`` at its end if it was cut."""
+    if columns_of(text) <= columns:
+        return text
+    room = columns - len(more)
+    for place, char in enumerate(text):
+        room -= _columns_of_character(char)
+        if room < 0:
+            return text[:place] + more[:columns]
+    return text
+
+
+def columns_of(text: str) -> int:
+    """How many columns a text takes in which nothing is to be escaped."""
+    return len(text) if text.isascii() else sum(map(_columns_of_character, text))
+
+
+def _columns_of_character(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0  # it is drawn on the one before
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
