@@ -96,7 +96,7 @@ def test_it_tells_how_much_has_been_read_and_leaves_nothing_behind(long_capture:
 
 
 def test_records_on_the_same_terminal_stand_alone(long_capture: Path) -> None:
-    arguments = ("read", "-T", "summary", "--utc", long_capture)
+    arguments = ("read", "-T", "json", long_capture)
     alone, _ = read_slowly(*arguments)
     _, terminal = read_slowly(*arguments, stdout_too=True)
     assert " % · " in terminal.written.decode()

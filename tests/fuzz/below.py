@@ -218,14 +218,14 @@ def flows(data: bytes) -> None:
         ack = (_first(which ^ 2) + 1 + acked) % 2**32
         table.take([(now, packet, keys[which], seq, ack, mark & (0x10 | FIN), stream, missing)])
         # A segment may be longer than what is left of the bound, but it is dealt with at once.
-        assert table.waiting_octets <= 5000 + 1500
+        assert table.holdings.waiting_octets <= 5000 + 1500
         for flow in table._flows.values():
             for direction in (flow.client, flow.server):
                 held = direction.waiting
                 assert all(one.end <= other.offset for one, other in pairwise(held)), "what waits overlaps"
                 assert sum(len(one.payload) + 256 for one in held) == direction.waiting_octets
     table.finish()
-    assert table.waiting_octets == 0
+    assert table.holdings.waiting_octets == 0
 
 
 def _first(which: int) -> int:

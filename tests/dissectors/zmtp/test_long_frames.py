@@ -32,10 +32,9 @@ from tests.support.streams import (
     sniff,
     whole_messages,
 )
-from zmtpsniff.net.flows import Flow, FlowTable
+from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.segment import ACK
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.spark import states
 
 MIB = 1 << 20
 LIMITS = Limits(64)
@@ -348,11 +347,7 @@ def test_a_search_goes_on_from_its_state() -> None:
     taken = [sniffer._headers.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
     for batch in taken[: len(taken) // 4]:
         table.take(batch)
-    (flow,) = table._flows.values()
-    assert isinstance(flow, Flow)
-    kept = states.decode(states.encode(flow, {"table": table}), {"table": table})
-    connection = kept.dissection
-    assert isinstance(connection, ZmtpConnection)
+    connection = ZmtpConnection.restore(made[0].snapshot(), [], LIMITS)
     assert not connection.accepted
     assert isinstance(connection.client.search, Search)
     assert isinstance(made[0].client.search, Search)
