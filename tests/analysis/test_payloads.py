@@ -17,7 +17,10 @@ from tests.support.paths import CAPTURES
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
+from zmtpsniff.render import FORMATS
 from zmtpsniff.sniffer import Sniffer
+
+FOR_PEOPLE = tuple(form for form in FORMATS if form != "json")
 
 KNOWN = {  # captures with known contents, and the protocols in them
     "app_jupyter.pcap": {"jupyter"},
@@ -97,7 +100,7 @@ def test_zap_fields_are_what_was_sent() -> None:
 
 
 @needs_captures
-@pytest.mark.parametrize("form", ["tree", "summary", "dump"])
+@pytest.mark.parametrize("form", FOR_PEOPLE)
 def test_zap_password_is_hidden(form: str) -> None:
     command = [sys.executable, "-m", "zmtpsniff", "read", "-T", form, str(CAPTURES / "zap_over_tcp.pcap")]
     hidden = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

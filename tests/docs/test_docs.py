@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dissectors.payloads.registry import built_in
 from dissectors.problems import PROBLEMS
 from tests.support.paths import PROJECT
 from tests.support.shown import blocks
@@ -170,3 +171,8 @@ def test_the_readme_has_figures_of_the_whole_report() -> None:
     assert end
     assert len(figures) > 12
     assert [figure for figure in figures if figure not in report] == []
+
+
+def test_every_payload_protocol_is_on_its_page() -> None:
+    page = (PROJECT / "docs" / "payloads.md").read_text()
+    assert [one.name for one in built_in() if f"`{one.name}`" not in page] == []

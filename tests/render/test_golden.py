@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import FIXTURES
+from zmtpsniff.render import FORMATS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -102,3 +103,8 @@ def test_output_is_as_expected(expected: str, captures: str, options: str, reque
 
 def test_no_expected_file_is_left_over() -> None:
     assert {path.name for path in GOLDEN.iterdir() if path.is_file()} == {case[0] for case in CASES}
+
+
+def test_every_format_has_a_case() -> None:
+    asked = {options.partition("-T ")[2].partition(" ")[0] or "tree" for _, _, options in CASES}
+    assert set(FORMATS) <= asked

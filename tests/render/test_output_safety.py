@@ -24,10 +24,13 @@ from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.cli.main import cli
+from zmtpsniff.render import FORMATS as OUTPUTS
 from zmtpsniff.render import make_renderer
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 from zmtpsniff.sniffer import Sniffer
+
+FOR_PEOPLE = tuple(form for form in OUTPUTS if form != "json")
 
 NASTY = {
     "colour": b"\x1b[31mred",
@@ -113,7 +116,7 @@ def is_safe(text: str) -> bool:
 
 
 def everything_is_safe(events: list[AnyEvent]) -> None:
-    for output in ("tree", "summary", "dump"):
+    for output in FOR_PEOPLE:
         for verbosity in (0, 2):
             assert is_safe(shown(events, output, verbosity)), output
     lines = shown(events, "json")
@@ -195,7 +198,7 @@ def _is_hidden(text: str) -> bool:
 
 
 def _for_people(events: list[AnyEvent]) -> dict[str, str]:
-    out = {f"{output} {verbosity}": shown(events, output, verbosity) for output in ("tree", "summary", "dump")
+    out = {f"{output} {verbosity}": shown(events, output, verbosity) for output in FOR_PEOPLE
            for verbosity in (0, 2)}  # fmt: skip
     out["statistics"], out["statistics in JSON"] = statistics(events)
     forbids_all = "".join(f"[[rule]]\nname = '{field}'\nforbid = '{field}'\n" for field in ("flow", "frames", "name"))

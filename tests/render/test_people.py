@@ -39,6 +39,8 @@ from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.text import encodable, escape, hex_dump, quote
 from zmtpsniff.render.tree import TreeRenderer
 
+FOR_PEOPLE = tuple(form for form in FORMATS if form != "json")
+
 CLIENT, SERVER = "10.0.0.1:43210", "10.0.0.2:5555"
 T = 1_700_000_000_123_456_789
 PLACE = (T, 17, 1, CLIENT, SERVER)
@@ -128,7 +130,7 @@ def assert_harmless(text: str) -> None:
     assert not harmful
 
 
-@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary", "dump"]), st.integers(0, 2))
+@given(st.lists(events, max_size=3), st.sampled_from(FOR_PEOPLE), st.integers(0, 2))
 def test_nothing_but_lines_reaches_a_terminal_without_colors(
     batch: list[AnyEvent], output: Any, verbosity: int
 ) -> None:
@@ -148,7 +150,7 @@ def test_colors_are_the_only_escape_sequences(batch: list[AnyEvent], output: Any
         assert len(sequences) % 2 == 0
 
 
-@given(st.lists(events, max_size=3), st.sampled_from(["tree", "summary", "dump"]))
+@given(st.lists(events, max_size=3), st.sampled_from(FOR_PEOPLE))
 def test_ascii_terminals_get_ascii(batch: list[AnyEvent], output: Any) -> None:
     assert_harmless(shown(output, batch, "ascii", color="never"))
 
