@@ -228,8 +228,9 @@ class Window:
         links: dict[int, Link] = {}
         dead: set[int] = set()  # places from which no frames lead to the end
         room = _FEW_FRAMES + self.end // _OCTETS_A_FRAME
+        zeros = _TOO_MANY_EMPTY if self.framing == 2 else None
         for start in itertools.chain(self.starts, self._places()):
-            if start not in dead and start not in links:
+            if start not in dead and start not in links and not (zeros and self.octets.startswith(zeros, start)):
                 room -= self._follow(start, links, dead, room)
             room -= 1
             if room <= 0:
@@ -244,11 +245,12 @@ class Window:
         frames: list[Frame] = []
         place, empty = start, 0
         while place not in links and not self._is_last(place) and len(frames) < room:
-            header = None if place in dead or empty > _MOST_EMPTY else self._read(place)
+            too_many = empty > _MOST_EMPTY  # in front of this place, where frames may begin all the same
+            header = None if too_many or place in dead else self._read(place)
             if header is None:
-                dead.add(place)
-                for frame in frames:
-                    dead.add(frame.place)
+                dead.update(frame.place for frame in frames)
+                if not too_many:
+                    dead.add(place)
                 return len(frames)
             begin, stop, more = header
             frames.append(Frame(place, begin, stop, more))
