@@ -43,6 +43,18 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
+    "zmtpsniff/dissection.py": {
+        "zmtpsniff.analysis.plugins",
+        "zmtpsniff.assembly",
+        "zmtpsniff.capture",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
+        "zmtpsniff.filters",
+        "zmtpsniff.settings",
+        "zmtpsniff.sniffer",
+        "dissectors",
+    },
+    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
         "zmtpsniff.decode_as",
