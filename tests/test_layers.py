@@ -65,6 +65,13 @@ ALLOWED = {
         "dissectors",
     },
     "zmtpsniff/errors.py": set(),
+    "zmtpsniff/extraction.py": {
+        "zmtpsniff.analysis.bodies",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.payloads",
+    },
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
@@ -107,7 +114,7 @@ ALLOWED = {
     },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
-    "zmtpsniff/cli/output.py": set(),
+    "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
     "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }

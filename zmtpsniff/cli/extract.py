@@ -34,8 +34,8 @@ def extract(
 
     \b
     zmtpsniff extract capture.pcap --to bodies
-    zmtpsniff extract capture.pcap --to replies -Y 'socket_type == "REP"' --messages
-    zmtpsniff extract capture.pcap --to images --decompress -Y 'frames[0] == "camera"'
+    zmtpsniff extract shop.pcap --to replies --messages -Y 'socket_type == "REP"'
+    zmtpsniff extract feed.pcapng --to files --decompress -Y 'frames[0] == "cam1"'
     """
     from zmtpsniff.capture.files import open_captures
     from zmtpsniff.cli.progress import make_progress_line
