@@ -784,7 +784,7 @@ class FlowTable:
             if number != _FORMAT:
                 raise FlowSnapshotError(f"a snapshot of format {number}; this version reads format {_FORMAT}")
             state = msgspec.msgpack.decode(rest, type=FlowTableState)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FlowSnapshotError(f"not a snapshot of flows: {error}") from error
         self._now_ns = state.now_ns
         self.count = state.count

@@ -1,8 +1,7 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
-import zlib
-from functools import cache
 from hashlib import sha256
+from typing import Literal
 
 import msgspec
 
@@ -17,7 +16,7 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
+from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
 
@@ -30,14 +29,12 @@ def connection_id(transport: str, client: str, server: str, start_ns: int) -> st
     return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
 
 
-_FLAT = 1  # level of compression: states are small and many
-
-
 class StateError(ValueError):
-    """Octets that are no state of connections, or not one of this version."""
+    """Octets that are no state of connections, or not one of this format."""
 
 
 class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    format: Literal[1]  # of flows and dissectors the snapshots have their own
     flows: bytes
     sent: dict[bytes, int]
     conn_ids: dict[int, str]
@@ -105,20 +102,18 @@ class Connections:
 
     def state(self) -> bytes | None:
         """All that is known, to go on with; None if that cannot be kept."""
-        return None if self._datagrams is not None else _small(self._snapshot(), _familiar())
-
-    def _snapshot(self) -> bytes:
+        if self._datagrams is not None:
+            return None
         known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
         flows = self._table.snapshot(self._factory.save)
-        return msgspec.msgpack.encode(_State(flows, self._sent, known))
+        return msgspec.msgpack.encode(_State(1, flows, self._sent, known))
 
     def _restore(self, octets: bytes) -> None:
         try:
-            one = zlib.decompressobj(zdict=_familiar())
-            state = msgspec.msgpack.decode(one.decompress(octets) + one.flush(), type=_State)
+            state = msgspec.msgpack.decode(octets, type=_State)
             self._table.restore(state.flows, self._factory.restored)
-        except (zlib.error, msgspec.MsgspecError, FlowSnapshotError, SnapshotError) as error:
-            raise StateError(f"not a state of this version: {error}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, FlowSnapshotError, SnapshotError) as error:
+            raise StateError(f"not a state of this format: {error}") from error
         self._sent = state.sent
         self.conn_ids = state.conn_ids
 
@@ -153,19 +148,3 @@ class Connections:
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         self.conn_ids[number] = connection_id(kind, src.text, dst.text, self._now_ns)
         return self._factory.datagrams(number, kind, src, dst)
-
-
-def _small(snapshot: bytes, familiar: bytes) -> bytes:
-    """A snapshot compressed, to little if it is much like the ``familiar`` one."""
-    one = zlib.compressobj(_FLAT, zdict=familiar)
-    return one.compress(snapshot) + one.flush()
-
-
-@cache
-def _familiar() -> bytes:
-    """What is in every state: that of a connection of which hardly anything has come."""
-    one = Connections(Options())
-    client, server = bytes(11) + b"\1", bytes(9) + b"\1" + bytes(2)
-    one.take([(0, 1, client, 0, 0, SYN, b"", 0), (0, 2, server, 0, 1, SYN | ACK, b"", 0)])
-    one.take([(0, 3, client, 1, 1, ACK, b"\xff", 0), (0, 4, server, 1, 2, ACK, b"\xff", 0)])
-    return one._snapshot()
