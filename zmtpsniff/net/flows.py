@@ -811,6 +811,15 @@ class FlowTable:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
 
+    def initial_numbers(self, number: int) -> tuple[int, int] | None:
+        """The initial sequence numbers (RFC 9293, section 3.4.1) of a flow that is not over, the client's first.
+
+        None unless the capture has those of both sides; KeyError if there is no such flow.
+        """
+        flow = self._flows[number]
+        client, server = flow.client.isn, flow.server.isn
+        return None if client is None or server is None else (client, server)
+
     def knows(self, number: int) -> bool:
         """Whether segments may still come of the flow with this number."""
         return number in self._flows

@@ -1,7 +1,7 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -21,12 +21,31 @@ from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
 
 
-def connection_id(transport: str, client: str, server: str, start_ns: int) -> str:
-    """The name of a connection, the same in whatever files and runs it is seen.
+class ConnectionId(NamedTuple):
+    """The name of a connection, 16 hexadecimal digits, the same in all files and runs.
+
+    If it ``is_shared`` it is the same wherever the connection was captured.
+    """
+
+    name: str
+    is_shared: bool
+
+
+def shared_id(client: int, server: int) -> ConnectionId:
+    """The id of a connection whose initial sequence numbers are known: the two of them.
+
+    Both ends draw them at random (RFC 6528). They are all that everybody on the way sees alike: clocks differ, and NAT
+    changes addresses and ports, but rarely these.
+    """
+    return ConnectionId(f"{client:08x}{server:08x}", True)
+
+
+def local_id(transport: str, client: str, server: str, start_ns: int) -> ConnectionId:
+    """The id of any other connection, made of its addresses and the time of its first packet in this capture.
 
     ``transport`` is tcp (also of ws), ipc, udp, pgm or epgm; for udp and PGM the client is the sender.
     """
-    return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
+    return ConnectionId(sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16], False)
 
 
 class StateError(ValueError):
@@ -37,7 +56,7 @@ class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     format: Literal[1]  # of flows and dissectors the snapshots have their own
     flows: bytes
     sent: dict[bytes, int]
-    conn_ids: dict[int, str]
+    conn_ids: dict[int, ConnectionId]
 
 
 NO_STATE = b""
@@ -60,7 +79,7 @@ class Connections:
         self._datagrams: DatagramTable | None = None
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._now_ns = 0
-        self.conn_ids: dict[int, str] = {}  # of all flows so far, by their numbers
+        self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
         if state is None:
             self._table.count = numbers
         else:
@@ -141,10 +160,14 @@ class Connections:
     # ------------------------------------------------------------------ who takes what
 
     def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
-        start_ns = self._table.started_ns(number)
-        self.conn_ids[number] = connection_id(client.transport, client.text, server.text, start_ns)
+        numbers = self._table.initial_numbers(number)
+        if numbers is not None:
+            self.conn_ids[number] = shared_id(*numbers)
+        else:
+            start_ns = self._table.started_ns(number)
+            self.conn_ids[number] = local_id(client.transport, client.text, server.text, start_ns)
         return self._factory.connection(number, client, server, starts)
 
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        self.conn_ids[number] = connection_id(kind, src.text, dst.text, self._now_ns)
+        self.conn_ids[number] = local_id(kind, src.text, dst.text, self._now_ns)
         return self._factory.datagrams(number, kind, src, dst)

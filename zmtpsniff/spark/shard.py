@@ -18,7 +18,7 @@ from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.spark.connections import NO_STATE, Connections, StateError
+from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import FileInfo
@@ -111,7 +111,7 @@ class Events(NamedTuple):
     """
 
     events: list[AnyEvent]
-    conn_ids: Mapping[int, str]
+    conn_ids: Mapping[int, ConnectionId]
     provisional: bool = False
     octets: int = 0
 
@@ -350,7 +350,7 @@ class ShardRows:
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
         self._events: tuple[list[AnyEvent], list[AnyEvent]] = ([], [])  # that stay, that are provisional
-        self._ids: dict[int, str] = {}
+        self._ids: dict[int, ConnectionId] = {}
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
