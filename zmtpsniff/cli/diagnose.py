@@ -91,7 +91,7 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
 
     fail_if_overwritten(settings.captures, settings.file)
     source = open_captures(settings.captures)
-    diagnosis = Diagnosis(settings.dissection.decode_as)
+    diagnosis = Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
     sniffer = make_sniffer(source, settings.dissection, witness=diagnosis)
     line = make_progress_line(source.position, settings.file)
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
@@ -113,7 +113,7 @@ def _diagnose_live(settings: DiagnoseSettings) -> None:
     capture = start_capture(live, settings.tshark, settings.saver)
     settle_capture(capture, live, settings.saver, records=settings.file, count=dissection.count, verbosity=0)
     source: LiveSource = capture.source
-    diagnosis = Diagnosis(dissection.decode_as)
+    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     try:
         sniffer = make_sniffer(
             source, dissection, clock=time.time_ns, tls=capture.tls, entries=entries, witness=diagnosis

@@ -291,6 +291,8 @@ class FlowTable:
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
+        if flow.knows_beginning:
+            self._tell_attempt(flow, time_ns)
         if (
             flow.knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
@@ -653,18 +655,19 @@ class FlowTable:
                 Stall(flow, receiver.text, sender.text, closed.since_ns, until_ns, closed.packet, is_open)
             )
 
-    def _tell_attempt(self, flow: Flow) -> None:
-        """Tell what became of an attempt to connect that was not refused, if the capture has its SYN."""
+    def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
+        """Tell of an attempt to connect that was accepted, at the time ``answer_ns``, or that nobody answered."""
         if self._witness is None or flow.client.isn is None:
             return
-        accepted = flow.server.isn is not None
-        if not accepted and (flow.begun or flow.early is not None or flow.closing):
+        if answer_ns is None and (flow.early is not None or flow.closing):
             return  # packets of one side are missing, or it was refused
         client, server = addresses(flow.client.key)
+        took_ns = None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns
         self._witness.attempt(
             Attempt(
-                "accepted" if accepted else "silent",
+                "silent" if answer_ns is None else "accepted",
                 flow.number, client.text, server.text, flow.count, flow.start_ns, flow.last_ns, flow.last_packet,
+                took_ns,
             )
         )  # fmt: skip
 
@@ -691,7 +694,6 @@ class FlowTable:
         if flow.ended:
             return
         flow.ended = True
-        self._tell_attempt(flow)
         for direction in flow.directions:
             if direction.key in self._closed:
                 self._tell_stall(direction, flow.last_ns, is_open=False)

@@ -8,9 +8,16 @@ nothing that a hole in the capture may explain.
 from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Finding, by_harm, finding
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Link, Listener
+from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
+from zmtpsniff.analysis.findings.receivers import Receivers
+from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.topics import Topics
+from zmtpsniff.analysis.findings.vantage import Vantage
+from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Stall
 
@@ -27,24 +34,33 @@ _BLINDING = frozenset(
     }
 )
 _FREQUENT = frozenset({"MESSAGE", "PING", "PONG"})  # commands of which no inquiry asks
-_LINKS = 50_000
+_CONTACTS = 50_000
 
 
 class Diagnosis:
     """Takes all events of a capture in batches, and says what is wrong. It is a witness of the flow table, too."""
 
-    def __init__(self, rules: Sequence[DecodeAs] = ()) -> None:
-        """``rules`` are those of ``-d``."""
-        self._inquiries: list[Inquiry] = [Endpoints(rules)]
+    def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
+        self._inquiries: list[Inquiry] = [
+            Endpoints(rules),
+            Handshakes(),
+            Requests(timeout_seconds),
+            Receivers(),
+            Topics(),
+            Violations(),
+            Vantage(),
+        ]
         self._greeting = self._hearers("greeting")
         self._command = self._hearers("command")
         self._subscription = self._hearers("subscription")
         self._problem = self._hearers("problem")
         self._lose = self._hearers("lose")
         self._end = self._hearers("end")
+        self._totals = self._hearers("totals")
         self._attempt = self._hearers("attempt")
         self._stall = self._hearers("stall")
-        self._links: dict[int, Link] = {}
+        self._contacts: dict[int, Contact] = {}
         self._on_message: dict[int, Listener] = {}  # flow to who wants its messages
         self._now_ns = 0
         self.capture: Capture | None = None
@@ -69,69 +85,71 @@ class Diagnosis:
         if isinstance(event, Command):
             if event.name in _FREQUENT:
                 return
-            link = self._link(event)
+            contact = self._contact(event)
             if event.socket_type is not None:
-                self._introduce(link, event.src, event.socket_type)
+                self._introduce(contact, event.src, event.socket_type)
             for hear in self._command:
-                hear(link, event)
+                hear(contact, event)
         elif isinstance(event, Subscription):
-            link = self._link(event)
+            contact = self._contact(event)
             for hear in self._subscription:
-                hear(link, event)
+                hear(contact, event)
         elif isinstance(event, Greeting):
-            link = self._link(event)
+            contact = self._contact(event)
             if event.version is not None:
-                link.versions[event.src] = event.version
+                contact.versions[event.src] = event.version
             if event.socket_type is not None:
-                self._introduce(link, event.src, event.socket_type)
+                self._introduce(contact, event.src, event.socket_type)
             for hear in self._greeting:
-                hear(link, event)
+                hear(contact, event)
         elif isinstance(event, Problem):
             self._take_problem(event)
         elif isinstance(event, Connection):
             self._now_ns = max(self._now_ns, event.end_ns)
             self._on_message.pop(event.flow, None)
-            link_or_none = self._links.pop(event.flow, None)
+            contact_or_none = self._contacts.pop(event.flow, None)
             for hear in self._end:
-                hear(link_or_none, event)
+                hear(contact_or_none, event)
         elif isinstance(event, Capture):
             self.capture = event
+            for hear in self._totals:
+                hear(event)
 
     def _take_problem(self, event: Problem) -> None:
         if event.code in _BLINDING and event.flow is not None:
-            link = self._links.get(event.flow)
-            if link is not None and not link.blind:
-                link.blind = True
+            contact = self._contacts.get(event.flow)
+            if contact is not None and not contact.blind:
+                contact.blind = True
                 for hear in self._lose:
-                    hear(link)
+                    hear(contact)
         for hear in self._problem:
             hear(event)
 
-    def _link(self, event: Greeting | Command | Subscription) -> Link:
-        link = self._links.get(event.flow)
-        if link is None:
-            link = Link(event.flow, event.time_ns)
-            if len(self._links) < _LINKS:
-                self._links[event.flow] = link
-        return link
+    def _contact(self, event: Greeting | Command | Subscription) -> Contact:
+        contact = self._contacts.get(event.flow)
+        if contact is None:
+            contact = Contact(event.flow, event.time_ns)
+            if len(self._contacts) < _CONTACTS:
+                self._contacts[event.flow] = contact
+        return contact
 
-    def _introduce(self, link: Link, address: str, kind: str) -> None:
+    def _introduce(self, contact: Contact, address: str, kind: str) -> None:
         """A side says what it is; once both have, their connection begins."""
-        if address in link.kinds or len(link.kinds) == 2:
+        if address in contact.kinds or len(contact.kinds) == 2:
             return
-        link.kinds[address] = kind
-        if len(link.kinds) < 2 or link.flow not in self._links:
+        contact.kinds[address] = kind
+        if len(contact.kinds) < 2 or contact.flow not in self._contacts:
             return
-        listeners = [listener for one in self._inquiries if (listener := one.begin(link)) is not None]
+        listeners = [listener for one in self._inquiries if (listener := one.begin(contact)) is not None]
         if len(listeners) == 1:
-            self._on_message[link.flow] = listeners[0]
+            self._on_message[contact.flow] = listeners[0]
         elif listeners:
 
             def tell_all(event: Message) -> None:
                 for listener in listeners:
                     listener(event)
 
-            self._on_message[link.flow] = tell_all
+            self._on_message[contact.flow] = tell_all
 
     # ------------------------------------------------------------------ as a witness
 

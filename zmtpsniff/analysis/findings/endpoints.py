@@ -11,7 +11,8 @@ random part of it more, so that attempts come 100 to 200 ms apart, and of severa
 the host that tries speaks ZMTP with others. Else it is possible, and only said loudly if the capture has no ZMTP at
 all, since then it is the best explanation for what the user looks for.
 
-A service that starts after its clients is refused at first. That is normal, and a note.
+A service that starts after its clients is refused at first. That is normal, and a note. So is one that stops a moment
+before they do.
 """
 
 from collections import Counter
@@ -19,12 +20,13 @@ from collections.abc import Iterable, Sequence
 
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Link, host_of, some, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, some, span, times
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.net.witness import Attempt
 
 _LEAST_ATTEMPTS = 3
 _LEAST_REFUSED_NS = 1_000_000_000
+_LEAST_STOPPED_NS = 3_000_000_000
 _LEAST_SILENT_NS = 2_500_000_000  # a SYN is sent again after 1 s, and then after 1 or 2 s more
 _RHYTHM_ATTEMPTS = 5
 _RHYTHM_NS = (10_000_000, 250_000_000)  # attempts come no slower than the second, on average no faster than the first
@@ -61,11 +63,21 @@ class _Tries:
 class _Endpoint:
     """One address that somebody tried to connect to."""
 
-    __slots__ = ("accepted_ns", "refused", "silent")
+    __slots__ = ("answers", "earlier", "refused", "silent")
 
     def __init__(self) -> None:
-        self.accepted_ns: int | None = None  # when somebody answered there last
-        self.refused = _Tries()
+        self.answers = False  # somebody answered there
+        self.refused = _Tries()  # since then
+        self.silent = _Tries()
+        self.earlier = _Tries()  # those refused before that, for the first time
+
+    def accept(self) -> None:
+        """Somebody answers."""
+        self.answers = True
+        if self.refused.seen.count:
+            if not self.earlier.seen.count:
+                self.earlier = self.refused
+            self.refused = _Tries()
         self.silent = _Tries()
 
 
@@ -83,13 +95,13 @@ class Endpoints(Inquiry):
         """Count an attempt."""
         endpoint = self._endpoints.at(attempt.server)
         if attempt.outcome == "accepted":
-            endpoint.accepted_ns = max(endpoint.accepted_ns or 0, attempt.first_ns)
+            endpoint.accept()
         elif attempt.outcome == "refused":
             endpoint.refused.add(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
-    def end(self, link: Link | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection) -> None:
         """Remember who speaks ZMTP."""
         self._servers.at(event.server.address)
         self._hosts.at(host_of(event.server.address))
@@ -100,37 +112,37 @@ class Endpoints(Inquiry):
         for address, endpoint in self._endpoints.entries.items():
             if endpoint.refused.seen.count:
                 yield self._refused(address, endpoint)
-            tries = endpoint.silent
-            if tries.seen.count and tries.seen.span_ns >= _LEAST_SILENT_NS:
-                yield self._silent(address, endpoint)
+            elif endpoint.earlier.seen.count:
+                yield self._late(address, endpoint.earlier)
+            if endpoint.silent.seen.count and endpoint.silent.seen.span_ns >= _LEAST_SILENT_NS:
+                yield self._silent(address, endpoint.silent)
 
     def _refused(self, address: str, endpoint: _Endpoint) -> Claim:
         tries = endpoint.refused
         seen = tries.seen
-        who = some(tries.hosts)
-        attempts = times(seen.count, "attempt")
-        lasted = span(seen.span_ns)
-        within = f" in {lasted}" if seen.count > 1 else ""
         certainty, why = self._certainty(address, tries)
-        known = f"a RST answers each SYN to {address}; {why}"
-        if endpoint.accepted_ns is not None and endpoint.accepted_ns > (seen.last_ns or 0):
-            summary = f"nobody listened at {address} for a while: {attempts}{within} by {who}, before it answered"
-            return Claim("endpoint-refused", summary, known, seen, [address], "note", certainty)
-        summary = f"nobody listens at {address}: {attempts}{within} by {who}"
-        is_short = seen.count < _LEAST_ATTEMPTS or seen.span_ns < _LEAST_REFUSED_NS
+        any_more = " any more" if endpoint.answers else ""
+        summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {some(tries.hosts)}"
+        # Programs that end together end one after the other.
+        least_ns = _LEAST_STOPPED_NS if endpoint.answers else _LEAST_REFUSED_NS
+        is_short = seen.count < _LEAST_ATTEMPTS or seen.span_ns < least_ns
         severity = "note" if is_short else self._severity(certainty)
+        known = f"a RST answers each SYN to {address}; {why}"
         return Claim("endpoint-refused", summary, known, seen, [address], severity, certainty)
 
-    def _silent(self, address: str, endpoint: _Endpoint) -> Claim:
-        tries = endpoint.silent
+    def _late(self, address: str, tries: _Tries) -> Claim:
+        summary = f"nobody listened at {address} at first: {_tries(tries)} by {some(tries.hosts)}, before it answered"
+        certainty, why = self._certainty(address, tries)
+        known = f"a RST answers each of these SYNs; {why}"
+        return Claim("endpoint-refused", summary, known, tries.seen, [address], "note", certainty)
+
+    def _silent(self, address: str, tries: _Tries) -> Claim:
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        attempts = times(seen.count, "SYN")
-        summary = f"{address} does not answer: {attempts} in {span(seen.span_ns)} by {some(tries.hosts)}"
-        known = f"no packet comes back; {why}"
-        is_over = endpoint.accepted_ns is not None and endpoint.accepted_ns > (seen.last_ns or 0)
-        severity = "note" if is_over else self._severity(certainty)
-        return Claim("endpoint-silent", summary, known, seen, [address], severity, certainty)
+        often = f"{times(seen.count, 'SYN')} in {span(seen.span_ns)}"
+        summary = f"{address} does not answer: {often} by {some(tries.hosts)}"
+        severity = self._severity(certainty)
+        return Claim("endpoint-silent", summary, f"no packet comes back; {why}", seen, [address], severity, certainty)
 
     def _severity(self, certainty: Certainty) -> Severity:
         """How bad it is: loud only where ZeroMQ was meant, or nothing else in the capture can have been."""
@@ -150,3 +162,9 @@ class Endpoints(Inquiry):
         if speakers:
             return "likely", f"{some(speakers)} speaks ZMTP elsewhere, though nobody did there"
         return "possible", f"nothing says that it is ZeroMQ: if it is, -d tcp.port=={port},zmtp"
+
+
+def _tries(tries: _Tries) -> str:
+    """How many there were in which time."""
+    attempts = times(tries.seen.count, "attempt")
+    return attempts if tries.seen.count == 1 else f"{attempts} in {span(tries.seen.span_ns)}"

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from dissectors.events import Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
+from dissectors.events import Capture, Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.net.witness import Attempt, Stall
 
@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Link:
+class Contact:
     """A ZMTP connection while it lasts: what both sides have said of themselves."""
 
     __slots__ = ("blind", "flow", "kinds", "start_ns", "versions")
@@ -38,26 +38,29 @@ Listener = Callable[[Message], None]
 class Inquiry:
     """One family of findings: it defines those methods of which it wants to be told. By default it hears nothing."""
 
-    def begin(self, link: Link) -> Listener | None:
+    def begin(self, contact: Contact) -> Listener | None:
         """Both sides of a connection have said what they are; returns who wants its messages."""
 
-    def greeting(self, link: Link, event: Greeting) -> None:
+    def greeting(self, contact: Contact, event: Greeting) -> None:
         """Take note of a greeting."""
 
-    def command(self, link: Link, event: Command) -> None:
+    def command(self, contact: Contact, event: Command) -> None:
         """Take note of a command other than CURVE's MESSAGE, PING and PONG."""
 
-    def subscription(self, link: Link, event: Subscription) -> None:
+    def subscription(self, contact: Contact, event: Subscription) -> None:
         """Take note of a subscription or its end."""
 
     def problem(self, event: Problem) -> None:
         """Take note of a problem."""
 
-    def lose(self, link: Link) -> None:
+    def lose(self, contact: Contact) -> None:
         """Octets of a connection are missing."""
 
-    def end(self, link: Link | None, event: Connection) -> None:
-        """A connection is over, or the capture; of one in which nothing was said there is no link."""
+    def end(self, contact: Contact | None, event: Connection) -> None:
+        """A connection is over, or the capture; of one in which nothing was said there is no contact."""
+
+    def totals(self, event: Capture) -> None:
+        """The capture is over."""
 
     def attempt(self, attempt: Attempt) -> None:
         """Take note of an attempt to connect."""
