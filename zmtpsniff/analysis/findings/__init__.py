@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Finding, by_harm, finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
@@ -48,6 +49,7 @@ class Diagnosis:
             Requests(timeout_seconds),
             Receivers(),
             Topics(),
+            Copies(),
             Violations(),
             Vantage(),
         ]
@@ -168,4 +170,11 @@ class Diagnosis:
 
     def findings(self) -> list[Finding]:
         """What is wrong, the most harmful first. To be asked once, when all events have been taken."""
-        return by_harm(finding(claim) for one in self._inquiries for claim in one.claims(self._now_ns))
+        made: dict[tuple[str, str], Finding] = {}
+        for one in self._inquiries:
+            for claim in one.claims(self._now_ns):
+                found = finding(claim)
+                # Two inquiries may find the same fault of the same socket: the first one knows it better.
+                key = (found.code, found.endpoints[0] if found.code == "subscriber-slow" else found.summary)
+                made.setdefault(key, found)
+        return by_harm(made.values())

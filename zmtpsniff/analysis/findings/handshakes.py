@@ -27,6 +27,7 @@ from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, quoted, some, times
 
+_NAMES = 100
 _STORM = 5  # connections
 _SHORT_NS = 1_000_000_000
 _FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
@@ -43,7 +44,7 @@ _CAUSES = {
 class _Handshake:
     """What was said on one connection before it was ready."""
 
-    __slots__ = ("cause", "commands", "detail", "error", "mechanisms", "packet", "time_ns", "user")
+    __slots__ = ("cause", "commands", "detail", "error", "is_broken", "mechanisms", "packet", "time_ns", "user")
 
     def __init__(self) -> None:
         self.mechanisms: dict[str, str | None] = {}  # by address; None: not known
@@ -52,6 +53,7 @@ class _Handshake:
         self.user: Octets | None = None
         self.cause: str | None = None  # the finding that a problem says it is
         self.detail = ""  # of that problem
+        self.is_broken = False  # it breaks the rules, which is reason enough to close it
         self.time_ns = 0  # of the last event
         self.packet = 0
 
@@ -67,6 +69,16 @@ class _Failures:
         self.users: dict[str, None] = {}
         self.certainty: Certainty = "likely"
         self.severity: Severity | None = None
+
+
+class _OldVersion:
+    """Peers that speak one old version."""
+
+    __slots__ = ("names", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.names: dict[str, None] = {}
 
 
 class _Short:
@@ -91,7 +103,7 @@ class Handshakes(Inquiry):
         self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets
         self._mechanisms: Ledger[str, dict[str, None]] = Ledger(dict)  # mechanisms of bound sockets
         self._passwords: Ledger[str, Occurrences] = Ledger(Occurrences)
-        self._old: Ledger[tuple[str, str], Occurrences] = Ledger(Occurrences)
+        self._old: Ledger[str, _OldVersion] = Ledger(_OldVersion)
 
     # ------------------------------------------------------------------ what is said
 
@@ -117,11 +129,13 @@ class Handshakes(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """Take note of a problem that says why."""
-        cause = _CAUSES.get(event.code)
-        if cause is None or event.flow is None:
+        handshake = self._handshakes.get(event.flow) if event.flow is not None else None
+        if handshake is None:
             return
-        handshake = self._handshakes.get(event.flow)
-        if handshake is not None and handshake.cause is None:
+        cause = _CAUSES.get(event.code)
+        if cause is None:
+            handshake.is_broken |= event.severity == "error"
+        elif handshake.cause is None:
             handshake.cause, handshake.detail = cause, event.detail
 
     def _at(self, contact: Contact) -> _Handshake | None:
@@ -169,8 +183,10 @@ class Handshakes(Inquiry):
         for peer in (event.client, event.server):
             if peer.version is not None and peer.version[:2] in ("1.", "2."):
                 # Of one that connects each connection has a port of its own.
-                name = peer.address if peer is event.server else host_of(peer.address)
-                self._old.at((name, peer.version)).add(event.start_ns, None, None)
+                old = self._old.at(peer.version)
+                old.seen.add(event.start_ns, None, None)
+                if len(old.names) < _NAMES:
+                    old.names[peer.address if peer is event.server else host_of(peer.address)] = None
 
     def _fail(self, handshake: _Handshake, event: Connection) -> bool:
         """Count a connection that failed for a reason that can be told; returns whether there is one."""
@@ -201,7 +217,7 @@ class Handshakes(Inquiry):
             return "handshake-failed", f"the server answers {said}", "certain"
         if handshake.cause is not None:
             return handshake.cause, handshake.detail, "certain"
-        if not is_closed:
+        if not is_closed or handshake.is_broken:
             return "", "", "certain"
         if mechanism == "CURVE" and "HELLO" in commands:
             if "INITIATE" in commands and "READY" not in commands:
@@ -256,9 +272,10 @@ class Handshakes(Inquiry):
         for server, seen in self._passwords.entries.items():
             words = f"user names and passwords for {server} cross the network in clear, {times(seen.count, 'time')}"
             yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
-        for (name, version), seen in self._old.entries.items():
-            words = f"{name} speaks ZMTP {version}, in {times(seen.count, 'connection')}"
-            yield Claim("version-old", words, "its greetings say so", seen, [name])
+        for version, old in self._old.entries.items():
+            speak = "speaks" if len(old.names) == 1 else "speak"
+            words = f"{some(old.names)} {speak} ZMTP {version}"
+            yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
 
     def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:
         if code == "credentials-refused":

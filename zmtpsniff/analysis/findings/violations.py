@@ -25,7 +25,6 @@ _EXPLAINED = frozenset(
         "packets-cut",
         "frames-lost",
         "frames-found-again",
-        "implausible-length",
         "message-too-large",
         "multicast-lost",
         "saving-ended",
