@@ -149,8 +149,8 @@ class _Stream:
     """What one subscriber gets, on one connection."""
 
     __slots__ = (
-        "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "late", "lost", "place", "publisher", "server",
-        "topics",
+        "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "late", "lost", "place", "publisher",
+        "server", "topics",
     )  # fmt: skip
 
     def __init__(self, publisher: _Publisher, server: str, address: str, flow: int) -> None:
