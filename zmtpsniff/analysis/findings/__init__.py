@@ -5,7 +5,7 @@ memory. It hands them to its inquiries, a module for each family of findings, an
 nothing that a hole in the capture may explain.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -36,6 +36,7 @@ _BLINDING = frozenset(
 )
 _FREQUENT = frozenset({"MESSAGE", "PING", "PONG"})  # commands of which no inquiry asks
 _CONTACTS = 50_000
+_EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
 
 class Diagnosis:
@@ -72,8 +73,9 @@ class Diagnosis:
         unheard = getattr(Inquiry, method)
         return [getattr(one, method) for one in self._inquiries if getattr(type(one), method) is not unheard]
 
-    def take(self, events: Iterable[AnyEvent]) -> None:
+    def take(self, events: Sequence[AnyEvent]) -> None:
         """Look at a batch of events, of all those that a Sniffer gives."""
+        self._pass_time(events)
         on_message = self._on_message
         for event in events:
             if type(event) is Message:
@@ -82,6 +84,14 @@ class Diagnosis:
                     listener(event)
             else:
                 self._take_other(event)
+
+    def _pass_time(self, events: Sequence[AnyEvent]) -> None:
+        """Learn from a batch what time it is."""
+        for event in reversed(events):
+            time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+            self._now_ns = max(self._now_ns, time_ns or 0)
+            if time_ns is not None and not isinstance(event, Connection):
+                break
 
     def _take_other(self, event: AnyEvent) -> None:
         if isinstance(event, Command):
@@ -94,7 +104,9 @@ class Diagnosis:
                 hear(contact, event)
         elif isinstance(event, Subscription):
             contact = self._contact(event)
-            for hear in self._subscription:
+            if len(contact.kinds) < 2 and len(contact.early) < _EARLY:
+                contact.early.append(event)  # nobody knows yet what it is about
+            for hear in self._subscription if len(contact.kinds) == 2 else ():
                 hear(contact, event)
         elif isinstance(event, Greeting):
             contact = self._contact(event)
@@ -107,11 +119,11 @@ class Diagnosis:
         elif isinstance(event, Problem):
             self._take_problem(event)
         elif isinstance(event, Connection):
-            self._now_ns = max(self._now_ns, event.end_ns)
             self._on_message.pop(event.flow, None)
             contact_or_none = self._contacts.pop(event.flow, None)
+            until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
             for hear in self._end:
-                hear(contact_or_none, event)
+                hear(contact_or_none, event, until_ns)
         elif isinstance(event, Capture):
             self.capture = event
             for hear in self._totals:
@@ -142,6 +154,10 @@ class Diagnosis:
         contact.kinds[address] = kind
         if len(contact.kinds) < 2 or contact.flow not in self._contacts:
             return
+        self._begin(contact)
+
+    def _begin(self, contact: Contact) -> None:
+        """Both sides have said what they are."""
         listeners = [listener for one in self._inquiries if (listener := one.begin(contact)) is not None]
         if len(listeners) == 1:
             self._on_message[contact.flow] = listeners[0]
@@ -152,6 +168,10 @@ class Diagnosis:
                     listener(event)
 
             self._on_message[contact.flow] = tell_all
+        early, contact.early = contact.early, []
+        for event in early:
+            for hear in self._subscription:
+                hear(contact, event)
 
     # ------------------------------------------------------------------ as a witness
 

@@ -81,6 +81,13 @@ FINDINGS: dict[str, FindingKind] = {
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
     ),
+    "worker-silent": FindingKind(
+        "error",
+        "A worker gets requests and answers none, while the others of the same queue do.",
+        "Messages go to it, none comes back, and its connection stays open.",
+        "Restart the worker, and find out where it hangs. A ROUTER that gives work to the least busy one, as in the "
+        "Majordomo pattern, leaves out who does not answer.",
+    ),
     "request-unanswered": FindingKind(
         "error",
         "Requests got no reply within `--timeout`, or before their connection was closed.",
@@ -88,13 +95,6 @@ FINDINGS: dict[str, FindingKind] = {
         "said only if the same service answers others, or answered this one before.",
         "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
         "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
-    ),
-    "worker-silent": FindingKind(
-        "error",
-        "A worker gets requests and answers none, while the others of the same queue do.",
-        "Messages go to it, none comes back, and its connection stays open.",
-        "Restart the worker, and find out where it hangs. A ROUTER that gives work to the least busy one, as in the "
-        "Majordomo pattern, leaves out who does not answer.",
     ),
     "subscriber-slow": FindingKind(
         "warning",

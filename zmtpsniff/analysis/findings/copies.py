@@ -217,15 +217,15 @@ class _Stream:
         for comparison in list(self.comparisons):
             comparison.dissolve()
 
-    def end(self, event: Connection, stalled: bool) -> None:
+    def end(self, until_ns: int, stalled: bool) -> None:
         """Its connection is over. What others get later may still show that they lost something."""
         self.publisher.streams.pop(self.flow, None)
-        is_idle = not stalled and event.end_ns - self.last_ns > _IDLE_NS
+        is_idle = not stalled and until_ns - self.last_ns > _IDLE_NS
         for comparison in list(self.comparisons):
             if is_idle:
-                comparison.lose_late(self, event.end_ns)
+                comparison.lose_late(self, until_ns)
             else:
-                self.lag_ns = max(self.lag_ns, comparison.lag_ns(self, event.end_ns))
+                self.lag_ns = max(self.lag_ns, comparison.lag_ns(self, until_ns))
             comparison.part(self)
 
 
@@ -418,12 +418,12 @@ class Copies(Inquiry):
         if not stall.is_open:
             self._stalled.add(stall.flow)
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Keep what a subscriber did not get."""
         stream = self._streams.pop(event.flow, None)
         if stream is None:
             return
-        stream.end(event, event.flow in self._stalled)
+        stream.end(until_ns, event.flow in self._stalled)
         self._stalled.discard(event.flow)
         if stream.lost.count or stream.lag_ns >= _SLOW_NS:
             got = event.messages.server if event.server.address == stream.server else event.messages.client

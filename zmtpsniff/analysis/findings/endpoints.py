@@ -101,7 +101,7 @@ class Endpoints(Inquiry):
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""
         self._servers.at(event.server.address)
         self._hosts.at(host_of(event.server.address))

@@ -147,7 +147,7 @@ class Handshakes(Inquiry):
 
     # ------------------------------------------------------------------ how it ends
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Find out why a handshake did not end well."""
         handshake = self._handshakes.pop(event.flow, None)
         self._note_version(event)

@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 class Contact:
     """A ZMTP connection while it lasts: what both sides have said of themselves."""
 
-    __slots__ = ("blind", "flow", "kinds", "start_ns", "versions")
+    __slots__ = ("blind", "early", "flow", "kinds", "start_ns", "versions")
 
     def __init__(self, flow: int, start_ns: int) -> None:
         """Begin with its first event."""
@@ -25,6 +25,7 @@ class Contact:
         self.start_ns = start_ns
         self.kinds: dict[str, str] = {}  # socket types by address
         self.versions: dict[str, str] = {}
+        self.early: list[Subscription] = []  # before both sides have said what they are
         self.blind = False  # octets are missing, so that what is not seen may have been there
 
     def other(self, address: str) -> str | None:
@@ -56,8 +57,8 @@ class Inquiry:
     def lose(self, contact: Contact) -> None:
         """Octets of a connection are missing."""
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
-        """A connection is over, or the capture; of one in which nothing was said there is no contact."""
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """A connection is over, or the capture, at ``until_ns``; there is no contact if nothing was said."""
 
     def totals(self, event: Capture) -> None:
         """The capture is over."""

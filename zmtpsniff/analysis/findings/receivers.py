@@ -47,7 +47,7 @@ class Receivers(Inquiry):
         receiver.is_open = stall.is_open
         receiver.seen.add(stall.since_ns, stall.packet, stall.flow)
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Learn which types the sockets have that stopped."""
         for peer in (event.client, event.server):
             if (event.flow, peer.address) in self._receivers.entries:

@@ -32,6 +32,7 @@ _SLOW_NS = 100_000_000
 _SLOW_TIMES = 20
 _SLOW_MEDIAN_NS = 1_000_000_000
 _SLOWEST = 4  # replies that are remembered, of each service
+_RECENT_NS = 1_000_000_000  # a request may wait so long when the capture ends, and nothing is said
 _SUSPECTS = 1000
 
 
@@ -90,9 +91,9 @@ class _Exchange:
 class _Suspect:
     """A connection on which requests waited when it ended."""
 
-    __slots__ = ("answered", "asked", "asker", "end_ns", "flow", "oldest", "replier", "strict", "took_turns")
+    __slots__ = ("answered", "asked", "asker", "flow", "oldest", "replier", "strict", "took_turns", "until_ns")
 
-    def __init__(self, exchange: _Exchange, event: Connection) -> None:
+    def __init__(self, exchange: _Exchange, event: Connection, until_ns: int) -> None:
         client, server = event.client.address, event.server.address
         self.asker = str(exchange.asker)
         self.replier = server if self.asker == client else client
@@ -101,7 +102,7 @@ class _Suspect:
         self.took_turns = exchange.in_turns >= _TURNS
         self.strict = exchange.strict
         self.flow = event.flow
-        self.end_ns = event.end_ns
+        self.until_ns = until_ns
 
 
 class _Service:
@@ -182,7 +183,7 @@ class Requests(Inquiry):
         if len(unanswered.details) < 2:
             unanswered.details[event.detail] = None
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Add a connection to what is known of its service."""
         exchange = self._exchanges.pop(event.flow, None)
         if exchange is None or exchange.asker is None:
@@ -200,7 +201,7 @@ class Requests(Inquiry):
             else:
                 heappushpop(service.slowest, slow)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
-            service.suspects.append(_Suspect(exchange, event))
+            service.suspects.append(_Suspect(exchange, event, until_ns))
 
     # ------------------------------------------------------------------ results
 
@@ -208,23 +209,20 @@ class Requests(Inquiry):
         """Requests without replies, workers that are silent, services that are slow."""
         told: set[int] = set()  # flows of which a finding has been made
         for service in self._asks_peers.entries.values():
-            yield from self._silent_workers(service, now_ns, told)
+            yield from self._silent_workers(service, told)
         for (host, replier), unanswered in self._unanswered.entries.items():
-            if not unanswered.flows <= told:
+            is_recent = not unanswered.has_timed_out and now_ns - (unanswered.seen.first_ns or 0) < _RECENT_NS
+            if not (unanswered.flows <= told or is_recent):
                 told |= unanswered.flows
                 yield self._claim_unanswered(host, replier, unanswered)
         for service in self._asked_by_peers.entries.values():
-            yield from self._silent_service(service, now_ns, told)
+            yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.entries.items():
             yield from self._slow(address, service)
 
-    def _waited(self, suspect: _Suspect, now_ns: int) -> int:
-        """How long the oldest request of a connection waited."""
-        return suspect.end_ns - suspect.oldest[0] if suspect.end_ns < now_ns else now_ns - suspect.oldest[0]
-
-    def _silent_workers(self, service: _Service, now_ns: int, told: set[int]) -> Iterable[Claim]:
+    def _silent_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
-            waited_ns = self._waited(suspect, now_ns)
+            waited_ns = suspect.until_ns - suspect.oldest[0]
             others = service.answered - suspect.answered
             if waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):
                 continue
@@ -240,9 +238,9 @@ class Requests(Inquiry):
                 [suspect.replier, suspect.asker],
             )
 
-    def _silent_service(self, service: _Service, now_ns: int, told: set[int]) -> Iterable[Claim]:
+    def _silent_service(self, service: _Service, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
-            waited_ns = self._waited(suspect, now_ns)
+            waited_ns = suspect.until_ns - suspect.oldest[0]
             others = service.answered - suspect.answered
             by_others = not suspect.answered and service.answers
             by_turns = suspect.took_turns and suspect.asked > suspect.answered

@@ -146,24 +146,24 @@ class Topics(Inquiry):
         elif event.topic not in subscriber.topics and len(subscriber.topics) < _TOPICS:
             subscriber.topics[event.topic] = _Wish(event.time_ns, event.packet, subscriber.publisher.copies)
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Look for topics that matched nothing."""
         subscriber = self._subscribers.pop(event.flow, None)
         if subscriber is None or subscriber.blind or event.handshake != "complete":
             return
         if not subscriber.topics and not subscriber.got and not event.subscriptions:
-            lasted_ns = event.end_ns - event.start_ns
+            lasted_ns = until_ns - event.start_ns
             says_topics = (event.version or "") >= "3"  # earlier ones keep their subscriptions to themselves
             kinds = (event.client.socket_type, event.server.socket_type)
             if says_topics and "SUB" in kinds and lasted_ns >= _IDLE_NS and len(self._without) < _SUSPECTS:
                 self._without.append(
-                    (subscriber.address, subscriber.server, event.flow, event.start_ns, event.end_ns)
+                    (subscriber.address, subscriber.server, event.flow, event.start_ns, until_ns)
                 )  # fmt: skip
         for topic in subscriber.topics:
             if topic in subscriber.matched or any(topic.startswith(other) for other in subscriber.matched):
                 continue  # a shorter one is named for the messages of both
             if len(self._suspects) < _SUSPECTS:
-                self._suspects.append(_Suspect(subscriber, topic, event.flow, event.end_ns))
+                self._suspects.append(_Suspect(subscriber, topic, event.flow, until_ns))
 
     # ------------------------------------------------------------------ results
 
@@ -171,8 +171,7 @@ class Topics(Inquiry):
         """Topics that matched nothing, each with the published one that is nearest."""
         groups: dict[tuple[str, bytes, bool], list[_Suspect]] = {}
         for suspect in self._suspects:
-            until_ns = suspect.until_ns if suspect.until_ns < now_ns else now_ns
-            if suspect.sent < _LEAST_MESSAGES or until_ns - suspect.wish.since_ns < _LEAST_NS:
+            if suspect.sent < _LEAST_MESSAGES or suspect.until_ns - suspect.wish.since_ns < _LEAST_NS:
                 continue
             groups.setdefault((suspect.server, suspect.topic, suspect.got == 0), []).append(suspect)
         for (server, topic, got_nothing), suspects in groups.items():

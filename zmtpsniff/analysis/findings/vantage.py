@@ -37,7 +37,7 @@ class Vantage(Inquiry):
         if event.code in _LOSSES:
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
-    def end(self, contact: Contact | None, event: Connection) -> None:
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
         self._zmtp += 1
         if event.handshake == "not-seen":
