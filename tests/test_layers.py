@@ -28,7 +28,24 @@ ALLOWED = {
         "zmtpsniff.analysis.defaults",
         "dissectors.events",
     },
-    "zmtpsniff/analysis": {"zmtpsniff.analysis", "zmtpsniff.decode_as", "zmtpsniff.errors", "dissectors"},
+    "zmtpsniff/analysis/findings": {
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.defaults",
+        "zmtpsniff.analysis.statistics.sketch",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.net.witness",
+        "dissectors.events",
+        "dissectors.problems",
+        "dissectors.records",
+        "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/analysis": {
+        "zmtpsniff.analysis",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
+        "zmtpsniff.net.witness",
+        "dissectors",
+    },
     "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
@@ -44,6 +61,7 @@ ALLOWED = {
         "zmtpsniff.analysis",
         "zmtpsniff.capture.source",
         "zmtpsniff.net.tls",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
@@ -112,6 +130,7 @@ ALLOWED = {
     "zmtpsniff/render": {
         "zmtpsniff.render",
         "zmtpsniff.analysis.statistics",
+        "zmtpsniff.analysis.findings.finding",
         "dissectors.events",
         "dissectors.zmtp.limits",
         "dissectors.records",
@@ -136,6 +155,7 @@ RENAMED_SOON = {
 NOUNS = {
     "cut",  # octets that were cut off: one cut
     "drawing",
+    "finding",  # what zmtpsniff diagnose writes
     "framing",  # what 23/ZMTP calls it
     "greeting",  # likewise
     "opening",  # the part of a stream before its frames

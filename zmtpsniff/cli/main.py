@@ -8,6 +8,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.cli.check import check
+from zmtpsniff.cli.diagnose import diagnose
 from zmtpsniff.cli.extract import extract
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
@@ -33,12 +34,13 @@ def cli() -> None:
     zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
+    zmtpsniff diagnose capture.pcap              what is wrong here
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
-for _command in (read, live, check, stats, extract, interfaces, fields, schema, spark):
+for _command in (read, live, diagnose, check, stats, extract, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
