@@ -18,6 +18,7 @@ from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
+from zmtpsniff.collector import dismiss_collector
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
@@ -72,6 +73,7 @@ def main() -> None:
     # Everything is out: while the interpreter ends, a second Ctrl-C would kill it and change the status.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    dismiss_collector()
     sys.exit(status)
 
 
