@@ -19,6 +19,7 @@ from zmtpsniff.cli.read import read
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
+from zmtpsniff.collector import dismiss_collector
 from zmtpsniff.errors import Error
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
@@ -75,6 +76,7 @@ def main() -> None:
     # Everything is out: while the interpreter ends, a second Ctrl-C would kill it and change the status.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    dismiss_collector()
     sys.exit(status)
 
 

@@ -27,6 +27,7 @@ _BATCH = 200
 
 _PLAIN = frozenset({str, int, bool, NoneType})  # types of which JSON has every value as it is
 _OCTETS = frozenset({bytes, Cut, Hidden})
+_OFTEN = 64  # what is shorter comes again and again: names of socket types, identities
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
@@ -224,7 +225,10 @@ class JsonlRenderer:
 
     def _convert(self, value: Any) -> Any:
         """A value of a field as what msgspec encodes in the form that records have."""
-        if type(value) in _OCTETS:
+        kind = type(value)
+        if kind is bytes and len(value) < _OFTEN:
+            return _often(value, self._max_bytes)
+        if kind in _OCTETS:
             return octets_object(value, self._max_bytes)
         if isinstance(value, dict):
             return {str(name): self._convert(item) for name, item in value.items()}
@@ -236,6 +240,9 @@ class JsonlRenderer:
             own = {"protocol": value.protocol, "summary": value.summary}
             return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
         return self._struct(value) if isinstance(value, msgspec.Struct) else value
+
+
+_often = lru_cache(1024)(octets_object)
 
 
 @lru_cache(512)
