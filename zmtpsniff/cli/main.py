@@ -15,6 +15,7 @@ from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import OutputError, PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
+from zmtpsniff.cli.report import report
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
@@ -33,11 +34,12 @@ def cli() -> None:
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
+    zmtpsniff report capture.pcap -o FILE.html   one page to pass on
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
-for _command in (read, live, check, stats, interfaces, fields, schema, spark):
+for _command in (read, live, check, stats, report, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
