@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zmtpsniff.analysis.defaults import PAGE_ROWS
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, IntRange, display_filter, dissection_options
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from zmtpsniff.report.capture import CaptureReport
 
 _BODY_OCTETS = 1024  # that are kept of each body: ladders show a few dozen, payload dissectors want some more
-_PAGE_ROWS = 200
 
 
 @click.command(cls=CommandWithHelp, short_help="Make one page of it all to pass on.")
@@ -33,7 +33,7 @@ _PAGE_ROWS = 200
 )
 @click.option("--title", metavar="TEXT", help="What stands above the page; by default what the captures are called.")
 @click.option(
-    "--top", type=IntRange(1, 5000), default=_PAGE_ROWS, show_default=True, metavar="N", help="Rows of each table."
+    "--top", type=IntRange(1, 5000), default=PAGE_ROWS, show_default=True, metavar="N", help="Rows of each table."
 )
 @dissection_options
 @display_filter

@@ -7,8 +7,9 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import Overview
-from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, SocketRow, TopicRow
+from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, SocketRow
 from zmtpsniff.analysis.statistics.report import report as rows_of
+from zmtpsniff.analysis.statistics.rows import Topic
 from zmtpsniff.analysis.statistics.severities import SEVERITIES
 from zmtpsniff.analysis.statistics.statistics import ROWS
 from zmtpsniff.report.conversations import Conversations
@@ -80,15 +81,12 @@ class CaptureReport:
     # ------------------------------------------------------------------ a section each
 
     def _add_rows(self, results: Results) -> None:
-        """Sockets, subscriptions and replies are those of ``zmtpsniff stats``."""
+        """Sockets and replies are those of ``zmtpsniff stats``."""
         for row in rows_of(self._statistics, self._top):
             match row:
                 case SocketRow():
                     names = ReportSocket.__struct_fields__
                     results.sockets.append(ReportSocket(**{name: getattr(row, name) for name in names}))
-                case TopicRow():
-                    counts = (row.messages, row.octets, row.subscribers, row.subscribers_most)
-                    results.subscriptions.append(ReportSubscription(row.topic, *counts))
                 case LatencyRow(pattern="request-reply"):
                     times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
                     results.latencies.append(ReportLatency(row.count, *times, row.service))
@@ -124,6 +122,16 @@ class CaptureReport:
         ranked = sorted(topics.rows.items(), key=lambda item: -item[1].messages)
         results.topics = [ReportTopic(topic, row.messages, row.octets) for topic, row in ranked[: self._top]]
         _tell_cut(results, ReportTopic, topics.at_least() - len(results.topics))
+        matched = self._overview.matched.rows
+        found = []
+        for topic, followed in self._statistics.topics.rows.items():
+            if followed.subscribers_most:
+                row = matched.get(topic) or Topic()
+                audience = (followed.subscribers, followed.subscribers_most)
+                found.append(ReportSubscription(topic, row.messages, row.octets, *audience))
+        found.sort(key=lambda row: (-row.messages, -row.octets, -row.subscribers_most))
+        results.subscriptions = found[: self._top]
+        _tell_cut(results, ReportSubscription, len(found) - len(results.subscriptions))
 
     def _add_by_time(self, results: Results) -> None:
         overview = self._overview
@@ -174,7 +182,6 @@ class CaptureReport:
 
 _CUTS: dict[str, type[ReportRecord]] = {
     "stats-socket": ReportSocket,
-    "stats-topic": ReportSubscription,
     "stats-latency": ReportLatency,
 }
 

@@ -35,6 +35,8 @@ def charts(results: Results) -> dict[str, Chart]:
 
 
 def _topology(pairs: list[ReportPair]) -> Chart:
+    if not pairs:
+        return {}
     hosts: Counter[str] = Counter()
     services: Counter[str] = Counter()
     for pair in pairs:

@@ -114,7 +114,8 @@ class Overview:
         self.intervals = Intervals(_INTERVALS)
         self.pairs: Table[PairKey, Pair] = Table(_ROWS, Pair)
         self.services: Table[str, Activity] = Table(_SERVICES, Activity)
-        self.topics: Table[Octets, Topic] = Table(_ROWS, Topic)
+        self.topics: Table[Octets, Topic] = Table(_ROWS, Topic)  # as published
+        self.matched: Table[Octets, Topic] = Table(_ROWS, Topic)  # as subscribed to
         self.agreements: Table[tuple[str | None, str | None], Activity] = Table(_AGREEMENTS, Activity)
         self.hosts: Table[str, HostPresence] = Table(_HOSTS, HostPresence)
         self.problems: dict[tuple[Severity, str, str | None], HostProblems] = {}
@@ -149,12 +150,10 @@ class Overview:
         flow.activity.add(self.intervals, event.time_ns, octets, event.latency_ns)
         flow.sent[event.src] = flow.sent.get(event.src, 0) + 1
         if event.socket_type in _PUBLISH and event.frames:
-            topic = event.frames[0]
-            row = self.topics.rows.get(topic)
-            if row is None:
-                row = self.topics.row(shortened(topic))
-            row.messages += 1
-            row.octets += octets
+            _count_topic(self.topics, event.frames[0], octets)
+        matched = event.frames[0] if event.socket_type == "RADIO" else event.matched
+        if matched is not None:
+            _count_topic(self.matched, matched, octets)
         host = self.hosts.row(host_of(event.src))
         host.messages += 1
         place = self.intervals.place(event.time_ns)
@@ -270,6 +269,14 @@ def host_of(address: str) -> str:
     """An address without its port."""
     host, colon, port = address.rpartition(":")
     return host if colon and port.isdecimal() else address
+
+
+def _count_topic(topics: Table[Octets, Topic], topic: Octets, octets: int) -> None:
+    row = topics.rows.get(topic)
+    if row is None:
+        row = topics.row(shortened(topic))
+    row.messages += 1
+    row.octets += octets
 
 
 def _name(name: str | None) -> str | None:
