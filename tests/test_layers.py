@@ -105,6 +105,7 @@ RENAMED_SOON = {
 NOUNS = {
     "cut",  # octets that were cut off: one cut
     "drawing",
+    "finding",
     "framing",  # what 23/ZMTP calls it
     "greeting",  # likewise
     "opening",  # the part of a stream before its frames

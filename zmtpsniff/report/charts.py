@@ -1,7 +1,8 @@
 """What the page's scripts draw, as plain lists: numbers, and text that is safe to show as text."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from zmtpsniff.analysis.statistics.severities import SEVERITIES, Severities, add_severities, worst
@@ -43,7 +44,8 @@ def _topology(pairs: list[ReportPair]) -> Chart:
         weight = 1 + pair.messages_in + pair.messages_out + 100 * (worst(pair.problems) in ("error", "warning"))
         hosts[pair.client] += weight
         services[pair.server] += weight
-    left, right = _nodes(hosts), _nodes(services)
+    right = _nodes(services)
+    left = _nodes(hosts, _heights(pairs, right))
     links: dict[tuple[int, int], ReportPair] = {}
     for pair in pairs:
         ends = (left.get(pair.client, len(left)), right.get(pair.server, len(right)))
@@ -73,10 +75,19 @@ def _topology(pairs: list[ReportPair]) -> Chart:
     }
 
 
-def _nodes(weights: "Counter[str]") -> dict[str, int]:
-    """The places of the weightiest nodes in the order of their names; one more is left for all others."""
+def _heights(pairs: list[ReportPair], services: dict[str, int]) -> dict[str, float]:
+    """How far down hosts should be so that few lines cross: beside the middle of the services that they talk to."""
+    places: dict[str, list[int]] = {}
+    for pair in pairs:
+        places.setdefault(pair.client, []).append(services.get(pair.server, len(services)))
+    return {host: sum(found) / len(found) for host, found in places.items()}
+
+
+def _nodes(weights: "Counter[str]", heights: Mapping[str, float] = MappingProxyType({})) -> dict[str, int]:
+    """The places of the weightiest nodes, from top to bottom, or by their names; one more is left for all others."""
     most = _NODES if len(weights) > _NODES + 1 else len(weights)
-    return {name: place for place, name in enumerate(sorted(name for name, _ in weights.most_common(most)))}
+    names = [name for name, _ in weights.most_common(most)]
+    return {name: place for place, name in enumerate(sorted(names, key=lambda name: (heights.get(name, 0), name)))}
 
 
 def _joined(one: ReportPair, other: ReportPair) -> ReportPair:

@@ -31,7 +31,7 @@ _RANK = 1 << 40  # more than there are problems
 _CLOCK = Clock(utc=True)
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column by its title."""
 
     title: str
@@ -53,7 +53,7 @@ class Section:
 
     name: str
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
     note: str = ""
 
@@ -139,9 +139,9 @@ def _severities(problems: Severities) -> Cell:
     return Cell(severity_words(problems), weight, None, severity)
 
 
-def columns(*titles: str) -> tuple[Column, ...]:
+def columns(*titles: str) -> tuple[TableColumn, ...]:
     """Columns by their titles; those of numbers begin with ``>``."""
-    return tuple(Column(title.lstrip(">"), title.startswith(">")) for title in titles)
+    return tuple(TableColumn(title.lstrip(">"), title.startswith(">")) for title in titles)
 
 
 def _left_out(results: Results, kind: type[ReportRecord], more: str) -> str:

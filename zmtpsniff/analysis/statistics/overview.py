@@ -32,7 +32,7 @@ _SENDING = 5  # intervals with messages that there must be before
 _FACTOR = 3  # how much longer than the longest pause before silence is
 
 
-class PairKey(NamedTuple):
+class HostPairKey(NamedTuple):
     """Who talks to whom: hosts and bound addresses by their socket types."""
 
     client: str  # host
@@ -42,7 +42,7 @@ class PairKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pair:
+class HostPair:
     """All connections of a host to a bound address."""
 
     missing: int = 0
@@ -53,7 +53,7 @@ class Pair:
         """Messages, connections and problems."""
         return self.traffic.weight() + sum(self.problems.values())
 
-    def join(self, other: "Pair") -> None:
+    def join(self, other: "HostPair") -> None:
         """Add what another one counted."""
         self.traffic.join(other.traffic)
         add_severities(self.problems, other.problems)
@@ -112,7 +112,7 @@ class Overview:
         self.start_ns: int | None = None
         self.end_ns: int | None = None
         self.intervals = Intervals(_INTERVALS)
-        self.pairs: Table[PairKey, Pair] = Table(_ROWS, Pair)
+        self.pairs: Table[HostPairKey, HostPair] = Table(_ROWS, HostPair)
         self.services: Table[str, Activity] = Table(_SERVICES, Activity)
         self.topics: Table[Octets, Topic] = Table(_ROWS, Topic)  # as published
         self.matched: Table[Octets, Topic] = Table(_ROWS, Topic)  # as subscribed to
@@ -120,7 +120,7 @@ class Overview:
         self.hosts: Table[str, HostPresence] = Table(_HOSTS, HostPresence)
         self.problems: dict[tuple[Severity, str, str | None], HostProblems] = {}
         self._flows: dict[int, _Flow] = {}
-        self._ended: dict[int, PairKey] = {}
+        self._ended: dict[int, HostPairKey] = {}
 
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
         """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true.
@@ -194,7 +194,7 @@ class Overview:
         flow = self._flows.pop(event.flow, None) or _Flow()
         client, server = event.client.address, event.server.address
         self._span(event.start_ns, event.end_ns)
-        key = PairKey(host_of(client), server, _name(event.client.socket_type), _name(event.server.socket_type))
+        key = HostPairKey(host_of(client), server, _name(event.client.socket_type), _name(event.server.socket_type))
         pair = self.pairs.row(key)
         pair.traffic.connection(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)

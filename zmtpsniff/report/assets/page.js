@@ -91,7 +91,8 @@
     topology(node) {
       const of = data.topology;
       const width = node.clientWidth;
-      const side = Math.min(width < NARROW ? 125 : 260, width / 3);
+      const longest = Math.max(...of.hosts.concat(of.services).map((name) => name.length));
+      const side = Math.min(30 + 6.5 * longest, width < NARROW ? 135 : 260);
       const place = (index, count) => ((index + 0.5) / count);
       const nodes = [[of.hosts, 0], [of.services, 1]].flatMap(([names, right]) => names.map((name, index) => ({
         name: `${right}:${index}`, value: [right, place(index, names.length)], symbolSize: 9,
@@ -374,13 +375,15 @@
 
   readPalette();
   // Many services have a chart each: those that nobody looks at are not drawn.
+  const small = nodes.filter((node) => node.classList.contains("small"));
   const watcher = new IntersectionObserver((seen) => {
     for (const { isIntersecting, target } of seen) if (isIntersecting && !target.dataset.drawn) draw(target);
   }, { rootMargin: "300px" });
-  for (const node of nodes) {
-    node.style.minHeight = node.classList.contains("small") ? "130px" : "200px";
+  for (const node of small) {
+    node.style.minHeight = "130px";
     watcher.observe(node);
   }
+  for (const node of nodes) if (!small.includes(node)) draw(node);
 
   let width = root.clientWidth;
   let waiting = 0;
