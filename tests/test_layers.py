@@ -14,7 +14,7 @@ from tests.support.paths import PROJECT
 # module or package: what it may import of ours
 ALLOWED = {
     "dissectors": {"dissectors"},
-    "zmtpsniff/capture": {"zmtpsniff.capture"},  # files and engines
+    "zmtpsniff/capture": {"zmtpsniff.capture", "zmtpsniff.errors"},  # files and engines
     "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.plaintexts", "zmtpsniff.capture.source"},
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
@@ -28,7 +28,7 @@ ALLOWED = {
         "zmtpsniff.analysis.defaults",
         "dissectors.events",
     },
-    "zmtpsniff/analysis": {"zmtpsniff.analysis", "zmtpsniff.decode_as", "dissectors"},
+    "zmtpsniff/analysis": {"zmtpsniff.analysis", "zmtpsniff.decode_as", "zmtpsniff.errors", "dissectors"},
     "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
@@ -43,6 +43,18 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
+    "zmtpsniff/dissection.py": {
+        "zmtpsniff.analysis.plugins",
+        "zmtpsniff.assembly",
+        "zmtpsniff.capture",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
+        "zmtpsniff.filters",
+        "zmtpsniff.settings",
+        "zmtpsniff.sniffer",
+        "dissectors",
+    },
+    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
         "zmtpsniff.decode_as",
@@ -52,7 +64,21 @@ ALLOWED = {
         "zmtpsniff.sniffer",
         "dissectors",
     },
-    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events", "dissectors.records"},
+    "zmtpsniff/errors.py": set(),
+    "zmtpsniff/extraction.py": {
+        "zmtpsniff.analysis.bodies",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.payloads",
+    },
+    "zmtpsniff/filters": {
+        "zmtpsniff.filters",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.text",
+        "dissectors.events",
+        "dissectors.records",
+    },
     "zmtpsniff/report": {"zmtpsniff.report", "zmtpsniff.render", "zmtpsniff.analysis.statistics", "dissectors.events"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
@@ -64,6 +90,7 @@ ALLOWED = {
         "zmtpsniff.collector",
         "zmtpsniff.net.datagrams",
         "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
         "zmtpsniff.factory",
         "zmtpsniff.net.flows",
         "zmtpsniff.net.limits",
@@ -88,7 +115,7 @@ ALLOWED = {
     },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/decode_as.py": set(),
-    "zmtpsniff/cli/output.py": set(),
+    "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
     "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }

@@ -29,7 +29,8 @@ def open_page(page: Path, profile: Path, width: int = 1280, height: int = 20_000
     command = [
         CHROMIUM, "--headless=new", "--disable-gpu", "--no-first-run", "--enable-logging=stderr",
         f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--virtual-time-budget={_VIRTUAL_MS}",
-        "--host-resolver-rules=MAP * ~NOTFOUND", "--allow-file-access-from-files", "--dump-dom", page.resolve().as_uri(),
+        "--host-resolver-rules=MAP * ~NOTFOUND", "--allow-file-access-from-files", "--dump-dom",
+        page.resolve().as_uri(),
     ]  # fmt: skip
     if os.geteuid() == 0:
         command.insert(1, "--no-sandbox")  # which root cannot have

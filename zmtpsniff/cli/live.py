@@ -44,7 +44,15 @@ def live(
     load_renderer(output)
     capture = start_capture(live, tshark, saver)
     source = capture.source
-    settle_capture(capture, live, saver, records=output.file, count=dissection.count, verbosity=output.verbosity)
+    settle_capture(
+        capture,
+        live,
+        saver,
+        records=output.file,
+        count=dissection.count,
+        verbosity=output.verbosity,
+        keys=dissection.curve_keys,
+    )
     try:
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)

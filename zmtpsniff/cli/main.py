@@ -7,18 +7,19 @@ import sys
 import click
 
 from zmtpsniff import __version__
-from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.check import check
+from zmtpsniff.cli.extract import extract
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
-from zmtpsniff.cli.output import OutputError, PartialOutputError, discard_standard_output
+from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
 from zmtpsniff.cli.report import report
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
+from zmtpsniff.errors import Error
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
@@ -39,7 +40,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, check, stats, report, interfaces, fields, schema, spark):
+for _command in (read, live, check, stats, report, extract, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
@@ -62,7 +63,7 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zmtpsniff"
         status = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
-    except (click.ClickException, CaptureError, OutputError) as error:
+    except (click.ClickException, Error) as error:
         status = _fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
     except BrokenPipeError:
         discard_standard_output()
