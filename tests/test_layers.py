@@ -101,8 +101,11 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.records",
     },
+    "zmtpsniff/report": {"zmtpsniff.report", "zmtpsniff.render", "zmtpsniff.analysis.statistics", "dissectors.events"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
+        "zmtpsniff.analysis.statistics",
+        "zmtpsniff.report.results",
         "zmtpsniff.net.addresses",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",
@@ -117,8 +120,6 @@ ALLOWED = {
         "zmtpsniff.net.pgm",
         "zmtpsniff.net.segment",
         "zmtpsniff.__version__",
-        "zmtpsniff.render",
-        "zmtpsniff.render.figures",
         "dissectors",
     },
     "zmtpsniff/cli/status.py": {
@@ -141,14 +142,13 @@ ALLOWED = {
     "zmtpsniff/cli/last_line.py": set(),
     "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }
-SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
+SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
 LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
 
 # Names in these parts are about to change, and then leave this list.
 RENAMED_SOON = {
     "zmtpsniff.spark": {
-        "Capture", "CutRow", "LatencyRow", "Origin", "Part", "ProblemRow", "Record", "Run", "SocketRow", "TimelineRow",
-        "TopicRow", "TotalRow", "Work", "asking", "listing", "writing",
+        "Capture", "Origin", "Part", "Run", "Work", "listing", "writing",
     },
 }  # fmt: skip
 # Words that are nouns although they end like a participle, or are the term of the field.

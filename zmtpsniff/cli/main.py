@@ -16,6 +16,7 @@ from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
+from zmtpsniff.cli.report import report
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
@@ -37,11 +38,12 @@ def cli() -> None:
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
     zmtpsniff diagnose capture.pcap              what is wrong here
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
+    zmtpsniff report capture.pcap -o FILE.html   one page to pass on
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
-for _command in (read, live, diagnose, check, stats, extract, interfaces, fields, schema, spark):
+for _command in (read, live, diagnose, check, stats, report, extract, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
