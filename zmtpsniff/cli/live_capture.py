@@ -82,7 +82,7 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
 
     if not live.interfaces:
         raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
-    seconds = _duration(live.autostop)
+    seconds = duration_of(live.autostop)
     if saver.path is not None and live.engine == "tshark":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets")
     plan = plan_tshark(tshark, live.engine)
@@ -142,7 +142,7 @@ def settle_capture(
             signal.signal(number, lambda *_: source.stop())
 
 
-def _duration(autostop: str | None) -> float | None:
+def duration_of(autostop: str | None) -> float | None:
     """The seconds of ``duration:N``."""
     if autostop is None:
         return None

@@ -12,6 +12,7 @@ from zmtpsniff.cli.check import check
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
+from zmtpsniff.cli.keys import keys
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import OutputError, PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
@@ -37,7 +38,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, check, stats, interfaces, fields, schema, spark):
+for _command in (read, live, check, stats, keys, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
