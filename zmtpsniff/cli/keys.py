@@ -1,21 +1,23 @@
 """``zmtpsniff keys``."""
 
+import queue
 import signal
 import time
 from typing import TYPE_CHECKING
 
 import click
 
+from zmtpsniff.capture.privileges import drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import duration_of
 from zmtpsniff.cli.options import FilePath
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from zmtpsniff.keys.client import HelperClient
     from zmtpsniff.keys.file import KeyFile
-    from zmtpsniff.keys.watch import KeyWatch
+
+_TICK_SECONDS = 0.1
 
 
 @click.command(cls=CommandWithHelp, short_help="Take the keys of CURVE from programs.")
@@ -30,36 +32,42 @@ def keys(file: str | None, autostop: str | None) -> None:
     sudo zmtpsniff keys -o keys.txt
     zmtpsniff read --curve-keys keys.txt capture.pcapng
     """
-    seconds = duration_of(autostop)
-    _follow(file, seconds)
-
-
-def _follow(name: str | None, seconds: float | None) -> None:
-    """Write keys as they are made, until a signal comes or so many seconds have passed."""
+    from zmtpsniff.keys.client import HelperClient
     from zmtpsniff.keys.file import KeyFile
     from zmtpsniff.keys.uprobes import NoUprobesError
-    from zmtpsniff.keys.watch import KeyWatch
 
-    file = KeyFile(name)
+    seconds = duration_of(autostop)
+    helper = HelperClient()
+    try:
+        helper.watch()
+        drop_privileges()
+        keys = KeyFile(file)
+        try:
+            click.echo("zmtpsniff: waiting for CURVE connections", err=True)
+            _write(helper, keys, seconds)
+        finally:
+            keys.close()
+    except NoUprobesError as error:
+        raise CaptureError(str(error)) from None
+    finally:
+        helper.close()
+
+
+def _write(helper: "HelperClient", keys: "KeyFile", seconds: float | None) -> None:
+    """Write keys as they are made, until a signal comes or so many seconds have passed."""
     stops: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda number, _: stops.append(number))
-    try:
-        watch = KeyWatch()
-    except NoUprobesError as error:
-        raise CaptureError(str(error)) from None
-    try:
-        click.echo("zmtpsniff: waiting for CURVE connections", err=True)
-        _write(watch, file, stops, seconds)
-    finally:
-        watch.close()
-        file.close()
-
-
-def _write(watch: "KeyWatch", file: "KeyFile", stops: "Sequence[int]", seconds: float | None) -> None:
     deadline = None if seconds is None else time.monotonic() + seconds
     while not stops and (deadline is None or time.monotonic() < deadline):
-        file.write(watch.read())
-        for fault in watch.faults():
-            click.echo(f"zmtpsniff: {fault}", err=True)
+        try:
+            reply = helper.replies.get(timeout=_TICK_SECONDS)
+        except queue.Empty:
+            continue
+        if reply is None:
+            raise CaptureError("the process with the probes ended: no more keys come")
+        if reply["is"] == "key":
+            keys.write(reply["line"])
+        elif reply["is"] == "told":
+            click.echo(f"zmtpsniff: {reply['text']}", err=True)

@@ -56,7 +56,7 @@ def mappings(pid: int) -> Iterator[Mapping]:
 
 
 def open_mapped(pid: int, mapping: Mapping) -> int | None:
-    """A descriptor of the file that is mapped, also if its name is gone or of another mount namespace; None if it fails."""
+    """A descriptor of the file that is mapped, also if its name is gone or is another container's; None if it fails."""
     for name in (f"/proc/{pid}/map_files/{mapping.begin:x}-{mapping.end:x}", f"/proc/{pid}/root{mapping.path}"):
         try:
             if stat.S_ISREG(os.stat(name).st_mode):  # opening a device may do something
@@ -88,7 +88,7 @@ def look_up(pid: int) -> Process | None:
 
 
 def container_of(groups: str) -> str | None:
-    """The container that a process's control groups (/proc/PID/cgroup) name: the first digits of its id, or its name."""
+    """The container that control groups (/proc/PID/cgroup) name: the first digits of its id, or its name."""
     if found := _CONTAINER.search(groups):
         return found[1][:_ID_SHOWN]
     if found := _PLAIN_CONTAINER.search(groups):

@@ -1,7 +1,7 @@
 """Probes on functions of other programs, which the kernel places and reads (uprobes through tracefs).
 
-Nothing is compiled, loaded or injected. The kernel puts a breakpoint at the beginning of a function in a file, for every
-process that has it mapped or will, and at each call notes what the arguments point to. The notes go to an instance of
+Nothing is compiled, loaded or injected. The kernel puts a breakpoint at the beginning of a function in a file, for all
+processes that have it mapped or will, and at each call notes what the arguments point to. The notes go to an instance of
 tracefs of our own, so that other people's tracing neither sees nor loses anything.
 (Documentation/trace/uprobetracer.rst of the kernel; tracefs(5))
 """
@@ -12,7 +12,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from zmtpsniff.keys.processes import started

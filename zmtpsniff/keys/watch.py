@@ -1,5 +1,6 @@
 """Keys of CURVE connections as programs make them, from now on."""
 
+from dissectors.zmtp.curve_keys import Key
 from zmtpsniff.keys.agreements import Agreements
 from zmtpsniff.keys.libraries import Libraries
 from zmtpsniff.keys.uprobes import Uprobes
@@ -8,7 +9,7 @@ _FOLLOW_SECONDS = 0.02  # a program needs longer from loading a library to its f
 
 
 class KeyWatch:
-    """Probes on every library in use that makes keys of CURVE, and what they tell, as lines of a file of keys."""
+    """Probes on every library in use that makes keys of CURVE, and what they tell."""
 
     def __init__(self, *, long_term: bool = False) -> None:
         """Place the probes; ``long_term`` as in Agreements. Raises NoUprobesError."""
@@ -21,11 +22,11 @@ class KeyWatch:
         self._agreements = Agreements(long_term=long_term)
         self._lost = 0
 
-    def read(self, seconds: float = _FOLLOW_SECONDS) -> list[str]:
-        """The lines that have become known; waits for some, up to so many seconds. Keep calling it."""
-        lines = self._agreements.lines(self._uprobes.read(seconds))
+    def read(self, seconds: float = _FOLLOW_SECONDS) -> list[Key]:
+        """The keys that have become known; waits for some, up to so many seconds. Keep calling it."""
+        keys = self._agreements.keys(self._uprobes.read(seconds))
         self._libraries.follow()
-        return lines
+        return keys
 
     def faults(self) -> list[str]:
         """What went wrong since the last time, a line each."""

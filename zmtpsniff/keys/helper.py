@@ -1,0 +1,179 @@
+"""The small process that keeps root's rights while another, which has none, reads what came from the network.
+
+    python -m zmtpsniff.keys.helper
+
+It takes requests from its standard input and writes replies to its standard output, a JSON object a line. Its end is
+the end of its input, so that it goes when who started it is gone, however that happened.
+
+    {"do": "watch", "long_term": false}                     place probes
+        {"is": "ready"} or {"is": "refused", "why": line}
+        {"is": "key", "line": line of a key file}           as they are made
+    {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
+        {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
+    {"do": "owners", "id": N, "ends": [[local, remote]]}
+        {"is": "owner", "id": N, "end": N, "pid": N, "name": text, "container": text or null, "time_ns": N}
+
+Nothing of the network is parsed here: what a capture held comes as keys and boxes of octets, which are compared with
+memory and given to libsodium as they are.
+"""
+
+import json
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dissectors.zmtp.curve_keys import KEY_SIZE, format_key
+from zmtpsniff.keys.memory import LONGEST_BOX, Box, MemorySearch, SearchError, Target
+from zmtpsniff.keys.processes import look_up
+from zmtpsniff.keys.sockets import Connection, SocketTable, pack
+from zmtpsniff.keys.uprobes import NoUprobesError
+from zmtpsniff.keys.watch import KeyWatch
+
+LONGEST_REQUEST = 16 << 20
+_MOST_TARGETS = 1024
+_MOST_PIDS = 256
+_NONCE_SIZE = 24
+_OWNER_SECONDS = (0.0, 0.02, 0.1, 0.5)  # after the request: a server's end belongs to nobody until it is accepted
+
+_Request = dict[str, Any]
+
+
+class Helper:
+    """Does what it is asked until nobody can ask any more."""
+
+    def __init__(self, requests: Any, replies: Any) -> None:
+        """Read lines from ``requests``, write lines to ``replies``; both binary files."""
+        self._requests = requests
+        self._replies = replies
+        self._lock = threading.Lock()  # of the replies
+        self._over = threading.Event()
+        self._watches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._searches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._owners: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Serve until the requests end."""
+        for work in (self._read, self._search, self._find_owners):
+            threading.Thread(target=self._until_over, args=(work,), daemon=True).start()
+        # The probes are this thread's, since it is the one that outlives the others.
+        while not self._over.is_set():
+            try:
+                request = self._watches.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            self._watch(bool(request.get("long_term")))
+
+    def stop(self) -> None:
+        """End soon."""
+        self._over.set()
+
+    def _until_over(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (OSError, ValueError):  # nobody reads, or writes sense
+            pass
+        finally:
+            self._over.set()
+
+    def _read(self) -> None:
+        queues = {"watch": self._watches, "search": self._searches, "owners": self._owners}
+        while line := self._requests.readline(LONGEST_REQUEST):
+            request = json.loads(line)
+            queues[request["do"]].put(request)
+
+    def _say(self, **reply: Any) -> None:
+        line = json.dumps(reply).encode() + b"\n"
+        with self._lock:
+            self._replies.write(line)
+            self._replies.flush()
+
+    def _watch(self, long_term: bool) -> None:
+        try:
+            watch = KeyWatch(long_term=long_term)
+        except NoUprobesError as error:
+            self._say(**{"is": "refused", "why": str(error)})
+            return
+        try:
+            self._say(**{"is": "ready"})
+            while not self._over.is_set():
+                for key in watch.read():
+                    self._say(**{"is": "key", "line": format_key(key)})
+                for fault in watch.faults():
+                    self._say(**{"is": "told", "text": fault})
+        except OSError:  # nobody reads
+            self._over.set()
+        finally:
+            watch.close()
+
+    def _search(self) -> None:
+        while True:
+            request = self._searches.get()
+            targets = [_target(each) for each in request["targets"][:_MOST_TARGETS]]
+            search = MemorySearch(
+                targets, float(request["seconds"]), lambda text: self._say(**{"is": "told", "text": text})
+            )
+            for pid in request["pids"][:_MOST_PIDS]:
+                try:
+                    for key in search.process(int(pid)):
+                        self._say(**{"is": "key", "line": format_key(key)})
+                except SearchError as error:
+                    self._say(**{"is": "told", "text": str(error)})
+                if search.is_done or self._over.is_set():
+                    break
+            self._say(
+                **{"is": "searched", "id": request["id"], "octets": search.octets, "whole": not search.is_cut_short}
+            )
+
+    def _find_owners(self) -> None:
+        table = SocketTable()
+        waiting: list[tuple[float, int, int, int, Connection]] = []  # when, which try, request, its end, what
+        while True:
+            try:
+                timeout = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+                while True:  # all that wait are looked up together
+                    request = self._owners.get(timeout=timeout)
+                    for number, (local, remote) in enumerate(request["ends"][:2]):
+                        pack(local), pack(remote)
+                        waiting.append((time.monotonic(), 0, int(request["id"]), number, Connection(local, remote)))
+                    timeout = 0
+            except queue.Empty:
+                pass
+            now = time.monotonic()
+            due = [each for each in waiting if each[0] <= now]
+            waiting = [each for each in waiting if each[0] > now]
+            found = table.owners(each[4] for each in due)
+            time_ns = time.time_ns()
+            for _, tries, request_id, end, connection in due:
+                process = look_up(found[connection]) if connection in found else None
+                if process is not None:
+                    self._say(**{"is": "owner", "id": request_id, "end": end, "time_ns": time_ns, **process._asdict()})
+                elif tries + 1 < len(_OWNER_SECONDS):
+                    waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, end, connection))
+            waiting.sort()
+
+
+def _target(given: dict[str, Any]) -> Target:
+    """A target of a request; raises ValueError."""
+    client = None if given["client"] is None else bytes.fromhex(given["client"])
+    boxes = [Box(bytes.fromhex(nonce), bytes.fromhex(octets)) for nonce, octets in given["boxes"]]
+    if client is not None and len(client) != KEY_SIZE:
+        raise ValueError("a public key has 32 octets")
+    if any(len(box.nonce) != _NONCE_SIZE or len(box.octets) > LONGEST_BOX for box in boxes):
+        raise ValueError("a box has a nonce of 24 octets")
+    return Target(client, boxes)
+
+
+def main() -> None:
+    """Serve the standard input."""
+    helper = Helper(sys.stdin.buffer, sys.stdout.buffer)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: helper.stop())
+    helper.run()
+
+
+if __name__ == "__main__":
+    main()
