@@ -51,12 +51,11 @@ class Target:
     """A connection whose key is looked for."""
 
     client: bytes | None = None  # C', if HELLO is in the capture
-    boxes: list[Box] = field(default_factory=list)  # any of them; the smallest is tried
+    boxes: list[Box] = field(default_factory=list)  # a key of the connection opens at least one of them
 
-    @property
-    def box(self) -> Box | None:
-        """The box that costs least to try."""
-        return min(self.boxes, key=lambda box: len(box.octets), default=None)
+    def is_opened_by(self, key: bytes) -> bool:
+        """Whether a precomputed key opens one of the boxes."""
+        return any(_opens(key, box) for box in self.boxes)
 
 
 class Region(NamedTuple):
@@ -154,15 +153,15 @@ class MemorySearch:
 
     def _candidates(self, octets: bytes, targets: Sequence[Target]) -> Iterator[Key]:
         """The keys in a slice that open a box."""
-        boxes = [(target, box) for target in targets if target in self._left and (box := target.box)]
-        for key in candidates(octets) if boxes else ():
-            for target, box in boxes:
-                if _opens(key, box):
+        left = [target for target in targets if target in self._left]
+        for key in candidates(octets) if left else ():
+            for target in left:
+                if target.is_opened_by(key):
                     self._left.remove(target)
-                    boxes.remove((target, box))
+                    left.remove(target)
                     yield SharedKey(target.client, None, key)
                     break
-            if not boxes:
+            if not left:
                 return
 
     def _around(self, octets: bytes, target: Target) -> list[Key]:
@@ -173,7 +172,7 @@ class MemorySearch:
         for _ in range(_MOST_PLACES):
             if at < 0:
                 break
-            found = _neighbours(octets, at, client, target.box)
+            found = _neighbours(octets, at, client, target)
             if found:
                 return found
             at = octets.find(client, at + 1)
@@ -199,7 +198,7 @@ def looks_random(key: bytes) -> bool:
     return len(set(key)) >= _LEAST_DISTINCT and not key.isascii()
 
 
-def _neighbours(octets: bytes, at: int, client: bytes, box: Box | None) -> list[Key]:
+def _neighbours(octets: bytes, at: int, client: bytes, target: Target) -> list[Key]:
     """The key of a connection whose C' is at a place in memory, if that is where a program keeps its keys."""
     near: list[bytes] = []
     first = at - _AROUND // _ALIGNMENT * _ALIGNMENT
@@ -207,19 +206,19 @@ def _neighbours(octets: bytes, at: int, client: bytes, box: Box | None) -> list[
         key = octets[place : place + KEY_SIZE]
         if len(key) == KEY_SIZE and key != client and looks_random(key):
             near.append(key)
-    if box is not None:
-        for key in near:
-            if _opens(key, box):
-                return [SharedKey(client, None, key)]
+    for key in near:
+        if target.is_opened_by(key):
+            return [SharedKey(client, None, key)]
+    pairs = {secret: crypto_scalarmult_base(secret) for secret in near}
     for secret in near:
-        public = crypto_scalarmult_base(secret)
-        if public == client:  # a client: S' is near, too, and only a box says which it is
+        if pairs[secret] == client:  # a client: S' is near, too, and only a box says which it is
             for server in near:
-                if box is not None and (shared := _agree(server, secret)) and _opens(shared, box):
+                if (shared := _agree(server, secret)) and target.is_opened_by(shared):
                     return [SharedKey(client, server, shared)]
-            return [SecretKey(client, secret)] if box is None else []
-        if public in near and octets[at - KEY_SIZE : at] == secret and (shared := _agree(client, secret)):
-            return [SharedKey(client, public, shared)]  # a server
+            return [] if target.boxes else [SecretKey(client, secret)]
+    secret = octets[at - KEY_SIZE : at] if at >= KEY_SIZE else b""
+    if pairs.get(secret) in near and (shared := _agree(client, secret)):  # a server
+        return [SharedKey(client, pairs[secret], shared)]
     return []
 
 
