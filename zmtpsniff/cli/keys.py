@@ -16,9 +16,9 @@ from zmtpsniff.cli.options import FilePath, IntRange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zmtpsniff.keys.client import HelperClient
-    from zmtpsniff.keys.file import KeyFile
-    from zmtpsniff.keys.unopened import UnopenedConnection
+    from zmtpsniff.host.boxes import UnopenedConnection
+    from zmtpsniff.host.client import HelperClient
+    from zmtpsniff.host.key_log import KeyLog
 
 _TICK_SECONDS = 0.1
 _OWNER_SECONDS = 2.0  # that the helper has for finding the processes of connections
@@ -34,8 +34,8 @@ _OWNER_SECONDS = 2.0  # that the helper has for finding the processes of connect
     type=FilePath(),
     multiple=True,
     metavar="CAPTURE",
-    help="Look for the keys of connections that are open already: those in CAPTURE, in the memory of the processes that "
-    "have them. Repeatable.",
+    help="Look for the keys of connections that are open already, those in CAPTURE, in the memory of the processes "
+    "that have them. Repeatable.",
 )
 @click.option(
     "--pid",
@@ -78,15 +78,15 @@ def keys(
 
 def _follow(file: str | None, seconds: float | None) -> None:
     """Write keys as programs make them, until a signal comes or so many seconds have passed."""
-    from zmtpsniff.keys.client import HelperClient
-    from zmtpsniff.keys.file import KeyFile
-    from zmtpsniff.keys.uprobes import NoUprobesError
+    from zmtpsniff.host.client import HelperClient
+    from zmtpsniff.host.key_log import KeyLog
+    from zmtpsniff.host.uprobes import NoUprobesError
 
     helper = HelperClient()
     try:
         helper.watch()
         _drop_privileges()
-        keys = KeyFile(file)
+        keys = KeyLog(file)
         try:
             click.echo("zmtpsniff: waiting for CURVE connections", err=True)
             _write(helper, keys, seconds)
@@ -98,7 +98,7 @@ def _follow(file: str | None, seconds: float | None) -> None:
         helper.close()
 
 
-def _write(helper: "HelperClient", keys: "KeyFile", seconds: float | None) -> None:
+def _write(helper: "HelperClient", keys: "KeyLog", seconds: float | None) -> None:
     stops: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -121,9 +121,9 @@ def _search(
     file: str | None, captures: "Sequence[str]", pids: "Sequence[int]", cores: "Sequence[str]", seconds: float | None
 ) -> None:
     """Look for the keys of the connections in captures, and write those that are found."""
-    from zmtpsniff.keys.client import HelperClient
-    from zmtpsniff.keys.file import KeyFile
-    from zmtpsniff.keys.memory import SEARCH_SECONDS
+    from zmtpsniff.host.client import HelperClient
+    from zmtpsniff.host.key_log import KeyLog
+    from zmtpsniff.host.memory import SEARCH_SECONDS
 
     seconds = SEARCH_SECONDS if seconds is None else seconds
     helper = HelperClient()
@@ -132,7 +132,7 @@ def _search(
         connections = _unopened(captures)
         if not connections:
             raise CaptureError(f"{', '.join(captures)}: no connection under CURVE that needs a key")
-        keys = KeyFile(file)
+        keys = KeyLog(file)
         try:
             found = 0
             if cores:
@@ -149,7 +149,7 @@ def _search(
 def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
     """The connections in captures that wait for a key."""
     from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.keys.unopened import UnopenedBoxes
+    from zmtpsniff.host.boxes import UnopenedBoxes
     from zmtpsniff.sniffer import Sniffer
 
     boxes = UnopenedBoxes()
@@ -160,10 +160,10 @@ def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
 
 def _owners(helper: "HelperClient", connections: "Sequence[UnopenedConnection]") -> list[int]:
     """The processes of this machine that have the connections."""
-    from zmtpsniff.keys.sockets import Connection
+    from zmtpsniff.host.sockets import SocketEnds
 
     for number, each in enumerate(connections):
-        helper.find_owners(number, [Connection(each.src, each.dst), Connection(each.dst, each.src)])
+        helper.find_owners(number, [SocketEnds(each.src, each.dst), SocketEnds(each.dst, each.src)])
     found: dict[int, None] = {}
     deadline = time.monotonic() + _OWNER_SECONDS
     missing = 2 * len(connections)
@@ -186,7 +186,7 @@ def _search_processes(
     helper: "HelperClient",
     pids: "Sequence[int]",
     connections: "Sequence[UnopenedConnection]",
-    keys: "KeyFile",
+    keys: "KeyLog",
     seconds: float,
 ) -> int:
     """Have the helper search; returns how many keys were found."""
@@ -206,11 +206,11 @@ def _search_processes(
 
 
 def _search_cores(
-    cores: "Sequence[str]", connections: "Sequence[UnopenedConnection]", keys: "KeyFile", seconds: float
+    cores: "Sequence[str]", connections: "Sequence[UnopenedConnection]", keys: "KeyLog", seconds: float
 ) -> int:
     """Search core dumps, which need no rights but those to read them; returns how many keys were found."""
     from dissectors.zmtp.curve_keys import format_key
-    from zmtpsniff.keys.memory import MemorySearch, SearchError
+    from zmtpsniff.host.memory import MemorySearch, SearchError
 
     found = 0
     search = MemorySearch(

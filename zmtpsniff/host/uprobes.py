@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from zmtpsniff.keys.processes import started
+from zmtpsniff.host.processes import started
 
 KEY_SIZE = 32
 BEFORENM = "crypto_box_beforenm"
@@ -44,7 +44,7 @@ class NoUprobesError(Exception):
     """The kernel gives no probes to this process; its text is one line that says why."""
 
 
-class Call(NamedTuple):
+class BeforenmCall(NamedTuple):
     """A call of a function that makes a shared key."""
 
     pid: int
@@ -104,12 +104,12 @@ class Uprobes:
             self._probes.append(name)
             self._write(f"events/{self._group}/{name}/enable", "1")
 
-    def read(self, seconds: float) -> list[Call]:
+    def read(self, seconds: float) -> list[BeforenmCall]:
         """The calls since the last time; waits for some, up to so many seconds."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         poll.poll(seconds * 1000)
-        calls: list[Call] = []
+        calls: list[BeforenmCall] = []
         while True:
             try:
                 data = os.read(self._pipe, _READ_SIZE)
@@ -150,7 +150,7 @@ class Uprobes:
         _write(self._events, text, os.O_APPEND)
 
 
-def parse_call(line: bytes) -> Call | None:
+def parse_call(line: bytes) -> BeforenmCall | None:
     """A call from a line of the kernel's; None if it is of none, or one that gave no keys."""
     found = _LINE.search(line)
     if found is None:
@@ -163,7 +163,7 @@ def parse_call(line: bytes) -> Call | None:
         ]
     except (KeyError, OverflowError):
         return None
-    return Call(int(found[1]), BEFORENM if found["probe"] == b"b" else INNER_BEFORENM, keys[0], keys[1])
+    return BeforenmCall(int(found[1]), BEFORENM if found["probe"] == b"b" else INNER_BEFORENM, keys[0], keys[1])
 
 
 def find_tracefs() -> str:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from zmtpsniff.keys.memory import Target
-from zmtpsniff.keys.sockets import Connection
-from zmtpsniff.keys.uprobes import NoUprobesError
+from zmtpsniff.host.sockets import SocketEnds
+from zmtpsniff.host.targets import SearchTarget
+from zmtpsniff.host.uprobes import NoUprobesError
 
 _READY_SECONDS = 30.0
 _END_SECONDS = 5.0
@@ -27,7 +27,7 @@ class HelperClient:
         self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()  # None once it has ended
         # A session of its own: Ctrl-C is for us, and our end is its end.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "zmtpsniff.keys.helper"],
+            [sys.executable, "-P", "-m", "zmtpsniff.host.helper"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -51,7 +51,7 @@ class HelperClient:
         if reply is None or reply["is"] != "ready":
             raise NoUprobesError("the process for the probes ended" if reply is None else reply["why"])
 
-    def search(self, number: int, pids: Sequence[int], targets: Sequence[Target], seconds: float) -> None:
+    def search(self, number: int, pids: Sequence[int], targets: Sequence[SearchTarget], seconds: float) -> None:
         """Have memory searched; keys come as replies, and ``searched`` with this number in the end."""
         self._ask(
             do="search",
@@ -67,7 +67,7 @@ class HelperClient:
             ],
         )
 
-    def find_owners(self, number: int, ends: Sequence[Connection]) -> None:
+    def find_owners(self, number: int, ends: Sequence[SocketEnds]) -> None:
         """Have the processes of connections' ends looked up; those found come as replies with this number."""
         self._ask(do="owners", id=number, ends=ends)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dissectors.events import AnyEvent, Command, Greeting
 from dissectors.zmtp.curve_keys import KEY_SIZE
-from zmtpsniff.keys.memory import LONGEST_BOX, Box, Target
+from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
 
 MOST_CONNECTIONS = 4096  # that are remembered; the one without news for longest gives way
 
@@ -27,7 +27,7 @@ class UnopenedConnection:
     box: bytes = b""
 
     @property
-    def target(self) -> Target:
+    def target(self) -> SearchTarget:
         """What a search needs of it."""
         if self.name != "MESSAGE":
             prefixes = [_PREFIXES[self.name]] if self.name else []
@@ -35,7 +35,9 @@ class UnopenedConnection:
             prefixes = [_PREFIXES["MESSAGE"] + letter for letter in "CS"]
         else:
             prefixes = [_PREFIXES["MESSAGE"] + ("C" if self.src == self.curve_client else "S")]
-        return Target(self.client_key, [Box(prefix.encode() + self.nonce, self.box) for prefix in prefixes])
+        return SearchTarget(
+            self.client_key, [CapturedBox(prefix.encode() + self.nonce, self.box) for prefix in prefixes]
+        )
 
 
 class UnopenedBoxes:

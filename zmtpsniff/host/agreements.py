@@ -18,7 +18,7 @@ from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base
 from nacl.exceptions import CryptoError
 
 from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
-from zmtpsniff.keys.uprobes import BEFORENM, Call
+from zmtpsniff.host.uprobes import BEFORENM, BeforenmCall
 
 _MOST_REMEMBERED = 1 << 14  # secret keys
 _LONG_TERM_PARTNERS = 3  # s' and c' have two: one transient, one long-term
@@ -42,7 +42,7 @@ class Agreements:
         self._told: OrderedDict[Key, None] = OrderedDict()
         self._long_term = long_term
 
-    def keys(self, calls: Sequence[Call]) -> list[Key]:
+    def keys(self, calls: Sequence[BeforenmCall]) -> list[Key]:
         """The keys that calls are worth, each once."""
         found: list[Key] = []
         for call in calls:
@@ -54,7 +54,7 @@ class Agreements:
                 self._told.popitem(last=False)
         return found
 
-    def _agreement(self, call: Call) -> list[Key]:
+    def _agreement(self, call: BeforenmCall) -> list[Key]:
         secret = self._secrets.setdefault(call.secret_key, _Secret())
         self._secrets.move_to_end(call.secret_key)
         while len(self._secrets) > _MOST_REMEMBERED:
@@ -75,7 +75,7 @@ class Agreements:
             return [SecretKey(crypto_scalarmult_base(call.secret_key), call.secret_key)]
         return []
 
-    def _shared(self, call: Call, first: bytes | None) -> list[Key]:
+    def _shared(self, call: BeforenmCall, first: bytes | None) -> list[Key]:
         """A key made of a call, whose secret key was used with the public key ``first`` before."""
         try:
             key = crypto_box_beforenm(call.public_key, call.secret_key)

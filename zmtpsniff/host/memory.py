@@ -13,18 +13,17 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base, crypto_secretbox_open
 from nacl.exceptions import CryptoError
 
 from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SecretKey, SharedKey
-from zmtpsniff.keys.processes import mappings
+from zmtpsniff.host.processes import mappings
+from zmtpsniff.host.targets import SearchTarget
 
 SEARCH_SECONDS = 300.0
 MOST_OCTETS = 64 << 30  # that are looked through in one process
-LONGEST_BOX = 1 << 16
 
 _SLICE = 4 << 20
 _AROUND = 256  # octets on each side of C' in which its neighbours are; also how far slices overlap
@@ -37,25 +36,6 @@ _TELL_OCTETS = 64 << 20
 _CORE_HEADER = struct.Struct("<4sBB10xH14xQ14x2xH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _LOAD, _WRITABLE, _CORE = 1, 2, 4  # PT_LOAD, PF_W, ET_CORE
-
-
-class Box(NamedTuple):
-    """Octets that the precomputed key of a connection opens (secretbox of NaCl)."""
-
-    nonce: bytes  # all 24 octets
-    octets: bytes
-
-
-@dataclass(slots=True)
-class Target:
-    """A connection whose key is looked for."""
-
-    client: bytes | None = None  # C', if HELLO is in the capture
-    boxes: list[Box] = field(default_factory=list)  # a key of the connection opens at least one of them
-
-    def is_opened_by(self, key: bytes) -> bool:
-        """Whether a precomputed key opens one of the boxes."""
-        return any(_opens(key, box) for box in self.boxes)
 
 
 class Region(NamedTuple):
@@ -73,7 +53,10 @@ class MemorySearch:
     """A search for the keys of some connections, bounded in time and octets."""
 
     def __init__(
-        self, targets: Sequence[Target], seconds: float = SEARCH_SECONDS, tell: Callable[[str], None] | None = None
+        self,
+        targets: Sequence[SearchTarget],
+        seconds: float = SEARCH_SECONDS,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         """Look for so long at most; ``tell`` is called now and then with a line that says how it goes."""
         self.octets = 0  # looked through so far
@@ -119,7 +102,7 @@ class MemorySearch:
         if missing:
             yield from self._pass(file, regions, title, missing)
 
-    def _pass(self, file: int, regions: Sequence[Region], title: str, unplaced: list[Target]) -> Iterator[Key]:
+    def _pass(self, file: int, regions: Sequence[Region], title: str, unplaced: list[SearchTarget]) -> Iterator[Key]:
         """Look through all regions; for the keys ``unplaced`` without a hint where they are."""
         whole = sum(region.size for region in regions)
         looked = told = 0
@@ -151,12 +134,12 @@ class MemorySearch:
                 self._left.remove(target)
                 yield from found
 
-    def _candidates(self, octets: bytes, targets: Sequence[Target]) -> Iterator[Key]:
+    def _candidates(self, octets: bytes, targets: Sequence[SearchTarget]) -> Iterator[Key]:
         """The keys in a slice that open a box."""
         left = [target for target in targets if target in self._left]
         for key in candidates(octets) if left else ():
             for target in left:
-                if target.is_opened_by(key):
+                if _is_opened(target, key):
                     self._left.remove(target)
                     left.remove(target)
                     yield SharedKey(target.client, None, key)
@@ -164,7 +147,7 @@ class MemorySearch:
             if not left:
                 return
 
-    def _around(self, octets: bytes, target: Target) -> list[Key]:
+    def _around(self, octets: bytes, target: SearchTarget) -> list[Key]:
         """The key of a connection, from what lies around the places of its C'."""
         client = target.client
         assert client is not None
@@ -198,7 +181,7 @@ def looks_random(key: bytes) -> bool:
     return len(set(key)) >= _LEAST_DISTINCT and not key.isascii()
 
 
-def _neighbours(octets: bytes, at: int, client: bytes, target: Target) -> list[Key]:
+def _neighbours(octets: bytes, at: int, client: bytes, target: SearchTarget) -> list[Key]:
     """The key of a connection whose C' is at a place in memory, if that is where a program keeps its keys."""
     near: list[bytes] = []
     first = at - _AROUND // _ALIGNMENT * _ALIGNMENT
@@ -207,13 +190,13 @@ def _neighbours(octets: bytes, at: int, client: bytes, target: Target) -> list[K
         if len(key) == KEY_SIZE and key != client and looks_random(key):
             near.append(key)
     for key in near:
-        if target.is_opened_by(key):
+        if _is_opened(target, key):
             return [SharedKey(client, None, key)]
     pairs = {secret: crypto_scalarmult_base(secret) for secret in near}
     for secret in near:
         if pairs[secret] == client:  # a client: S' is near, too, and only a box says which it is
             for server in near:
-                if (shared := _agree(server, secret)) and target.is_opened_by(shared):
+                if (shared := _agree(server, secret)) and _is_opened(target, shared):
                     return [SharedKey(client, server, shared)]
             return [] if target.boxes else [SecretKey(client, secret)]
     secret = octets[at - KEY_SIZE : at] if at >= KEY_SIZE else b""
@@ -230,12 +213,15 @@ def _agree(public: bytes, secret: bytes) -> bytes | None:
     return key
 
 
-def _opens(key: bytes, box: Box) -> bool:
-    try:
-        crypto_secretbox_open(box.octets, box.nonce, key)
-    except CryptoError:
-        return False
-    return True
+def _is_opened(target: SearchTarget, key: bytes) -> bool:
+    """Whether a precomputed key opens one of the boxes of a connection."""
+    for box in target.boxes:
+        try:
+            crypto_secretbox_open(box.octets, box.nonce, key)
+        except CryptoError:
+            continue
+        return True
+    return False
 
 
 def _writable(pid: int) -> list[Region]:

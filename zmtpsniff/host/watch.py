@@ -1,9 +1,9 @@
 """Keys of CURVE connections as programs make them, from now on."""
 
 from dissectors.zmtp.curve_keys import Key
-from zmtpsniff.keys.agreements import Agreements
-from zmtpsniff.keys.libraries import Libraries
-from zmtpsniff.keys.uprobes import Uprobes
+from zmtpsniff.host.agreements import Agreements
+from zmtpsniff.host.libraries import Libraries
+from zmtpsniff.host.uprobes import Uprobes
 
 _FOLLOW_SECONDS = 0.02  # a program needs longer from loading a library to its first handshake
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zmtpsniff.keys.processes import pids
+from zmtpsniff.host.processes import pids
 
 _INODE, _LOCAL, _REMOTE = 9, 1, 2  # columns of /proc/net/tcp
 _MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address as an IPv6 one
@@ -14,7 +14,7 @@ _LEAST_SECONDS = 0.1  # between two looks at all descriptors
 _SHARE = 10  # these looks take at most a tenth of the time
 
 
-class Connection(NamedTuple):
+class SocketEnds(NamedTuple):
     """A TCP connection as one of its ends sees it, each end as "10.0.0.1:5555" or "[::1]:5555"."""
 
     local: str
@@ -29,7 +29,7 @@ class SocketTable:
         self._holders: dict[int, tuple[int, str]] = {}  # process and name of the descriptor, by the socket's inode
         self._next_look = 0.0
 
-    def owners(self, connections: Iterable[Connection]) -> dict[Connection, int]:
+    def owners(self, connections: Iterable[SocketEnds]) -> dict[SocketEnds, int]:
         """The processes (as numbers) of those ends that belong to one of this machine.
 
         An end that several network namespaces have is told only if ours does; one of a loopback address is looked for
@@ -54,13 +54,13 @@ class SocketTable:
                     found[connection] = pid
         return found
 
-    def _inodes(self, wanted: set[Connection]) -> dict[Connection, int]:
+    def _inodes(self, wanted: set[SocketEnds]) -> dict[SocketEnds, int]:
         """The sockets of those connections that there are now."""
         found = _sockets("self", wanted)
         left = {each for each in wanted - found.keys() if not each.local.startswith(("127.", "[::1]"))}
         if not left:
             return found
-        others: dict[Connection, int] = {}
+        others: dict[SocketEnds, int] = {}
         doubtful = set()
         for pid in _one_of_each_network():
             for connection, inode in _sockets(pid, left).items():
@@ -118,7 +118,7 @@ def _network(pid: int | str) -> str | None:
         return None
 
 
-def _sockets(pid: int | str, wanted: set[Connection]) -> dict[Connection, int]:
+def _sockets(pid: int | str, wanted: set[SocketEnds]) -> dict[SocketEnds, int]:
     """The inodes of those connections that are in the network namespace of a process."""
     found = {}
     keys = {(pack(each.local), pack(each.remote)): each for each in wanted}

@@ -6,7 +6,7 @@ import stat
 from zmtpsniff.capture.source import CaptureError
 
 
-class KeyFile:
+class KeyLog:
     """Lines of keys, added to a file that only its owner may read."""
 
     def __init__(self, name: str | None) -> None:

@@ -6,6 +6,8 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dissectors.events import Process
+
 _CONTAINER = re.compile(
     r"(?:docker|cri-containerd|crio|libpod|containerd|garden|machine|lxc)[-/:.]?.*?([0-9a-f]{12,64})"
 )
@@ -21,14 +23,6 @@ class Mapping(NamedTuple):
     rights: str  # such as "rw-p"
     file: tuple[str, int]  # device and inode; 0 as inode is no file
     path: str  # in the process's own mount namespace
-
-
-class Process(NamedTuple):
-    """A process, as records name it."""
-
-    pid: int
-    name: str
-    container: str | None = None
 
 
 def pids() -> list[int]:

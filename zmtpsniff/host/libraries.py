@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterable, Sequence
 from glob import glob
 
-from zmtpsniff.keys.elf import find_functions
-from zmtpsniff.keys.processes import mappings, open_mapped, pids
-from zmtpsniff.keys.uprobes import BEFORENM, INNER_BEFORENM, MOST_PROBES, Uprobes
+from zmtpsniff.host.elf import find_functions
+from zmtpsniff.host.processes import mappings, open_mapped, pids
+from zmtpsniff.host.uprobes import BEFORENM, INNER_BEFORENM, MOST_PROBES, Uprobes
 
 _FUNCTIONS = (BEFORENM, INNER_BEFORENM)
 _INSTALLED = (  # most programs on a machine use one of these: no need to wait for their first

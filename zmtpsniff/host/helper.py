@@ -1,6 +1,6 @@
 """The small process that keeps root's rights while another, which has none, reads what came from the network.
 
-    python -m zmtpsniff.keys.helper
+    python -m zmtpsniff.host.helper
 
 It takes requests from its standard input and writes replies to its standard output, a JSON object a line. Its end is
 the end of its input, so that it goes when who started it is gone, however that happened.
@@ -11,7 +11,7 @@ the end of its input, so that it goes when who started it is gone, however that 
     {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
-        {"is": "owner", "id": N, "end": N, "pid": N, "name": text, "container": text or null, "time_ns": N}
+        {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null, "time_ns": N}
 
 Nothing of the network is parsed here: what a capture held comes as keys and boxes of octets, which are compared with
 memory and given to libsodium as they are.
@@ -26,12 +26,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dissectors.zmtp.curve_keys import KEY_SIZE, format_key
-from zmtpsniff.keys.memory import LONGEST_BOX, Box, MemorySearch, SearchError, Target
-from zmtpsniff.keys.processes import look_up
-from zmtpsniff.keys.sockets import Connection, SocketTable, pack
-from zmtpsniff.keys.uprobes import NoUprobesError
-from zmtpsniff.keys.watch import KeyWatch
+import msgspec
+
+from dissectors.zmtp.curve_keys import KEY_SIZE, NoSodiumError, format_key, sodium
+from zmtpsniff.host.processes import look_up
+from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
+from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
+from zmtpsniff.host.uprobes import NoUprobesError
 
 LONGEST_REQUEST = 16 << 20
 _MOST_TARGETS = 1024
@@ -93,8 +94,11 @@ class Helper:
 
     def _watch(self, long_term: bool) -> None:
         try:
+            sodium()
+            from zmtpsniff.host.watch import KeyWatch
+
             watch = KeyWatch(long_term=long_term)
-        except NoUprobesError as error:
+        except (NoUprobesError, NoSodiumError) as error:
             self._say(**{"is": "refused", "why": str(error)})
             return
         try:
@@ -112,6 +116,8 @@ class Helper:
     def _search(self) -> None:
         while True:
             request = self._searches.get()
+            from zmtpsniff.host.memory import MemorySearch, SearchError  # which need PyNaCl
+
             targets = [_target(each) for each in request["targets"][:_MOST_TARGETS]]
             search = MemorySearch(
                 targets, float(request["seconds"]), lambda text: self._say(**{"is": "told", "text": text})
@@ -130,41 +136,42 @@ class Helper:
 
     def _find_owners(self) -> None:
         table = SocketTable()
-        waiting: list[tuple[float, int, int, int, Connection]] = []  # when, which try, request, its end, what
+        waiting: list[tuple[float, int, int, SocketEnds]] = []  # when, which try, request, what
         while True:
             try:
                 timeout = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
                 while True:  # all that wait are looked up together
                     request = self._owners.get(timeout=timeout)
-                    for number, (local, remote) in enumerate(request["ends"][:2]):
+                    for local, remote in request["ends"][:2]:
                         pack(local), pack(remote)
-                        waiting.append((time.monotonic(), 0, int(request["id"]), number, Connection(local, remote)))
+                        waiting.append((time.monotonic(), 0, int(request["id"]), SocketEnds(local, remote)))
                     timeout = 0
             except queue.Empty:
                 pass
             now = time.monotonic()
             due = [each for each in waiting if each[0] <= now]
             waiting = [each for each in waiting if each[0] > now]
-            found = table.owners(each[4] for each in due)
+            found = table.owners(each[3] for each in due)
             time_ns = time.time_ns()
-            for _, tries, request_id, end, connection in due:
-                process = look_up(found[connection]) if connection in found else None
+            for _, tries, request_id, ends in due:
+                process = look_up(found[ends]) if ends in found else None
                 if process is not None:
-                    self._say(**{"is": "owner", "id": request_id, "end": end, "time_ns": time_ns, **process._asdict()})
+                    named = msgspec.structs.asdict(process)
+                    self._say(**{"is": "owner", "id": request_id, "local": ends.local, "time_ns": time_ns, **named})
                 elif tries + 1 < len(_OWNER_SECONDS):
-                    waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, end, connection))
+                    waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, ends))
             waiting.sort()
 
 
-def _target(given: dict[str, Any]) -> Target:
+def _target(given: dict[str, Any]) -> SearchTarget:
     """A target of a request; raises ValueError."""
     client = None if given["client"] is None else bytes.fromhex(given["client"])
-    boxes = [Box(bytes.fromhex(nonce), bytes.fromhex(octets)) for nonce, octets in given["boxes"]]
+    boxes = [CapturedBox(bytes.fromhex(nonce), bytes.fromhex(octets)) for nonce, octets in given["boxes"]]
     if client is not None and len(client) != KEY_SIZE:
         raise ValueError("a public key has 32 octets")
     if any(len(box.nonce) != _NONCE_SIZE or len(box.octets) > LONGEST_BOX for box in boxes):
         raise ValueError("a box has a nonce of 24 octets")
-    return Target(client, boxes)
+    return SearchTarget(client, boxes)
 
 
 def main() -> None:
