@@ -59,6 +59,7 @@ _FLOW = meaning("The number of the connection, from 1.")
 _SRC = meaning('The sender, as address and port: "10.0.0.1:5555", "[::1]:5555".')
 _DST = meaning("The receiver, in the same way.")
 _INCOMPLETE = meaning("Octets of it are, or may be, missing from the capture.")
+_ENCRYPTED = meaning("It came in a box of CURVE, which a key opened (--curve-keys).")
 _LATENCY = relation("How long it came after what it answers.", "ns")
 _REQUEST = relation("The number of the packet with what it answers.")
 
@@ -130,6 +131,16 @@ class Command(WireEvent, tag="command"):
     )
     version: Annotated[str | None, meaning('CURVE HELLO: the version of CURVE: "1.0".')] = None
     client_key: Annotated[Octets | None, meaning("CURVE HELLO: the client's transient public key.")] = None
+    server_key: Annotated[
+        Octets | None,
+        meaning(
+            "CURVE, opened by a key: the server's public key; in HELLO the long-term one that the client asks for, "
+            "in WELCOME the transient one."
+        ),
+    ] = None
+    long_term_key: Annotated[
+        Octets | None, meaning("CURVE INITIATE, opened by a key: the client's long-term public key.")
+    ] = None
     nonce: Annotated[Octets | None, meaning("CURVE: the nonce, as short as it is sent.")] = None
     cookie: Annotated[Octets | None, meaning("CURVE INITIATE: the cookie that WELCOME gave.")] = None
     box: Annotated[Octets | None, meaning("CURVE, GSSAPI: the encrypted part.")] = None
@@ -139,6 +150,7 @@ class Command(WireEvent, tag="command"):
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     incomplete: Annotated[bool, _INCOMPLETE] = False
+    encrypted: Annotated[bool, _ENCRYPTED] = False
     latency_ns: Annotated[int | None, _LATENCY] = None
     request: Annotated[int | None, _REQUEST] = None
 
@@ -152,6 +164,7 @@ class Subscription(WireEvent, tag="subscription"):
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     incomplete: Annotated[bool, _INCOMPLETE] = False
+    encrypted: Annotated[bool, _ENCRYPTED] = False
 
 
 class Payload(msgspec.Struct, gc=False):
@@ -181,6 +194,7 @@ class Message(WireEvent, tag="message"):
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     incomplete: Annotated[bool, _INCOMPLETE] = False
+    encrypted: Annotated[bool, _ENCRYPTED] = False
     envelope: Annotated[Envelope | None, relation("What is in front of a request or reply.")] = None
     matched: Annotated[Octets | None, relation("The subscription that a message matches.")] = None
     latency_ns: Annotated[int | None, _LATENCY] = None

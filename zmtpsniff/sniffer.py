@@ -8,6 +8,7 @@ from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.patterns import Notice, Patterns
@@ -41,11 +42,12 @@ class Sniffer:
         patterns: Patterns | None = None,
         payloads: Payloads | None = None,
         tls: Tls | None = None,
+        curve: Curve | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
-        to leave that out. ``tls`` takes out of TLS what has been decrypted.
+        to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -59,7 +61,8 @@ class Sniffer:
         self._tls = tls
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
-        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts)
+        self._curve = curve
+        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, curve)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
         self._flows = FlowTable(

@@ -12,11 +12,11 @@ connection is the precomputed key k, which both ends make of their own secret an
 PyNaCl (libsodium) does the arithmetic. It is imported with the first key, so that those who have none need not have it.
 """
 
-import threading
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 from types import ModuleType
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +26,10 @@ UNKNOWN = "-"
 
 _SHARED, _SECRET = "CURVE_SHARED_KEY", "CURVE_SECRET_KEY"
 _LONGEST_LINE = 4096  # characters
+# What stands in front of a box, and of what it holds, where libsodium takes and gives them as NaCl did.
+_BOX_ZEROS, _PLAIN_ZEROS = 16, 32
+_ZEROS = bytes(_BOX_ZEROS)
+_AUTHENTICATOR = 16  # octets at the beginning of a box
 
 
 class KeyLineError(ValueError):
@@ -52,10 +56,11 @@ class SecretKey(msgspec.Struct, frozen=True, gc=False):
     """A secret key: transient or long-term, or the one that a server seals its cookies with (which has no public)."""
 
     public: bytes | None
-    secret: bytes | None  # None: the public key alone, which opens something together with the other side's secret key
+    secret: bytes | None  # None: the public key alone, which opens together with a secret key of the other side
 
 
 Key = SharedKey | SecretKey
+K = TypeVar("K", SharedKey, SecretKey)
 
 
 def sodium() -> ModuleType:
@@ -126,20 +131,19 @@ def _digits(key: bytes | None) -> str:
 class KeyRing:
     """Keys that may open connections, to be asked by what a connection shows of itself.
 
-    Keys may be added, also by another thread, while connections are read: ``added`` grows then, so that those whom the
-    ring could not help know when to ask again. A ring keeps `MOST_KEYS` of each kind; the oldest give way.
+    Keys may be added while connections are read: ``added`` grows then, so that those whom the ring could not help know
+    when to ask again. A ring keeps `MOST_KEYS` of each kind; the oldest give way.
     """
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         """Begin with these keys; raises NoSodiumError if there is one."""
         self.added = 0  # how many keys there have been so far
-        self._lock = threading.Lock()
-        self._shared: deque[SharedKey] = deque(maxlen=MOST_KEYS)
-        self._by_client: dict[bytes, SharedKey] = {}
-        self._wildcards: deque[SharedKey] = deque(maxlen=MOST_KEYS)
-        self._secrets: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_KEYS)
-        self._by_public: dict[bytes, bytes] = {}
-        self._publics: deque[bytes] = deque(maxlen=MOST_KEYS)
+        # Each behind its number, which is what `added` was when it came.
+        self._shared: deque[tuple[int, SharedKey]] = deque()
+        self._wildcards: deque[tuple[int, SharedKey]] = deque()
+        self._secrets: deque[tuple[int, SecretKey]] = deque()
+        self._by_name: dict[bytes, SharedKey] = {}
+        self._by_public: dict[bytes, SecretKey] = {}
         for key in keys:
             self.add(key)
 
@@ -151,89 +155,121 @@ class KeyRing:
 
     def add(self, key: Key) -> None:
         """Add a key; one that is there already changes nothing. Raises NoSodiumError."""
-        if isinstance(key, SharedKey):
-            sodium()
-            self._add_shared(key)
-        elif key.secret is not None:
-            self._add_secret(key.public or public_of(key.secret), key.secret)
-        elif key.public is not None:
-            sodium()
-            self._add_public(key.public)
-
-    def _add_shared(self, key: SharedKey) -> None:
-        with self._lock:
-            client = key.client
-            if (client is not None and self._by_client.get(client) == key) or (client is None and key in self._latest):
-                return
-            if len(self._shared) == MOST_KEYS:
-                oldest = self._shared[0]
-                if oldest.client is not None and self._by_client.get(oldest.client) is oldest:
-                    del self._by_client[oldest.client]
-            self._shared.append(key)
-            if client is None:
-                self._wildcards.append(key)
-            else:
-                self._by_client[client] = key
-            self.added += 1
-
-    @property
-    def _latest(self) -> tuple[SharedKey, ...]:
-        """The wildcards among which one that is added again is looked for."""
-        return tuple(islice(reversed(self._wildcards), 64))
-
-    def _add_secret(self, public: bytes, secret: bytes) -> None:
-        with self._lock:
-            if public in self._by_public:
-                return
-            if len(self._secrets) == MOST_KEYS:
-                self._by_public.pop(self._secrets[0][0], None)
-            self._secrets.append((public, secret))
-            self._by_public[public] = secret
-            self.added += 1
-
-    def _add_public(self, public: bytes) -> None:
-        with self._lock:
-            if public not in self._publics:
-                self._publics.append(public)
+        sodium()
+        if isinstance(key, SecretKey):
+            public = public_of(key.secret) if key.public is None and key.secret is not None else key.public
+            assert public is not None
+            known = self._by_public.get(public)
+            if known is None or (known.secret is None and key.secret is not None):
+                _forget(self._secrets, self._by_public)
+                self._by_public[public] = SecretKey(public, key.secret)
                 self.added += 1
+                self._secrets.append((self.added, self._by_public[public]))
+            return
+        if self._by_name.get(_name(key)) != key:
+            keys = self._wildcards if key.client is None else self._shared
+            _forget(keys, self._by_name)
+            self._by_name[_name(key)] = key
+            self.added += 1
+            keys.append((self.added, key))
 
     def __len__(self) -> int:
         """How many keys there are."""
-        return len(self._shared) + len(self._secrets) + len(self._publics)
+        return len(self._shared) + len(self._wildcards) + len(self._secrets)
 
     def shared_by(self, client: bytes) -> SharedKey | None:
         """The precomputed key of the connection whose client's transient public key this is."""
-        return self._by_client.get(client)
+        return self._by_name.get(client)
 
     def secret_of(self, public: bytes) -> bytes | None:
         """The secret key that belongs to a public key."""
-        return self._by_public.get(public)
+        key = self._by_public.get(public)
+        return None if key is None else key.secret
 
-    def shared(self, most: int) -> list[SharedKey]:
-        """Precomputed keys, the newest first."""
-        with self._lock:
-            return list(islice(reversed(self._shared), most))
+    def shared(self, since: int, most: int) -> list[SharedKey]:
+        """Keys of connections whose client is known that came when `added` was over ``since``, newest first."""
+        return self._since(self._shared, since, most)
 
-    def wildcards(self, most: int) -> list[SharedKey]:
-        """Those of which no public key of the client is known, the newest first."""
-        with self._lock:
-            return list(islice(reversed(self._wildcards), most))
+    def wildcards(self, since: int, most: int) -> list[SharedKey]:
+        """Likewise those of which no public key of the client is known."""
+        return self._since(self._wildcards, since, most)
 
-    def secrets(self, most: int) -> list[tuple[bytes, bytes]]:
-        """Secret keys behind their public keys, the newest first."""
-        with self._lock:
-            return list(islice(reversed(self._secrets), most))
+    def secrets(self, since: int, most: int) -> list[SecretKey]:
+        """Likewise secret keys, and public keys alone."""
+        return self._since(self._secrets, since, most)
 
-    def publics(self, most: int) -> list[bytes]:
-        """Public keys whose secret keys are not known, or not needed, the newest first."""
-        with self._lock:
-            alone = list(islice(reversed(self._publics), most))
-            return alone + [public for public, _ in islice(reversed(self._secrets), most)]
+    def _since(self, keys: "deque[tuple[int, K]]", since: int, most: int) -> "list[K]":
+        new = takewhile(lambda numbered: numbered[0] > since, reversed(keys))
+        return [key for _, key in islice(new, most)]
 
     def lines(self) -> list[str]:
-        """All keys as lines of a key file, the oldest first."""
-        with self._lock:
-            keys: list[Key] = [SecretKey(public, None) for public in self._publics]
-            keys += [SecretKey(public, secret) for public, secret in self._secrets]
-            keys += self._shared
+        """All keys as lines of a key file, each kind in the order in which its keys came."""
+        keys: list[Key] = [key for _, key in self._secrets]
+        keys += [key for _, key in self._wildcards]
+        keys += [key for _, key in self._shared]
         return list(map(format_key, keys))
+
+
+def _forget(keys: "deque[tuple[int, K]]", index: "dict[bytes, K]") -> None:
+    """Make room for one more key: forget the oldest if there are too many."""
+    if len(keys) < MOST_KEYS:
+        return
+    _, oldest = keys.popleft()
+    if index.get(_name(oldest)) is oldest:
+        del index[_name(oldest)]
+
+
+def _name(key: Key) -> bytes:
+    """What a ring finds a key by: the public key, or itself if that is not known."""
+    name = (key.client or key.key) if isinstance(key, SharedKey) else (key.public or key.secret)
+    assert name is not None
+    return name
+
+
+class Sodium:
+    """What of libsodium opens boxes; one at a time, since all that is opened passes through one buffer.
+
+    It calls the functions of libsodium that PyNaCl has, not PyNaCl's around them: with those a message would take
+    twice as long.
+    """
+
+    _ROOM = 1 << 17  # octets of the buffer; what does not fit gets one of its own
+
+    def __init__(self) -> None:
+        """Take PyNaCl's libsodium; raises NoSodiumError."""
+        try:
+            from nacl._sodium import ffi, lib
+        except ImportError:
+            raise NoSodiumError from None
+        self._ffi, self._lib = ffi, lib
+        self._open = lib.crypto_box_open_afternm
+        self._plain = ffi.new("unsigned char[]", self._ROOM)
+        self._view = ffi.buffer(self._plain, self._ROOM)
+
+    def open(self, key: bytes, nonce: bytes, box: bytes) -> bytes | None:
+        """What is in a box that is all there; None if ``key`` does not open it. The nonce has 24 octets."""
+        size = len(box) + _BOX_ZEROS
+        if size > self._ROOM:
+            plain = self._ffi.new("unsigned char[]", size)
+            if self._open(plain, _ZEROS + box, size, nonce, key):
+                return None
+            large: bytes = self._ffi.buffer(plain, size)[_PLAIN_ZEROS:]
+            return large
+        if self._open(self._plain, _ZEROS + box, size, nonce, key):
+            return None
+        return self._view[_PLAIN_ZEROS:size]  # type: ignore[no-any-return]
+
+    def begin(self, key: bytes, nonce: bytes, box: bytes) -> bytes:
+        """What is in the beginning of a box, whose end is not at hand: so nothing says that ``key`` is right.
+
+        A box is its authenticator, and what it holds combined with a stream of octets that key and nonce make. Sealing
+        does that, and done again it is undone.
+        """
+        again: bytes = sodium().crypto_box_afternm(box[_AUTHENTICATOR:], nonce, key)
+        return again[_AUTHENTICATOR:]
+
+    def shared(self, public: bytes, secret: bytes) -> bytes | None:
+        """The key that one side's public and the other's secret key make; None for what is no public key."""
+        if self._lib.crypto_box_beforenm(self._plain, public, secret):
+            return None
+        return self._view[:KEY_SIZE]  # type: ignore[no-any-return]
