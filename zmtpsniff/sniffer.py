@@ -18,6 +18,7 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.factory import DissectorFactory
+from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
@@ -43,11 +44,13 @@ class Sniffer:
         payloads: Payloads | None = None,
         tls: Tls | None = None,
         curve: Curve | None = None,
+        host: LocalHost | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
         to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
+        ``host`` says which processes of this machine have the connections.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -62,6 +65,7 @@ class Sniffer:
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
         self._curve = curve
+        self._host = host
         self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, curve)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
@@ -212,6 +216,8 @@ class Sniffer:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
+        if self._host is not None:
+            self._host.take(events)
         if comments := self._source.comments[self._comments :]:  # on the whole capture
             events = [*map(Comment, comments), *events]
             self._comments += len(comments)

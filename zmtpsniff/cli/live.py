@@ -18,6 +18,10 @@ from zmtpsniff.settings import Settings
 @click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
 @live_options
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@click.option(
+    "--processes/--no-processes", default=sys.platform == "linux",
+    help="Say which processes of this machine have the connections (Linux).",
+)  # fmt: skip
 @tshark_options
 @saver_options
 @dissection_options
@@ -25,6 +29,7 @@ from zmtpsniff.settings import Settings
 def live(
     live: LiveSettings,
     status: bool | None,
+    processes: bool,
     tshark: TsharkSettings,
     saver: SaverSettings,
     dissection: Settings,
@@ -39,20 +44,25 @@ def live(
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.host.client import HelperClient
+    from zmtpsniff.host.local import LocalHost
 
     entries = load_sniffer(dissection)
     load_renderer(output)
     capture = start_capture(live, tshark, saver)
     source = capture.source
-    settle_capture(capture, live, saver, records=output.file, count=dissection.count, verbosity=output.verbosity)
+    host = LocalHost(HelperClient(), lambda text: click.echo(f"zmtpsniff: {text}", err=True)) if processes else None
     try:
+        settle_capture(capture, live, saver, records=output.file, count=dissection.count, verbosity=output.verbosity)
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
-        sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries)
+        sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
         run(sniffer, dissection, output, line, is_live=True)
     finally:
         source.close()
+        if host is not None:
+            host.close()
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)
