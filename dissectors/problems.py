@@ -322,6 +322,10 @@ PROBLEMS: dict[str, Kind] = {
     "not-encrypted": _error(
         "A peer sends a frame in clear, though the mechanism encrypts all frames.", "The peer is broken."
     ),
+    "keys-not-used": _note(
+        "The capture file holds keys of CURVE connections that cannot be used.",
+        "`detail` says why: PyNaCl is not installed, or a line is not that of a key file.",
+    ),
     "box-not-opened": _error(
         "A box of CURVE does not open with the key that opens the others of its connection.",
         "Its octets are not those that the sender sealed: they were changed on the way, or the sender is broken. "

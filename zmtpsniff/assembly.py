@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyRing
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
@@ -26,8 +28,8 @@ def make_sniffer(
 
     ``clock`` tells the time where packets come as they pass (see Sniffer), ``tls`` takes out of TLS what has been
     decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already, ``host`` says which
-    processes have the connections. Raises PluginError, and ValueError for a rule that names a protocol of payloads that
-    nobody knows.
+    processes have the connections. Raises PluginError, NoSodiumError for keys without PyNaCl, and ValueError for a rule
+    that names a protocol of payloads that nobody knows.
     """
     return Sniffer(
         source,
@@ -39,6 +41,7 @@ def make_sniffer(
         Patterns(settings.reply_seconds) if settings.patterns else None,
         _make_payloads(settings, entries) if settings.payload else None,
         tls,
+        Curve(KeyRing(settings.curve_keys)),
         host=host,
     )
 

@@ -53,7 +53,15 @@ def live(
     source = capture.source
     host = LocalHost(HelperClient(), lambda text: click.echo(f"zmtpsniff: {text}", err=True)) if processes else None
     try:
-        settle_capture(capture, live, saver, records=output.file, count=dissection.count, verbosity=output.verbosity)
+        settle_capture(
+            capture,
+            live,
+            saver,
+            records=output.file,
+            count=dissection.count,
+            verbosity=output.verbosity,
+            keys=dissection.curve_keys,
+        )
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
         sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)

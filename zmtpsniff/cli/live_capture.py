@@ -14,6 +14,9 @@ from zmtpsniff.cli.saver import SaverSettings, make_saver
 from zmtpsniff.cli.tshark import TsharkSettings, plan_tshark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.net.tls import Tls
 
@@ -107,11 +110,12 @@ def settle_capture(
     records: str | None,
     count: int | None,
     verbosity: int,
+    keys: "Sequence[Key]" = (),
 ) -> None:
     """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
 
-    ``records`` and ``count`` are those of make_saver(). What is needed afterwards must have been imported: where it is
-    kept may be out of reach now. Raises click.UsageError, CaptureError.
+    ``records``, ``count`` and ``keys`` are those of make_saver(). What is needed afterwards must have been imported:
+    where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
     """
     from zmtpsniff.render.text import escape
 
@@ -125,6 +129,7 @@ def settle_capture(
             interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
             capture_filter=live.capture_filter,
             snaplen=live.snaplen,
+            keys=keys,
         )
     except NoPrivilegeDropError as error:
         source.close()

@@ -20,6 +20,7 @@ from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from dissectors.events import AnyEvent
+    from dissectors.zmtp.curve_keys import Key
 
     Filter = Callable[[AnyEvent], bool]
 
@@ -111,6 +112,7 @@ def _make_settings(
     timeout: float,
     payload: bool,
     plugins: tuple[str, ...],
+    curve_keys: tuple[str, ...],
     decode_bodies: bool,
     max_flows: int,
     max_waiting: int,
@@ -134,10 +136,29 @@ def _make_settings(
         reply_seconds=timeout,
         payload=payload,
         plugins=plugins,
+        curve_keys=read_curve_keys(curve_keys),
         decode_bodies=decode_bodies,
     )
 
 
+def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
+    """The keys in the files of ``--curve-keys``; raises click.UsageError."""
+    if not files:
+        return ()
+    from dissectors.zmtp.curve_keys import NoSodiumError, sodium
+    from zmtpsniff.key_file import KeyFileError, read_keys
+
+    try:
+        sodium()
+        return tuple(key for file in files for key in read_keys(file))
+    except (KeyFileError, NoSodiumError) as error:
+        raise click.UsageError(f"--curve-keys: {error}") from None
+
+
+curve_key_files = click.option(
+    "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
+    help="Decrypt CURVE with the keys in FILE: docs/curve.md says what is in it. Repeatable.",
+)  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
 _dissection = (
@@ -163,6 +184,7 @@ _dissection = (
         "--plugin", "plugins", multiple=True, type=FilePath(), metavar="FILE",
         help="A dissector of payloads, in Python. Repeatable."
     ),
+    curve_key_files,
     click.option(
         "--decode-bodies", is_flag=True,
         help="Show JSON, MessagePack, CBOR, Protocol Buffers as structure. Also compressed by zlib, gzip or zstd.",
