@@ -69,6 +69,8 @@ class Sniffer:
         self._doubts = Doubts()
         self._curve = curve or Curve(KeyRing())
         self._host = host
+        if host is not None and host.keys is not None:
+            self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
         self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
@@ -239,13 +241,14 @@ class Sniffer:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
-        if self._host is not None:
-            self._host.take(events)
         if comments := self._source.comments[self._comments :]:  # on the whole capture
             events = [*map(Comment, comments), *events]
             self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
+        if self._host is not None:
+            others = [event for event in events if type(event) is not Message] if messages < len(kinds) else []
+            self._host.take(others, self._curve.sealed())
         self._messages += messages
         if messages < len(kinds):
             self._problems += kinds.count(Problem)

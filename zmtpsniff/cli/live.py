@@ -7,8 +7,9 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.options import Output, dissection_options, output_options
+from zmtpsniff.cli.options import Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
@@ -24,7 +25,7 @@ from zmtpsniff.settings import Settings
 )  # fmt: skip
 @tshark_options
 @saver_options
-@dissection_options
+@live_dissection_options
 @output_options
 def live(
     live: LiveSettings,
@@ -44,14 +45,12 @@ def live(
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     """
     from zmtpsniff.cli.status import StatusLine
-    from zmtpsniff.host.client import HelperClient
-    from zmtpsniff.host.local import LocalHost
 
     entries = load_sniffer(dissection)
     load_renderer(output)
     capture = start_capture(live, tshark, saver)
     source = capture.source
-    host = LocalHost(HelperClient(), lambda text: click.echo(f"zmtpsniff: {text}", err=True)) if processes else None
+    host = start_host(source, with_processes=processes, with_keys=dissection.host_keys)
     try:
         settle_capture(
             capture,
@@ -61,7 +60,10 @@ def live(
             count=dissection.count,
             verbosity=output.verbosity,
             keys=dissection.curve_keys,
+            more_keys=dissection.host_keys,
         )
+        if host is not None and host.keys is not None and source.saver is not None:
+            host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
         sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)

@@ -111,11 +111,12 @@ def settle_capture(
     count: int | None,
     verbosity: int,
     keys: "Sequence[Key]" = (),
+    more_keys: bool = False,
 ) -> None:
     """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
 
-    ``records``, ``count`` and ``keys`` are those of make_saver(). What is needed afterwards must have been imported:
-    where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
+    ``records``, ``count``, ``keys`` and ``more_keys`` are those of make_saver(). What is needed afterwards must have
+    been imported: where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
     """
     from zmtpsniff.render.text import escape
 
@@ -130,6 +131,7 @@ def settle_capture(
             capture_filter=live.capture_filter,
             snaplen=live.snaplen,
             keys=keys,
+            more_keys=more_keys,
         )
     except NoPrivilegeDropError as error:
         source.close()

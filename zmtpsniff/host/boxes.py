@@ -47,27 +47,41 @@ class UnopenedBoxes:
         """There is none yet."""
         self._connections: OrderedDict[int, UnopenedConnection] = OrderedDict()
 
-    def take(self, events: Iterable[AnyEvent]) -> None:
-        """See what events show."""
+    def take(self, events: Iterable[AnyEvent]) -> set[int]:
+        """See what events show; returns the flows of those with a box that has not been opened."""
+        missing = set()
         for event in events:
             if isinstance(event, Command):
-                self._command(event)
+                if self._has_box(event):
+                    missing.add(event.flow)
             elif isinstance(event, Greeting) and event.mechanism == "CURVE" and event.as_server is not None:
                 self._connection(event).curve_client = event.dst if event.as_server else event.src
+        return missing
+
+    def connection(self, flow: int) -> UnopenedConnection:
+        """The connection of a flow that take() has just returned."""
+        return self._connections[flow]
 
     def connections(self) -> Sequence[UnopenedConnection]:
         """Those that have a box, or at least their HELLO."""
         return [each for each in self._connections.values() if each.box or each.client_key]
 
-    def _command(self, event: Command) -> None:
+    def forget(self, flow: int) -> None:
+        """A connection needs no key any more."""
+        self._connections.pop(flow, None)
+
+    def _has_box(self, event: Command) -> bool:
+        """Whether a command has a box that nobody opened."""
         if event.name == "HELLO" and isinstance(event.client_key, bytes) and len(event.client_key) == KEY_SIZE:
             connection = self._connection(event)
             connection.client_key, connection.curve_client = event.client_key, event.src
-        elif (
+            return False
+        if (
             event.name in _PREFIXES
             and isinstance(event.box, bytes)
             and isinstance(event.nonce, bytes)
             and not event.incomplete
+            and not event.encrypted
             and len(event.nonce) == 8
             and len(event.box) <= LONGEST_BOX
         ):
@@ -75,6 +89,8 @@ class UnopenedBoxes:
             if not connection.box or len(event.box) < len(connection.box):
                 connection.name, connection.src, connection.dst = event.name, event.src, event.dst
                 connection.nonce, connection.box = event.nonce, event.box
+            return True
+        return False
 
     def _connection(self, event: Command | Greeting) -> UnopenedConnection:
         connection = self._connections.get(event.flow)
