@@ -52,7 +52,9 @@ class UnopenedBoxes:
         missing = set()
         for event in events:
             if isinstance(event, Command):
-                if self._has_box(event):
+                if event.encrypted:
+                    self.forget(event.flow)
+                elif self._has_box(event):
                     missing.add(event.flow)
             elif isinstance(event, Greeting) and event.mechanism == "CURVE" and event.as_server is not None:
                 self._connection(event).curve_client = event.dst if event.as_server else event.src
@@ -81,7 +83,6 @@ class UnopenedBoxes:
             and isinstance(event.box, bytes)
             and isinstance(event.nonce, bytes)
             and not event.incomplete
-            and not event.encrypted
             and len(event.nonce) == 8
             and len(event.box) <= LONGEST_BOX
         ):
