@@ -141,6 +141,10 @@ class Command(WireEvent, tag="command"):
     long_term_key: Annotated[
         Octets | None, meaning("CURVE INITIATE, opened by a key: the client's long-term public key.")
     ] = None
+    shared_key: Annotated[
+        Octets | None,
+        meaning("CURVE INITIATE, opened: the key of this connection; only its length unless --show-secrets."),
+    ] = None
     nonce: Annotated[Octets | None, meaning("CURVE: the nonce, as short as it is sent.")] = None
     cookie: Annotated[Octets | None, meaning("CURVE INITIATE: the cookie that WELCOME gave.")] = None
     box: Annotated[Octets | None, meaning("CURVE, GSSAPI: the encrypted part.")] = None

@@ -34,9 +34,13 @@ ALLOWED = {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.limits",
+        "dissectors.zmtp.curve_keys",
         "dissectors.zmtp.limits",
     },
+    "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
     "zmtpsniff/assembly.py": {
+        "dissectors.zmtp.curve",
+        "dissectors.zmtp.curve_keys",
         "zmtpsniff.analysis",
         "zmtpsniff.capture.source",
         "zmtpsniff.net.tls",

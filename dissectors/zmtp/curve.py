@@ -93,7 +93,6 @@ class Boxes:
         "_asked",
         "_asked_before",
         "_hello_key",
-        "_key",
         "_nonces",
         "_server_secret",
         "_sodium",
@@ -105,6 +104,7 @@ class Boxes:
         "hello_for",
         "hello_ns",
         "is_open",
+        "key",
         "ring",
         "server_key",
         "wait",
@@ -128,7 +128,7 @@ class Boxes:
         self.welcome: Box | None = None
         self.cookie: bytes | None = None
         self.is_open = False  # a key has opened a box
-        self._key = b""  # k, if so
+        self.key = b""  # k, if so
         self._nonces: dict[Side, bytes] = {}  # how the nonces of each side's MESSAGEs begin, if so
         self._server_secret: bytes | None = None  # s'
         self._hello_key: bytes | None = None  # of HELLO and WELCOME
@@ -206,7 +206,7 @@ class Boxes:
     def open_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
         """What is in the box of a MESSAGE of ``side``: flags, and a frame's body; None if no key opens it."""
         if self.is_open:
-            return self._sodium.open(self._key, self._nonces[side] + nonce, box)
+            return self._sodium.open(self.key, self._nonces[side] + nonce, box)
         clients: tuple[Side, ...] = ("client", "server") if self.client_side is None else (self.client_side,)
         return self._open(
             box, [(client, (_FROM_CLIENT if client == side else _FROM_SERVER) + nonce) for client in clients]
@@ -216,7 +216,7 @@ class Boxes:
         """What is in the beginning of a box whose end is not at hand, once another box has proved the key."""
         if not self.is_open or len(box) < LEAST_BOX:
             return None
-        return self._sodium.begin(self._key, self._nonces[side] + nonce, box)
+        return self._sodium.begin(self.key, self._nonces[side] + nonce, box)
 
     def try_box(self, side: Side, command: Command) -> None:
         """Look for a key that opens the box of an INITIATE, READY or MESSAGE of ``side``."""
@@ -235,7 +235,7 @@ class Boxes:
     def _open(self, box: bytes, nonces: list[tuple[Side, bytes]]) -> bytes | None:
         """Open a box by the key, or by one that is found so; each nonce is behind the side that is then the client."""
         if self.is_open:
-            return self._sodium.open(self._key, nonces[0][1], box)
+            return self._sodium.open(self.key, nonces[0][1], box)
         for key, server_secret in self._candidates():
             for client, nonce in nonces:
                 plain = self._sodium.open(key, nonce, box)
@@ -246,7 +246,7 @@ class Boxes:
 
     def _prove(self, key: bytes, server_secret: bytes | None, client: Side) -> None:
         self.is_open = True
-        self._key = key
+        self.key = key
         self._server_secret = server_secret
         self.client_side = client
         server: Side = "server" if client == "client" else "client"

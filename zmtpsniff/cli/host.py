@@ -29,7 +29,7 @@ def start_host(source: "LiveSource", *, with_processes: bool, with_keys: bool) -
         raise CaptureError(f"the helper for processes and keys does not start ({error.strerror or error})") from error
     if with_keys:
         try:
-            helper.watch(long_term=True)
+            helper.watch(for_live=True)
         except NoUprobesError as error:
             _tell(f"keys are only looked for in memory: {error}")
     host = LocalHost(helper, _tell, with_processes=with_processes, key_lines=source.key_lines if with_keys else None)

@@ -45,6 +45,7 @@ def live(
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.host.source import KeyedSource
 
     entries = load_sniffer(dissection)
     load_renderer(output)
@@ -66,7 +67,8 @@ def live(
             host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
-        sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
+        packets = source if host is None or host.keys is None else KeyedSource(source, lambda: host.seen_ns)
+        sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
         run(sniffer, dissection, output, line, is_live=True)
     finally:

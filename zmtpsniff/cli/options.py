@@ -162,8 +162,8 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
 
 curve_key_files = click.option(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
-    help="Decrypt CURVE with the keys in FILE: docs/curve.md says what is in it. Repeatable. "
-    "live --curve-keys auto: with the keys that programs of this machine make.",
+    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live: auto takes the keys of this "
+    "machine's programs. Repeatable.",
 )  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 

@@ -41,9 +41,12 @@ class HelperClient:
         """The number of its process."""
         return self._process.pid
 
-    def watch(self, *, long_term: bool = False) -> None:
-        """Have probes placed; keys come as replies from now on. Raises NoUprobesError."""
-        self._ask(do="watch", long_term=long_term)
+    def watch(self, *, for_live: bool = False) -> None:
+        """Have probes placed; keys come as replies from now on. Raises NoUprobesError.
+
+        ``for_live``: also long-term keys, which prove what is wrong with a HELLO, and up to when all has been told.
+        """
+        self._ask(do="watch", for_live=for_live)
         try:
             reply = self.replies.get(timeout=_READY_SECONDS)
         except queue.Empty:

@@ -5,9 +5,10 @@
 It takes requests from its standard input and writes replies to its standard output, a JSON object a line. Its end is
 the end of its input, so that it goes when who started it is gone, however that happened.
 
-    {"do": "watch", "long_term": false}                     place probes
+    {"do": "watch", "for_live": false}                      place probes; long-term keys, too, and "seen", if for_live
         {"is": "ready"} or {"is": "refused", "why": line}
         {"is": "key", "line": line of a key file}           as they are made
+        {"is": "seen", "time_ns": N}                        all that were made before have been told
     {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
@@ -66,7 +67,7 @@ class Helper:
                 request = self._watches.get(timeout=0.2)
             except queue.Empty:
                 continue
-            self._watch(bool(request.get("long_term")))
+            self._watch(bool(request["for_live"]))
 
     def stop(self) -> None:
         """End soon."""
@@ -92,12 +93,12 @@ class Helper:
             self._replies.write(line)
             self._replies.flush()
 
-    def _watch(self, long_term: bool) -> None:
+    def _watch(self, for_live: bool) -> None:
         try:
             sodium()
             from zmtpsniff.host.watch import KeyWatch
 
-            watch = KeyWatch(long_term=long_term)
+            watch = KeyWatch(long_term=for_live)
         except (NoUprobesError, NoSodiumError) as error:
             self._say(**{"is": "refused", "why": str(error)})
             return
@@ -106,6 +107,8 @@ class Helper:
             while not self._over.is_set():
                 for key in watch.read():
                     self._say(**{"is": "key", "line": format_key(key)})
+                if for_live:
+                    self._say(**{"is": "seen", "time_ns": watch.seen_ns})
                 for fault in watch.faults():
                     self._say(**{"is": "told", "text": fault})
         except OSError:  # nobody reads

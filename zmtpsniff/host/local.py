@@ -24,6 +24,7 @@ class LocalHost:
 
         ``key_lines`` is the list that keys are added to, as lines of a key file; None for no keys.
         """
+        self.seen_ns = 0  # up to when the keys that programs made are known, since the Unix epoch
         self._helper = helper
         self._tell = tell
         self._with_processes = with_processes
@@ -66,5 +67,7 @@ class LocalHost:
                     self._owners.hear(reply)
                 case "key" if self.keys is not None:
                     self.keys.hear(reply["line"])
+                case "seen":
+                    self.seen_ns = reply["time_ns"]
                 case "told":
                     self._tell(reply["text"])

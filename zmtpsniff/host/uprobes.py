@@ -65,6 +65,7 @@ class Uprobes:
         self._probes: list[str] = []
         self._pipe = -1
         self._rest = b""
+        self.seen_ns = 0  # up to when calls have been read, since the Unix epoch
         self.lost = 0  # calls that came too fast to be read
         self.executed: list[int] = []  # processes that have begun another program since somebody cleared this
         remove_left(self._folder)
@@ -110,12 +111,14 @@ class Uprobes:
         poll.register(self._pipe, select.POLLIN)
         poll.poll(seconds * 1000)
         calls: list[BeforenmCall] = []
+        now_ns = time.time_ns()
         while True:
             try:
                 data = os.read(self._pipe, _READ_SIZE)
             except BlockingIOError:
-                return calls
+                data = b""
             if not data:
+                self.seen_ns = now_ns
                 return calls
             lines = (self._rest + data).split(b"\n")
             self._rest = lines.pop()[-_READ_SIZE:]

@@ -21,10 +21,12 @@ class KeyWatch:
             raise
         self._agreements = Agreements(long_term=long_term)
         self._lost = 0
+        self.seen_ns = 0  # up to when calls have been read, since the Unix epoch
 
     def read(self, seconds: float = _FOLLOW_SECONDS) -> list[Key]:
         """The keys that have become known; waits for some, up to so many seconds. Keep calling it."""
         keys = self._agreements.keys(self._uprobes.read(seconds))
+        self.seen_ns = self._uprobes.seen_ns
         self._libraries.follow()
         return keys
 

@@ -152,6 +152,8 @@ class TreeRenderer:
         title = self._paint(self._palette.title, words)
         if incomplete:
             title += self._paint(self._palette.warning, ", incomplete")
+        if self._look.verbosity and isinstance(event, Command | Subscription) and event.encrypted:
+            title += self._paint(self._palette.note, ", encrypted")
         return self._origin.of_wire(event, lines) + title
 
     def _add_fields(self, fields: Sequence[tuple[str, str | Octets]], lines: list[str]) -> None:

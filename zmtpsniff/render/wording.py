@@ -11,7 +11,9 @@ ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still 
 _NAMES = [field.name for field in record_fields(Command)]
 _OWN_FIELDS = _NAMES[_NAMES.index("name") + 1 :]
 
-_TOLD_APART = frozenset({"incomplete", "latency_ns", "request", "socket_type", "identity"})  # the last two: properties
+_TOLD_APART = frozenset(
+    {"incomplete", "encrypted", "latency_ns", "request", "socket_type", "identity"}
+)  # the last two: properties
 
 
 def number(count: int, noun: str) -> str:
