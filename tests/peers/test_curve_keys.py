@@ -204,7 +204,7 @@ def test_reconnects(side: Side, rounds: int) -> None:
         with pair(side, str(rounds)):
             program.read_until(closed(rounds, "127.0.0.1"))
         records = program.interrupt()
-    assert texts(records) == talk(*(f"request {number}" for number in range(rounds)))
+    assert texts(records) == talk(*(f"request {number}" for number in range(rounds))), program.said()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -26,7 +26,9 @@ MOST_PROBES = 512
 
 _FOLDERS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PREFIX = "zmtpsniff_"
-_BUFFER_KIB = 256  # of each processor; an event takes some 100 octets
+# A connection takes 2 KiB of the kernel's buffers, of which each processor has one.
+_BUFFERS_KIB = 32_768  # of all
+_MOST_BUFFER_KIB = 4096  # of one
 _EXEC = "events/sched/sched_process_exec/enable"
 # The second and the third argument, as the kernel calls the registers that hold them.
 _REGISTERS = {"x86_64": ("si", "dx"), "aarch64": ("x1", "x2")}
@@ -71,7 +73,8 @@ class Uprobes:
         remove_left(self._folder)
         try:
             os.mkdir(self._instance)
-            self._write("buffer_size_kb", f"{_BUFFER_KIB}")
+            buffer_kib = min(_MOST_BUFFER_KIB, _BUFFERS_KIB // (os.cpu_count() or 1) + 1)
+            self._write("buffer_size_kb", f"{buffer_kib}")
             self._write("set_event_notrace_pid", f"{os.getpid()}")  # what we compute ourselves is no news
             with contextlib.suppress(OSError):  # since 5.0; before, a poll ends at each event
                 self._write("buffer_percent", "0")
