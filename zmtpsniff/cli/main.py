@@ -13,6 +13,7 @@ from zmtpsniff.cli.extract import extract
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
+from zmtpsniff.cli.keys import keys
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
@@ -43,7 +44,9 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, diagnose, check, stats, report, extract, interfaces, fields, schema, spark):
+for _command in (
+    read, live, diagnose, check, stats, report, extract, keys, interfaces, fields, schema, spark,
+):  # fmt: skip
     cli.add_command(_command)
 
 
