@@ -60,6 +60,7 @@ ALLOWED = {
         "dissectors.zmtp.curve_keys",
         "zmtpsniff.analysis",
         "zmtpsniff.capture.source",
+        "zmtpsniff.host.local",
         "zmtpsniff.net.tls",
         "zmtpsniff.net.witness",
         "zmtpsniff.settings",
@@ -158,6 +159,7 @@ NOUNS = {
     "finding",  # what zmtpsniff diagnose writes
     "framing",  # what 23/ZMTP calls it
     "greeting",  # likewise
+    "mapping",  # of a file into the memory of a process
     "opening",  # the part of a stream before its frames
     "hidden",  # events.Hidden, which plug-ins import
     "ping",
