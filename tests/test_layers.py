@@ -124,8 +124,7 @@ LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2",
 # Names in these parts are about to change, and then leave this list.
 RENAMED_SOON = {
     "zmtpsniff.spark": {
-        "Capture", "CutRow", "LatencyRow", "Origin", "Part", "ProblemRow", "Record", "Run", "SocketRow", "TimelineRow",
-        "TopicRow", "TotalRow", "Work", "asking", "listing", "writing",
+        "CutRow", "LatencyRow", "ProblemRow", "Record", "SocketRow", "TimelineRow", "TopicRow", "TotalRow", "asking",
     },
 }  # fmt: skip
 # Words that are nouns although they end like a participle, or are the term of the field.
