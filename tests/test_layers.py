@@ -146,12 +146,6 @@ ALLOWED = {
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
 LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
 
-# Names in these parts are about to change, and then leave this list.
-RENAMED_SOON = {
-    "zmtpsniff.spark": {
-        "Capture", "Origin", "Part", "Run", "Work", "listing", "writing",
-    },
-}  # fmt: skip
 # Words that are nouns although they end like a participle, or are the term of the field.
 NOUNS = {
     "cut",  # octets that were cut off: one cut
@@ -271,11 +265,6 @@ def _above(name: str, bases: dict[str, list[str]]) -> set[str]:
     return direct.union(*(_above(base, bases) for base in direct))
 
 
-def _excepted_in(name: str) -> set[str]:
-    """Names that are still allowed where this module or class is."""
-    return set().union(*(names for part, names in RENAMED_SOON.items() if name.startswith(f"{part}.")))
-
-
 def _is_participle(name: str) -> bool:
     """Whether the last word of a name (of ToldRows: Rows) is a participle, such as Taken, Saved or taking."""
     last = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)[-1].lower()
@@ -294,7 +283,7 @@ def test_participles_are_recognised(name: str, expected: bool) -> None:
 def test_names_are_nouns() -> None:
     """A stranger asks "a Taken what?"; a class and a module say what they are."""
     names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources())}
-    assert {name for name, short in names if _is_participle(short) and short not in _excepted_in(name)} == set()
+    assert {name for name, short in names if _is_participle(short)} == set()
 
 
 def test_public_classes_have_names_of_their_own() -> None:
@@ -302,7 +291,7 @@ def test_public_classes_have_names_of_their_own() -> None:
     where: dict[str, set[str]] = {}
     for name in _bases():
         module, _, short = name.rpartition(".")
-        if not short.startswith("_") and short not in _excepted_in(name):
+        if not short.startswith("_"):
             where.setdefault(short, set()).add(module)
     assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
 

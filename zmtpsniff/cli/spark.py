@@ -151,14 +151,14 @@ def ingest(
     """
     if once and not follow:
         raise click.UsageError("--once belongs to --follow")
-    from zmtpsniff.spark.ingest import Run
+    from zmtpsniff.spark.ingest import IngestRun
     from zmtpsniff.spark.ingest import follow as go_on
     from zmtpsniff.spark.ingest import ingest as run_once
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
     options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies)
-    run = Run(output, options, series, shards, anew)
+    run = IngestRun(output, options, series, shards, anew)
     is_whole = True
 
     def report(done: "IngestOutcome") -> None:
