@@ -16,7 +16,7 @@ from zmtpsniff.analysis.plugins import PluginError
 from zmtpsniff.assembly import make_sniffer
 from zmtpsniff.capture.engines.engine import EngineName, LiveOptions
 from zmtpsniff.capture.files import Captures, open_captures
-from zmtpsniff.capture.source import Source
+from zmtpsniff.capture.source import Fault, Packet, Source
 from zmtpsniff.decode_as import DecodeAs, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
@@ -53,11 +53,13 @@ class Dissection:
         stop: Callable[[], None] | None = None,
         where: Callable[[AnyEvent], bool] | None = None,
         clock: Callable[[], int] | None = None,
+        tap: Callable[[list[Packet]], None] | None = None,
     ) -> None:
         """Dissect what ``source`` gives, and then, for each further iteration, what ``again`` returns or raises.
 
         ``stop`` ends the capture of a source that is live. ``where`` says which events to give, None for all.
-        ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass.
+        ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass. ``tap`` is given each list
+        of packets just before it is dissected.
         """
         self._source: ClosableSource | None = source  # until somebody iterates over it
         self._settings = settings
@@ -65,6 +67,8 @@ class Dissection:
         self._stop = stop
         self._where = where
         self._clock = clock
+        self._tap = tap
+        self._current: ClosableSource | None = None  # that is iterated over
         self._totals: Capture | None = None
 
     def __enter__(self) -> Self:
@@ -101,8 +105,9 @@ class Dissection:
         source, self._source = self._source, None
         if source is None:
             source = self._again()
+        self._current = source
         try:
-            for events in self._sniffer(source).events():
+            for events in self._sniffer(source if self._tap is None else _TappedSource(source, self._tap)).events():
                 if events and isinstance(events[-1], Capture):
                     self._totals = events[-1]
                 yield events if self._where is None else list(filter(self._where, events))
@@ -132,6 +137,16 @@ class Dissection:
                 pass
         assert self._totals is not None
         return self._totals
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """How many octets of the files have been read, and how many there are; None where nobody knows."""
+        return self._current.position() if isinstance(self._current, Captures) else None
+
+    @property
+    def dropped(self) -> int:
+        """How many packets are known so far to be lost before they reached us."""
+        return 0 if self._current is None else self._current.dropped
 
     def stop(self) -> None:
         """End a live capture: what has come is still given, and the totals. May be called in any thread."""
@@ -216,6 +231,31 @@ def open(  # noqa: A001  # it is zmtpsniff.open
 
     live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
     return Dissection(live, settings, again=_no_second_time, stop=live.stop, where=passes, clock=time.time_ns)
+
+
+class _TappedSource:
+    """A Source that shows its packets to somebody on their way."""
+
+    def __init__(self, source: Source, tap: Callable[[list[Packet]], None]) -> None:
+        self._source = source
+        self._tap = tap
+
+    @property
+    def dropped(self) -> int:
+        return self._source.dropped
+
+    @property
+    def faults(self) -> list[Fault]:
+        return self._source.faults
+
+    @property
+    def comments(self) -> list[str]:
+        return self._source.comments
+
+    def batches(self) -> Iterator[list[Packet]]:
+        for packets in self._source.batches():
+            self._tap(packets)
+            yield packets
 
 
 class _FileReader:
