@@ -237,25 +237,18 @@ class _TappedSource:
     """A Source that shows its packets to somebody on their way."""
 
     def __init__(self, source: Source, tap: Callable[[list[Packet]], None]) -> None:
+        self.dropped = source.dropped
+        self.faults: list[Fault] = source.faults  # lists that only grow
+        self.comments: list[str] = source.comments
         self._source = source
         self._tap = tap
 
-    @property
-    def dropped(self) -> int:
-        return self._source.dropped
-
-    @property
-    def faults(self) -> list[Fault]:
-        return self._source.faults
-
-    @property
-    def comments(self) -> list[str]:
-        return self._source.comments
-
     def batches(self) -> Iterator[list[Packet]]:
         for packets in self._source.batches():
+            self.dropped = self._source.dropped
             self._tap(packets)
             yield packets
+        self.dropped = self._source.dropped
 
 
 class _FileReader:

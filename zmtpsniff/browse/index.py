@@ -1,7 +1,7 @@
 """All records of a capture by their number, in little memory.
 
-Of each record only its kind, its flow and its packet stay in memory: 9 octets. The record itself is in a temporary file,
-in blocks of 256, and is made again when somebody looks at it. One thread adds records while others look.
+Of each record only its kind, its flow and its packet stay in memory: 9 octets. The record itself is in a temporary
+file, in blocks of 256, and is made again when somebody looks at it. One thread adds records while others look.
 """
 
 from array import array
@@ -35,7 +35,7 @@ class Talk:
     __slots__ = ("client", "connection", "first_row", "flow", "identities", "server", "socket_types")
 
     def __init__(self, flow: int, first_row: int, src: str, dst: str) -> None:
-        """``src`` and ``dst`` are those of any record; the higher port is taken for the client's until more is known."""
+        """``src`` and ``dst`` are those of any record; until more is known the higher port is the client's."""
         self.flow = flow
         self.first_row = first_row
         self.client, self.server = (src, dst) if port_of(src) >= port_of(dst) else (dst, src)
@@ -155,9 +155,7 @@ class RecordIndex:
         for flow in set(flows) - self.talks.keys():
             place = flows.index(flow)
             first = events[place]
-            if isinstance(first, WireEvent):
-                self.talks[flow] = Talk(flow, row + place, first.src, first.dst)
-            elif isinstance(first, Problem) and first.src and first.dst:
+            if isinstance(first, WireEvent | Problem) and first.src and first.dst:
                 self.talks[flow] = Talk(flow, row + place, first.src, first.dst)
             elif isinstance(first, Connection):
                 self.talks[flow] = Talk(flow, row + place, first.client.address, first.server.address)

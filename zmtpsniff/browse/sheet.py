@@ -76,8 +76,8 @@ class _SheetMaker:
         event = self._event
         title = str(event.__struct_config__.tag)
         self._fields.append(Field(0, title, "", 0, len(self._octets)))
-        for name in ("signature", "flags", "length"):
-            self._add_header(1, (name,))
+        for label in ("signature", "flags", "length"):
+            self._add_header(1, (label,))
         for field in record_fields(type(event)):
             value = getattr(event, field.name)
             if field.name == "frames" and isinstance(event, Message):

@@ -1,8 +1,8 @@
 """What the octets of a record are, piece by piece, and where they stand in the capture.
 
 A record says what was in its frames, not which packets held them. So its octets are put together again as the protocol
-has them (23/ZMTP, "Framing", and the commands of each mechanism), and then looked for in the packets around the one that
-completed it. What is not found there, octet by octet, is not shown as if it were: only frames' bodies are known then.
+has them (23/ZMTP, "Framing", and the commands of each mechanism), and then looked for in the packets around the one
+that completed it. What is not found there, octet by octet, is not shown as if it were: only bodies are known then.
 """
 
 import re
