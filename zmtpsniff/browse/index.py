@@ -26,13 +26,14 @@ ROWS = 256  # of a block
 _KINDS: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 _MESSAGE, _PROBLEM = _CODES[Message], _CODES[Problem]
+_TALKS = 100_000  # flows whose sides are remembered; later ones have records, but no line among conversations
 _LARGEST = 0xFFFFFFFF  # packet that the index can hold
 
 
 class Talk:
     """Who talks in one flow, as far as its records say."""
 
-    __slots__ = ("client", "connection", "first_row", "flow", "identities", "server", "socket_types")
+    __slots__ = ("client", "first_row", "flow", "identities", "server", "socket_types", "summary")
 
     def __init__(self, flow: int, first_row: int, src: str, dst: str) -> None:
         """``src`` and ``dst`` are those of any record; until more is known the higher port is the client's."""
@@ -41,12 +42,16 @@ class Talk:
         self.client, self.server = (src, dst) if port_of(src) >= port_of(dst) else (dst, src)
         self.socket_types: dict[str, str] = {}  # by address
         self.identities: dict[str, Octets] = {}
-        self.connection: Connection | None = None  # once it is over
+        self.summary: int | None = None  # the row of its connection record, once it is over
 
-    def learn(self, event: AnyEvent) -> None:
+    def socket_type(self, address: str) -> str:
+        """The type of the socket at an address, empty if nobody said it."""
+        return self.socket_types.get(address, "")
+
+    def learn(self, row: int, event: AnyEvent) -> None:
         """Take note of what a record says of one side."""
         if isinstance(event, Connection):
-            self.connection = event
+            self.summary = row
             self.client, self.server = event.client.address, event.server.address
             for peer in (event.client, event.server):
                 self._note(peer.address, peer.socket_type, peer.identity)
@@ -153,6 +158,8 @@ class RecordIndex:
         if self.first_ns is None:
             self.first_ns = next((time for event in events if (time := getattr(event, "time_ns", None))), None)
         for flow in set(flows) - self.talks.keys():
+            if len(self.talks) >= _TALKS:
+                break
             place = flows.index(flow)
             first = events[place]
             if isinstance(first, WireEvent | Problem) and first.src and first.dst:
@@ -168,4 +175,4 @@ class RecordIndex:
             if kind == _PROBLEM:
                 self.problems.append(row + place)
             elif (talk := self.talks.get(flows[place])) is not None:
-                talk.learn(event)
+                talk.learn(row + place, event)
