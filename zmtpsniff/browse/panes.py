@@ -106,6 +106,43 @@ class RecordLines:
             text.append(ports if src else " " * (2 * _PORT), style)
 
 
+class ConversationLines:
+    """What both sides of a conversation say in turn: the client's at the left, the server's further in."""
+
+    columns = _TEXT
+
+    def __init__(self, index: RecordIndex, selection: Selection, clock: RowClock, show_secrets: bool = False) -> None:
+        """Show the selected rows; passwords only with ``show_secrets``."""
+        self._index = index
+        self._selection = selection
+        self._clock = clock
+        self._show_secrets = show_secrets
+
+    def __len__(self) -> int:
+        """How many lines there are."""
+        return len(self._selection)
+
+    def line(self, place: int, width: int) -> Text:
+        """The line of a record."""
+        row = self._selection.row(place)
+        event = self._index.event(row)
+        before = None
+        if self._clock.times == "delta" and place:
+            before = time_of(self._index.event(self._selection.row(place - 1)))
+        talk = self._index.talks.get(self._index.flows[row])
+        src = getattr(event, "src", None)
+        text = Text(f"{self._clock.words(time_of(event), before)} ", "dim", no_wrap=True, end="")
+        words = record_words(event, _TEXT, self._show_secrets)
+        if src is None or talk is None:
+            text.append(f"   {words.kind} ", f"{words.style} not dim")
+        elif src == talk.client:
+            text.append(f"▶ {words.kind} ", "cyan not dim")
+        else:
+            text.append(f"      ◀ {words.kind} ", "magenta not dim")
+        text.append(words.text, "not dim")
+        return text
+
+
 class TreeLines:
     """The fields of a record; those inside a field that is closed are left out."""
 

@@ -82,7 +82,7 @@ class VirtualList(ScrollView, can_focus=True):
     def __init__(self, lines: Lines | None = None, *, id: str | None = None) -> None:  # noqa: A002  # as Textual has it
         """Show these lines."""
         super().__init__(id=id)
-        self.lines: Lines = lines or NoLines()
+        self.lines: Lines = NoLines() if lines is None else lines
         self.cursor = 0
         self.follows = False  # the end, when lines come
 
@@ -97,7 +97,7 @@ class VirtualList(ScrollView, can_focus=True):
     def sync(self) -> None:
         """Take in lines that came, or a new size."""
         count = len(self.lines)
-        size = Size(self.lines.columns or self.size.width, count)
+        size = Size(self.lines.columns or 1, count)
         if size != self.virtual_size:
             self.virtual_size = size
             self.refresh()

@@ -8,6 +8,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.browse import browse
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
@@ -32,12 +33,13 @@ def cli() -> None:
     zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
+    zmtpsniff browse capture.pcap                look around: list, tree, octets
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
-for _command in (read, live, check, stats, interfaces, fields, schema, spark):
+for _command in (read, live, browse, check, stats, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
