@@ -20,6 +20,7 @@ from zmtpsniff.capture.source import Fault, Packet, Source
 from zmtpsniff.decode_as import DecodeAs, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
+from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
@@ -54,12 +55,13 @@ class Dissection:
         where: Callable[[AnyEvent], bool] | None = None,
         clock: Callable[[], int] | None = None,
         tap: Callable[[list[Packet]], None] | None = None,
+        witness: Witness | None = None,
     ) -> None:
         """Dissect what ``source`` gives, and then, for each further iteration, what ``again`` returns or raises.
 
         ``stop`` ends the capture of a source that is live. ``where`` says which events to give, None for all.
         ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass. ``tap`` is given each list
-        of packets just before it is dissected.
+        of packets just before it is dissected, and ``witness`` is told what connections show below their octets.
         """
         self._source: ClosableSource | None = source  # until somebody iterates over it
         self._settings = settings
@@ -68,6 +70,7 @@ class Dissection:
         self._where = where
         self._clock = clock
         self._tap = tap
+        self._witness = witness
         self._current: ClosableSource | None = None  # that is iterated over
         self._totals: Capture | None = None
 
@@ -162,7 +165,7 @@ class Dissection:
 
     def _sniffer(self, source: Source) -> Sniffer:
         try:
-            return make_sniffer(source, self._settings, clock=self._clock)
+            return make_sniffer(source, self._settings, clock=self._clock, witness=self._witness)
         except PluginError as error:
             raise Error(f"plug-in {error}") from None
         except ValueError as error:
@@ -240,6 +243,7 @@ class _TappedSource:
         self.dropped = source.dropped
         self.faults: list[Fault] = source.faults  # lists that only grow
         self.comments: list[str] = source.comments
+        self.key_lines: list[str] = source.key_lines
         self._source = source
         self._tap = tap
 

@@ -39,7 +39,7 @@ from zmtpsniff.browse.save import SaveError, json_line, save_octets, save_packet
 from zmtpsniff.browse.screens import TextLines, ViewScreen
 from zmtpsniff.browse.selection import EveryRow, FilteredRows, FlowRows, Selection, SomeRows
 from zmtpsniff.browse.sheet import make_sheet
-from zmtpsniff.browse.tables import TableLines, Target, conversations, problems, services, topics
+from zmtpsniff.browse.tables import TableLines, Target, conversations, findings, problems, services, topics
 from zmtpsniff.browse.trace import trace
 from zmtpsniff.browse.virtual_list import Lines, VirtualList
 from zmtpsniff.browse.wire import WireFinder
@@ -105,10 +105,11 @@ class BrowseApp(App[None]):
         Binding("1", "records", show=False),
         Binding("2", "conversations", show=False),
         Binding("3", "ladder", show=False),
-        Binding("4", "problems", show=False),
+        Binding("4", "findings", show=False),
         Binding("5", "topics", show=False),
         Binding("6", "services", show=False),
         Binding("7", "statistics", show=False),
+        Binding("8", "problems", show=False),
         Binding("c", "follow", show=False),
         Binding("r", "trace", show=False),
         Binding("L", "ladder_here", show=False),
@@ -536,8 +537,16 @@ class BrowseApp(App[None]):
         """Show the connections, those of one socket together."""
         self._show_table("conversations, by bound socket", conversations(self._index))
 
+    def action_findings(self) -> None:
+        """Show what is wrong and what to do about it, as zmtpsniff diagnose does."""
+        if self._reader.is_over:
+            found = self._reader.findings
+            self._show_table("findings" if found else "findings: nothing is wrong", findings(self._index, found))
+        else:
+            self.say("findings come when all is read; 8 shows the problems so far")
+
     def action_problems(self) -> None:
-        """Show what is wrong, by what it is."""
+        """Show what is wrong with single records, by what it is."""
         self._show_table("problems", problems(self._index))
 
     def action_topics(self) -> None:

@@ -149,6 +149,7 @@ class _Forgotten:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
 
 
 def can_be_read_again(names: Sequence[str]) -> bool:

@@ -3,6 +3,8 @@
 import threading
 import time
 
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.packets import PacketLog
 from zmtpsniff.dissection import Dissection
@@ -14,12 +16,17 @@ _PAUSE_SECONDS = 0.0005  # between two batches, for who draws: only one thread o
 class CaptureReader:
     """Reads a dissection to its end in a thread of its own, and adds its records to an index."""
 
-    def __init__(self, capture: Dissection, packets: PacketLog) -> None:
-        """``packets`` has what ``capture`` reads, which shows it on its way (tap); OSError if there is no room."""
+    def __init__(self, capture: Dissection, packets: PacketLog, diagnosis: Diagnosis) -> None:
+        """``packets`` has what ``capture`` reads, which shows it on its way (tap).
+
+        ``diagnosis`` is the witness of ``capture``. Raises OSError if there is no room for temporary files.
+        """
         self.index = RecordIndex()
         self.packets = packets
         self.error: str | None = None  # why it ended early, in one line
         self.is_over = False
+        self.findings: list[Finding] = []  # once it is over
+        self._diagnosis = diagnosis
         self._capture = capture
         self._is_stopped = False
         self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
@@ -58,9 +65,11 @@ class CaptureReader:
             for events in self._capture.batches():
                 if events:
                     self.index.take(events)
+                    self._diagnosis.take(events)
                 if self._is_stopped and self.progress is not None:
                     break
                 time.sleep(_PAUSE_SECONDS)
+            self.findings = self._diagnosis.findings()
         except Error as error:
             self.error = str(error)
         except OSError as error:

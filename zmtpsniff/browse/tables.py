@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from rich.text import Text
 
 from dissectors.events import Connection, Octets, Problem
+from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.records import AnyRecord, LatencyRow, SocketRow, TopicRow
 from zmtpsniff.browse.index import RecordIndex, Talk
 from zmtpsniff.browse.words import SEVERITIES
@@ -92,6 +93,23 @@ def conversations(index: RecordIndex) -> TableLines:
             cells = (client, f"{talk.flow}", "", f"{records[talk.flow]:,}", ", ".join(said))
             lines.append(TableLine(cells, Target(talk.first_row, (talk.flow,))))
     return TableLines(("socket", ">flow", ">peers", ">records", ""), lines)
+
+
+def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
+    """What is wrong and what to do about it, each with the packets that show it below."""
+    lines = []
+    for each in found:
+        rows = [(piece, index.row_of_packet(piece.packet, piece.flow)) for piece in each.evidence]
+        first = next((row for _, row in rows if row is not None), None)
+        style = SEVERITIES[each.severity]
+        cells = (each.severity, escape(each.code), f"{each.count:,}", escape(each.summary))
+        lines.append(TableLine(cells, Target(first), style))
+        lines += [TableLine(("", "", "", escape(words)), Target(first)) for words in (each.known, each.advice)]
+        for piece, row in rows:
+            # A refused connection has no record: what came next is shown.
+            near = index.row_from_packet(piece.packet) if row is None else row
+            lines.append(TableLine(("", f"  packet {piece.packet}", "", ""), Target(near)))
+    return TableLines(("severity", "finding", ">count", "what, how it is known, what to do"), lines)
 
 
 def problems(index: RecordIndex) -> TableLines:

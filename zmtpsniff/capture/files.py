@@ -46,6 +46,7 @@ class Captures:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._files: list[FileIO] = []
         self._captures: list[Iterator[list[Packet]]] = []
 

@@ -34,6 +34,7 @@ class LiveSource:
         """
         self.saver: Saver | None = None
         self.comments: list[str] = []  # those of the engines are no news
+        self.key_lines: list[str] = []
         self.faults: list[Fault] = []
         self.dropped = 0  # packets, in the kernel and here
         self.overrun = 0  # packets dropped here

@@ -27,6 +27,7 @@ class SourceState(Protocol):
     dropped: int  # packets that the source knows to be lost before they reached us
     faults: list[Fault]
     comments: list[str]  # on the capture as a whole
+    key_lines: list[str]  # keys that came with the packets, as lines of a key file; who takes lines removes them
 
 
 class Source(SourceState, Protocol):

@@ -21,8 +21,7 @@ from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.browse.app import Look
-    from zmtpsniff.browse.packets import PacketLog
-    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
 
@@ -107,18 +106,26 @@ def browse(
 
 
 def _browse_files(captures: tuple[str, ...], settings: Settings, look: "Look") -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
+    from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.capture.files import open_captures
     from zmtpsniff.dissection import Dissection
 
     offsets: list[int] | None = [] if can_be_read_again(captures) else None
     source = open_captures(captures, offsets)
     packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
-    _run(Dissection(source, settings, again=lambda: open_captures(captures), tap=packets.take), packets, look)
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+    dissection = Dissection(
+        source, settings, again=lambda: open_captures(captures), tap=packets.take, witness=diagnosis
+    )
+    _run(CaptureReader(dissection, packets, diagnosis), look)
 
 
 def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, look: "Look") -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packets import StoredPackets
+    from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
 
     load_sniffer(settings)
@@ -126,11 +133,13 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     source = capture.source
     settle_capture(capture, live, saver, records=None, count=settings.count, verbosity=0)
     packets = StoredPackets()
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
     dissection = Dissection(
-        source, settings, again=lambda: source, stop=source.stop, clock=time.time_ns, tap=packets.take
-    )
+        source, settings, again=lambda: source, stop=source.stop, clock=time.time_ns, tap=packets.take,
+        witness=diagnosis,
+    )  # fmt: skip
     try:
-        _run(dissection, packets, look)
+        _run(CaptureReader(dissection, packets, diagnosis), look)
     finally:
         source.close()
     if source.failure is not None:
@@ -138,11 +147,9 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     fail_if_unsaved(source.saver)
 
 
-def _run(dissection: "Dissection", packets: "PacketLog", look: "Look") -> None:
+def _run(reader: "CaptureReader", look: "Look") -> None:
     from zmtpsniff.browse.app import BrowseApp
-    from zmtpsniff.browse.reader import CaptureReader
 
-    reader = CaptureReader(dissection, packets)
     BrowseApp(reader, look).run()
     if reader.error is not None:
         raise CaptureError(reader.error)

@@ -35,9 +35,11 @@ def schema(stats: bool, report: bool, version: bool) -> None:
 
         made = json_schema(AnyRecord, "zmtpsniff statistics", "One line of the output of `zmtpsniff stats -T json`.")
     elif report:
-        from zmtpsniff.spark.report.records import AnyRecord as AnyRow
+        from zmtpsniff.report.results import AnyReportRecord
 
-        made = json_schema(AnyRow, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`.")
+        made = json_schema(
+            AnyReportRecord, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`."
+        )
     else:
         made = json_schema()
     click.echo(json.dumps(made, indent=2))
