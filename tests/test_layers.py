@@ -59,6 +59,7 @@ ALLOWED = {
     "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events", "dissectors.records"},
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
+        "zmtpsniff.key_file",
         "zmtpsniff.net.addresses",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",
