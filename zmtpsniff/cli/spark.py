@@ -129,7 +129,7 @@ def spark() -> None:
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
-@click.option("--anew", is_flag=True, help="Dissect series anew whose open connections another version left.")
+@click.option("--anew", is_flag=True, help="Dissect series anew that another version left and this cannot go on with.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
 def ingest(
     inputs: tuple[str, ...],
@@ -259,10 +259,11 @@ def convert(folder: str) -> None:
         check_packages("pyarrow", "deltalake")
         from zmtpsniff.spark.maintenance import convert as run
 
-        files, rows = run(folder)
+        done = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{files:,} files with {rows:,} rows are tables of Delta Lake in {folder}", err=True)
+    lost = f"; {done.lost:,} series with open connections are dissected anew with their next files" if done.lost else ""
+    click.echo(f"{done.files:,} files with {done.rows:,} rows are tables of Delta Lake in {folder}{lost}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]

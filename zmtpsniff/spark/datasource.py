@@ -30,6 +30,7 @@ from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
 from zmtpsniff.spark.progress import Progress
 from zmtpsniff.spark.series import by_series, check_series, series_of, shard_counts
+from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
 from zmtpsniff.spark.tables import ddl
 
@@ -240,6 +241,8 @@ class _StreamReader(DataSourceStreamReader):
         options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
         shard = Shard(files, options, kept, part)
         yield from table.rows(shard, options)
+        if shard.has_unreadable_states:
+            raise SparkError(f"{self._request.state}: another version left this; begin with new folders")
         progress.keep(series, partition.after, part, kept.states, max(end_ns, shard.end_ns))
 
     def commit(self, end: dict[str, int]) -> None:
