@@ -107,6 +107,7 @@ ALLOWED = {
         "zmtpsniff.spark",
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.report.results",
+        "zmtpsniff.key_file",
         "zmtpsniff.net.addresses",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",
