@@ -76,6 +76,7 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
+        "zmtpsniff.net.witness",
     },
     "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
