@@ -66,7 +66,9 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
+    "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
+        "zmtpsniff.arrow",
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.assembly",
         "zmtpsniff.capture",
