@@ -12,7 +12,7 @@ whether the first ones begin a message, or are frames at all: `doubtful` counts 
 
 from typing import Literal
 
-from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.events import Command, Cut, Hidden, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import Part, Stored, fetch, store
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
@@ -518,7 +518,11 @@ class Session:
         found, faults = commands.metadata(introduction.metadata)
         if introduction.vouch_is_good is False:
             faults = [*faults, ("box-not-opened", "the vouch in INITIATE is not that of the client's long-term key")]
-        return found | {"long_term_key": introduction.long_term_key}, faults
+        keys: commands.Fields = {
+            "long_term_key": introduction.long_term_key,
+            "shared_key": boxes.key if self.limits.show_secrets else Hidden(len(boxes.key)),
+        }
+        return found | keys, faults
 
     def _unseal_message(
         self, boxes: Boxes, nonce: bytes, box: object, fields: commands.Fields, whole: bool

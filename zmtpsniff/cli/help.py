@@ -23,7 +23,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
     ),
     "Decoding": (
-        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
+        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
     "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
@@ -32,9 +32,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
-        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
-        "--help", "--help-all",
+        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows",
+        "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew",
+        "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

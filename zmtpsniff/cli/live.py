@@ -7,8 +7,9 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.options import Output, dissection_options, output_options
+from zmtpsniff.cli.options import Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
@@ -18,13 +19,18 @@ from zmtpsniff.settings import Settings
 @click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
 @live_options
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@click.option(
+    "--processes/--no-processes", default=sys.platform == "linux",
+    help="Say which processes of this machine have the connections (Linux).",
+)  # fmt: skip
 @tshark_options
 @saver_options
-@dissection_options
+@live_dissection_options
 @output_options
 def live(
     live: LiveSettings,
     status: bool | None,
+    processes: bool,
     tshark: TsharkSettings,
     saver: SaverSettings,
     dissection: Settings,
@@ -39,28 +45,36 @@ def live(
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.host.source import KeyedSource
 
     entries = load_sniffer(dissection)
     load_renderer(output)
     capture = start_capture(live, tshark, saver)
     source = capture.source
-    settle_capture(
-        capture,
-        live,
-        saver,
-        records=output.file,
-        count=dissection.count,
-        verbosity=output.verbosity,
-        keys=dissection.curve_keys,
-    )
+    host = start_host(source, with_processes=processes, with_keys=dissection.host_keys)
     try:
+        settle_capture(
+            capture,
+            live,
+            saver,
+            records=output.file,
+            count=dissection.count,
+            verbosity=output.verbosity,
+            keys=dissection.curve_keys,
+            more_keys=dissection.host_keys,
+        )
+        if host is not None and host.keys is not None and source.saver is not None:
+            host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
-        sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries)
+        packets = source if host is None or host.keys is None else KeyedSource(source, lambda: host.seen_ns)
+        sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
         run(sniffer, dissection, output, line, is_live=True)
     finally:
         source.close()
+        if host is not None:
+            host.close()
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)

@@ -85,7 +85,7 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
 
     if not live.interfaces:
         raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
-    seconds = _duration(live.autostop)
+    seconds = duration_of(live.autostop)
     if saver.path is not None and live.engine == "tshark":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets")
     plan = plan_tshark(tshark, live.engine)
@@ -111,11 +111,12 @@ def settle_capture(
     count: int | None,
     verbosity: int,
     keys: "Sequence[Key]" = (),
+    more_keys: bool = False,
 ) -> None:
     """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
 
-    ``records``, ``count`` and ``keys`` are those of make_saver(). What is needed afterwards must have been imported:
-    where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
+    ``records``, ``count``, ``keys`` and ``more_keys`` are those of make_saver(). What is needed afterwards must have
+    been imported: where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
     """
     from zmtpsniff.render.text import escape
 
@@ -130,6 +131,7 @@ def settle_capture(
             capture_filter=live.capture_filter,
             snaplen=live.snaplen,
             keys=keys,
+            more_keys=more_keys,
         )
     except NoPrivilegeDropError as error:
         source.close()
@@ -147,7 +149,7 @@ def settle_capture(
             signal.signal(number, lambda *_: source.stop())
 
 
-def _duration(autostop: str | None) -> float | None:
+def duration_of(autostop: str | None) -> float | None:
     """The seconds of ``duration:N``."""
     if autostop is None:
         return None

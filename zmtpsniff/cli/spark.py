@@ -119,7 +119,7 @@ def spark() -> None:
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
-@click.option("--anew", is_flag=True, help="Dissect series anew whose open connections another version left.")
+@click.option("--anew", is_flag=True, help="Dissect series anew that another version left and this cannot go on with.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
 def ingest(
     inputs: tuple[str, ...],
@@ -151,14 +151,14 @@ def ingest(
     """
     if once and not follow:
         raise click.UsageError("--once belongs to --follow")
-    from zmtpsniff.spark.ingest import Run
+    from zmtpsniff.spark.ingest import IngestRun
     from zmtpsniff.spark.ingest import follow as go_on
     from zmtpsniff.spark.ingest import ingest as run_once
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
     options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies)
-    run = Run(output, options, series, shards, anew)
+    run = IngestRun(output, options, series, shards, anew)
     is_whole = True
 
     def report(done: "IngestOutcome") -> None:
@@ -247,10 +247,11 @@ def convert(folder: str) -> None:
         check_packages("pyarrow", "deltalake")
         from zmtpsniff.spark.maintenance import convert as run
 
-        files, rows = run(folder)
+        done = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{files:,} files with {rows:,} rows are tables of Delta Lake in {folder}", err=True)
+    lost = f"; {done.lost:,} series with open connections are dissected anew with their next files" if done.lost else ""
+    click.echo(f"{done.files:,} files with {done.rows:,} rows are tables of Delta Lake in {folder}{lost}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]
