@@ -7,6 +7,7 @@ import sys
 import click
 
 from zmtpsniff import __version__
+from zmtpsniff.cli.browse import browse
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.diagnose import diagnose
 from zmtpsniff.cli.extract import extract
@@ -37,6 +38,7 @@ def cli() -> None:
     zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
+    zmtpsniff browse capture.pcap                look around: list, tree, octets
     zmtpsniff diagnose capture.pcap              what is wrong here
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
     zmtpsniff report capture.pcap -o FILE.html   one page to pass on
@@ -45,7 +47,7 @@ def cli() -> None:
 
 
 for _command in (
-    read, live, diagnose, check, stats, report, extract, keys, interfaces, fields, schema, spark,
+    read, live, browse, diagnose, check, stats, report, extract, keys, interfaces, fields, schema, spark,
 ):  # fmt: skip
     cli.add_command(_command)
 
