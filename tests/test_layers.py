@@ -105,7 +105,13 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.records",
     },
-    "zmtpsniff/report": {"zmtpsniff.report", "zmtpsniff.render", "zmtpsniff.analysis.statistics", "dissectors.events"},
+    "zmtpsniff/report": {
+        "zmtpsniff.report",
+        "zmtpsniff.render",
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.statistics",
+        "dissectors.events",
+    },
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
         "zmtpsniff.analysis.statistics",

@@ -58,7 +58,7 @@ def test_lines() -> None:
     validator.check_schema(schema)
     for line in lines:
         validator.validate(line)
-    assert set(kinds) == set(re.findall(r'"const": "(report-[a-z]+)"', shown.stdout))
+    assert set(kinds) == set(re.findall(r'"const": "((?:report-|finding)[a-z]*)"', shown.stdout))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({"type": "report-total", "packets": "many"})
 
