@@ -26,6 +26,7 @@ from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls, TlsConnection
+from zmtpsniff.net.witness import Witness
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
@@ -47,12 +48,14 @@ class Sniffer:
         payloads: Payloads | None = None,
         tls: Tls | None = None,
         curve: Curve | None = None,
+        witness: Witness | None = None,
         host: LocalHost | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
         to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
+        ``witness`` is told what connections show below their octets.
         ``host`` says which processes of this machine have the connections.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
@@ -80,6 +83,7 @@ class Sniffer:
             flow_limits,
             None if patterns is None else self._refuse,
             None if patterns is None else self._suspect,
+            witness,
         )
         self._datagrams = DatagramTable(
             self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits

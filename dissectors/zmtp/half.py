@@ -298,17 +298,17 @@ class Half:
 
     def _read_opening(self, data: bytes, position: int) -> int:
         """Octets of the greeting."""
-        opening = self.opening
+        opening, end = self.opening, len(data)
         while True:
-            reached = opening.read(data, position)
+            position = opening.read(data, position)
             fact = opening.fact
             if fact is None:
-                return reached
+                return position
             if fact == "messages":
-                return self._begin_messages(data, reached)
+                return self._begin_messages(data, position)
             self._react(fact)
-            if reached != position or self.stage != "opening":
-                return reached
+            if position == end or self.stage != "opening":
+                return position
 
     def _react(self, fact: Fact) -> None:
         """Report what the opening has found out, and tell the pair."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
+from typing import BinaryIO
 
 from zmtpsniff.capture import compression, pcap, pcapng, strace
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
@@ -48,8 +49,12 @@ class Captures:
         self._files: list[FileIO] = []
         self._captures: list[Iterator[list[Packet]]] = []
 
-    def add(self, name: str, chunk_size: int) -> None:
-        """Open the file ``name`` and check that it is a capture; raises CaptureError."""
+    def add(self, name: str | BinaryIO, chunk_size: int) -> None:
+        """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
+        if not isinstance(name, str):
+            title = str(getattr(name, "name", "the file object"))
+            self._captures.append(_recognise(title, _chunks(name, chunk_size), self))
+            return
         title = "standard input" if name == "-" else name
         try:
             file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
@@ -94,8 +99,10 @@ class Captures:
             file.close()
 
 
-def open_captures(names: Sequence[str]) -> Captures:
+def open_captures(names: Sequence[str | BinaryIO]) -> Captures:
     """Open capture files by name, ``-`` for standard input, and return them as one source.
+
+    An object that is open stays so: it belongs to who opened it.
 
     All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that
     cannot be read or is no capture.
@@ -190,7 +197,7 @@ def _recognise(
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
-def _chunks(file: FileIO, size: int) -> Iterator[bytes]:
+def _chunks(file: FileIO | BinaryIO, size: int) -> Iterator[bytes]:
     """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet."""
     while True:
         try:

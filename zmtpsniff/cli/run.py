@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls
+    from zmtpsniff.net.witness import Witness
     from zmtpsniff.settings import Settings
     from zmtpsniff.sniffer import Sniffer
 
@@ -32,6 +33,7 @@ def make_sniffer(
     clock: "Callable[[], int] | None" = None,
     tls: "Tls | None" = None,
     entries: "Sequence[EntryPoint] | None" = None,
+    witness: "Witness | None" = None,
     host: "LocalHost | None" = None,
 ) -> "Sniffer":
     """As in zmtpsniff.assembly, but what is wrong with what the user gave becomes a usage error."""
@@ -39,7 +41,9 @@ def make_sniffer(
     from zmtpsniff.analysis.plugins import PluginError
 
     try:
-        return assembly.make_sniffer(source, settings, clock=clock, tls=tls, entries=entries, host=host)
+        return assembly.make_sniffer(
+            source, settings, clock=clock, tls=tls, entries=entries, witness=witness, host=host
+        )
     except PluginError as error:
         raise click.UsageError(f"plug-in {error}") from None
     except ValueError as error:

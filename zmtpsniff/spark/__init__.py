@@ -34,6 +34,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `task` * | `dissect`: what one task does |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `maintenance` * | `optimize`, and `convert` for tables of version 0.9.0 |
+| `vantage` | SQL that counts each connection once, however many captured it, and tells network from service |
 | `masters` | what is named as a master: known, and somebody answers there |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
@@ -59,7 +60,11 @@ __all__ = ["IngestOutcome", "Options", "Run", "SparkError", "get_session", "inge
 
 
 def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
-    """The tables in a folder, a path or URL, by name, as they are now; raises SparkError if there are none."""
+    """The tables in a folder, a path or URL, by name, as they are now, with each connection from one vantage point.
+
+    There are views of these names, too, and more (see :func:`zmtpsniff.spark.vantage.views`). Raises SparkError if
+    there are no tables.
+    """
     from zmtpsniff.spark.report.views import make_views
 
     return make_views(session, folder)

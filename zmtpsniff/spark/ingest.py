@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zmtpsniff.spark.listing import FileInfo, list_files, tables_of
 from zmtpsniff.spark.locations import is_there
@@ -16,9 +16,19 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.store import Store
     from zmtpsniff.spark.task import Work
 
+_Outcome = TypeVar("_Outcome")
 _TRIES = 5  # against another run on the same series
 _EVERY_SECONDS = 10.0
 _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
+
+
+class UnreadableStatesError(Exception):
+    """States of series that another version wrote, and this one cannot read."""
+
+    def __init__(self, series: set[str]) -> None:
+        """Name the series."""
+        super().__init__(series)
+        self.series = series
 
 
 class IngestOutcome(NamedTuple):
@@ -60,12 +70,13 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> IngestOu
 def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int | None = None) -> IngestOutcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
     from zmtpsniff.spark.series import check_series, known_files
-    from zmtpsniff.spark.store import ConflictError, Store
+    from zmtpsniff.spark.store import Store
 
     check_series(run.series)
     store = Store(run.output)
     store.open()
-    for _ in range(_TRIES):
+
+    def attempt(lost: set[str]) -> IngestOutcome:
         base = store.last_commit().number
         known = known_files(store.captures())
         there = {file.listed.path: file.listed for files in known.values() for file in files}
@@ -75,11 +86,30 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int
         count = len(listed) - len(new)
         if not new:
             return IngestOutcome(0, count, 0)
+        works = _plan(session, store, known, new, listed, run, lost)
+        rows = _dissect(session, store, base, works, known, run.options, lost)
+        return IngestOutcome(len(new), count, rows, store.unreadable([file.path for file in new]))
+
+    return _until_done(run, attempt)
+
+
+def _until_done(run: Run, attempt: Callable[[set[str]], _Outcome]) -> _Outcome:
+    """What an attempt comes to that no other run disturbs; it is told the series whose states cannot be read."""
+    from zmtpsniff.spark.store import ConflictError
+
+    lost: set[str] = set()
+    for _ in range(_TRIES):
         try:
-            rows = _dissect(session, store, base, _plan(session, store, known, new, listed, run), known, run.options)
+            return attempt(lost)
+        except UnreadableStatesError as error:
+            if not run.anew:
+                raise SparkError(
+                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(error.series)} "
+                    "that this one cannot go on with: --anew dissects such series anew"
+                ) from error
+            lost |= error.series
         except ConflictError:
             continue
-        return IngestOutcome(len(new), count, rows, store.unreadable([file.path for file in new]))
     raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
 
 
@@ -90,6 +120,7 @@ def _plan(
     new: Sequence[FileInfo],
     listed: Sequence[FileInfo],
     run: Run,
+    unreadable: set[str],
 ) -> "list[Work]":
     """The shards to dissect."""
     from zmtpsniff.spark.job import cores
@@ -98,20 +129,12 @@ def _plan(
     from zmtpsniff.spark.state_log import StateLog
     from zmtpsniff.spark.task import Work
 
-    doubtful = StateLog(store.location, store.state_files()).doubtful()
-    found = by_series(new, run.series)
-    old = {name: versions for name, (_, versions) in doubtful.items() if versions and name in found}
-    if old and not run.anew:
-        version = sorted(set().union(*old.values()))[0]
-        raise SparkError(
-            f"--output {run.output}: zmtpsniff {version} wrote what is open in {len(old)} series, such as "
-            f"{min(old)}, which this version cannot read: --anew dissects them anew"
-        )
+    lost = StateLog(store.location, store.state_files()).lost() | unreadable
     seen = {file.path for file in listed}
-    works: list[Work] = []
-    for name, files in found.items():
-        before = known.get(name, [])
-        works.append(_work(name, files, before, name in doubtful, seen))
+    works = [
+        _work(name, files, known.get(name, []), name in lost, seen)
+        for name, files in by_series(new, run.series).items()
+    ]
     octets = {one.series: sum(file.size for file in (*one.files, *one.alone)) for one in works}
     counts = dict.fromkeys(octets, run.shards) if run.shards is not None else shard_counts(octets, cores(session))
     return [
@@ -122,9 +145,7 @@ def _plan(
     ]
 
 
-def _work(
-    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_doubtful: bool, seen: set[str]
-) -> "Work":
+def _work(name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_lost: bool, seen: set[str]) -> "Work":
     """What is to be done with new files of a series, as one shard."""
     from zmtpsniff.spark.series import late_files
     from zmtpsniff.spark.shard import Part
@@ -134,7 +155,7 @@ def _work(
     others = [file.listed for file in known if file.listed.path not in paths]
     changed = {file.listed.path for file in known} & paths
     late = [] if changed else late_files(files, known)
-    if changed or late or (is_doubtful and known):
+    if changed or late or (is_lost and known):
         if all(file.path in seen or is_there(file.path) for file in others):
             return Work(name, Part(), sorted([*files, *others]), anew=True)
         files = [file for file in files if file.path not in changed]  # what was read of these stays
@@ -150,15 +171,23 @@ def _dissect(
     works: "Sequence[Work]",
     known: "dict[str, list[KnownFile]]",
     options: Options,
+    lost: set[str],
 ) -> int:
-    """Dissect shards and commit what comes of them; how many rows that are. Raises ConflictError."""
+    """Dissect shards and commit what comes of them; how many rows that are.
+
+    Raises ConflictError, and UnreadableStatesError but for series that are ``lost``.
+    """
     from zmtpsniff.spark.job import run
     from zmtpsniff.spark.series import known_files
     from zmtpsniff.spark.state_log import STATES, StateLog
     from zmtpsniff.spark.task import Job
 
     states = store.state_files()
-    files = run(session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), works)
+    outcomes = run(session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), works)
+    unreadable = {series for one in outcomes for series in one.unreadable} - lost
+    if unreadable:
+        raise UnreadableStatesError(unreadable)
+    files = [file for one in outcomes for file in one.files]
     touched = {one.series for one in works}
     mine = {name: sorted(known[name]) for name in touched if name in known}
 
@@ -211,27 +240,23 @@ def tell_quiet(session: "SparkSession", run: Run, now_ns: int | None = None) -> 
     again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
     """
     from zmtpsniff.spark.series import known_files
-    from zmtpsniff.spark.shard import Part
     from zmtpsniff.spark.state_log import StateLog
-    from zmtpsniff.spark.store import ConflictError, Store
-    from zmtpsniff.spark.task import Work
+    from zmtpsniff.spark.store import Store
 
     before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
     store = Store(run.output)
     store.open()
-    base = store.last_commit().number
-    known = known_files(store.captures())
-    log = StateLog(store.location, store.state_files())
-    works = [
-        Work(name, Part(first_file=1 + len(files), end_ns=max(file.last_ns for file in files)), [])
-        for name, files in known.items()
-        if max(file.listed.modified_ns for file in files) < before_ns
-    ]
-    told = store.provisional_series() if works else set()
-    works = [one for one in works if one.series not in told and log.groups(one.series)]
-    if not works:
-        return 0
-    try:
-        return _dissect(session, store, base, works, known, run.options._replace(tells_open=True))
-    except ConflictError:  # there is a next time
-        return 0
+
+    def attempt(lost: set[str]) -> int:
+        base = store.last_commit().number
+        known = known_files(store.captures())
+        log = StateLog(store.location, store.state_files())
+        told = store.provisional_series()
+        works = [
+            _work(name, [], files, name in lost, set())
+            for name, files in known.items()
+            if max(file.listed.modified_ns for file in files) < before_ns and name not in told and log.groups(name)
+        ]
+        return _dissect(session, store, base, works, known, run.options._replace(tells_open=True), lost) if works else 0
+
+    return _until_done(run, attempt)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from zmtpsniff.spark.task import Job, Work, dissect
-from zmtpsniff.spark.writing import DataFile
+from zmtpsniff.spark.task import Job, TaskOutcome, Work, dissect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +23,8 @@ def cores(session: "SparkSession") -> int:
     return session.range(1 << 16).select(spark_partition_id()).distinct().count()  # Spark Connect does not say it
 
 
-def run(session: "SparkSession", job: Job, works: Sequence[Work]) -> list[DataFile]:
-    """Have tasks dissect shards; the files that they wrote."""
+def run(session: "SparkSession", job: Job, works: Sequence[Work]) -> list[TaskOutcome]:
+    """Have tasks dissect shards; what each of them did."""
     import pyarrow as pa
 
     def work(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -33,16 +32,15 @@ def run(session: "SparkSession", job: Job, works: Sequence[Work]) -> list[DataFi
 
         octets = [one.as_py() for batch in batches for one in batch.column(1)]
         found = dissect(job, [msgspec.msgpack.decode(one, type=Work) for one in octets])
-        yield pa.RecordBatch.from_arrays([pa.array(map(msgspec.msgpack.encode, found), pa.binary())], ["file"])
+        yield pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(found)], pa.binary())], ["outcome"])
 
     shares = _shares(works)
     rows = [{"task": task, "work": msgspec.msgpack.encode(one)} for task, some in enumerate(shares) for one in some]
     schema = pa.schema([pa.field("task", pa.int32(), False), pa.field("work", pa.binary(), False)])
     frame = session.createDataFrame(pa.Table.from_pylist(rows, schema=schema))
     frame = frame.repartitionById(len(shares), "task") if len(shares) > 1 else frame.coalesce(1)
-    return [
-        msgspec.msgpack.decode(bytes(row[0]), type=DataFile) for row in frame.mapInArrow(work, "file BINARY").collect()
-    ]
+    outcomes = frame.mapInArrow(work, "outcome BINARY").collect()
+    return [msgspec.msgpack.decode(bytes(row[0]), type=TaskOutcome) for row in outcomes]
 
 
 def _shares(works: Sequence[Work]) -> list[list[Work]]:

@@ -25,6 +25,7 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from zmtpsniff.spark.connections import ConnectionId
 from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.places import file_of, numbers_and_offsets
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
@@ -52,7 +53,7 @@ class Origin(NamedTuple):
     """
 
     series: str
-    conn_ids: Mapping[int, str]
+    conn_ids: Mapping[int, ConnectionId]
     place: Callable[[Sequence[int]], Places]
 
 
@@ -215,7 +216,7 @@ def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
     times = _numbers([event.time_ns for event in events])
     files, numbers, offsets = origin.place([event.packet for event in events])
     flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
-    conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
+    conn_ids = pa.array([origin.conn_ids[flow].name for flow in flows.dictionary.to_pylist()], pa.string())
     return {
         "date": _dates(times, len(events)),
         "series": pa.repeat(origin.series, len(events)),
@@ -250,7 +251,7 @@ def _of_problems(events: list[Problem], origin: Origin) -> dict[str, Any]:
     return {
         "date": _dates(times, count),
         "series": [origin.series] * count,
-        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow] for event in events],
+        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow].name for event in events],
         "time": _times(times),
         "time_ns": times,
         **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
@@ -262,10 +263,12 @@ def _of_problems(events: list[Problem], origin: Origin) -> dict[str, Any]:
 def _of_connections(events: list[Connection], origin: Origin) -> dict[str, Any]:
     starts = _numbers([event.start_ns for event in events])
     stops = _numbers([event.end_ns for event in events])
+    ids = [origin.conn_ids[event.flow] for event in events]
     return {
         "date": _dates(starts, len(events)),
         "series": [origin.series] * len(events),
-        "conn_id": [origin.conn_ids[event.flow] for event in events],
+        "conn_id": [one.name for one in ids],
+        "shared_id": [one.is_shared for one in ids],
         **_ends("client", [event.client.address for event in events]),
         **_ends("server", [event.server.address for event in events]),
         "start": _times(starts),

@@ -16,10 +16,11 @@ import msgspec
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
-from zmtpsniff import __version__
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.spark.connections import NO_STATE, Connections
+from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.listing import FileInfo
@@ -42,27 +43,18 @@ _time = itemgetter(0)
 
 
 class State(msgspec.Struct, array_like=True):
-    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to.
-
-    It is good for the version that wrote it.
-    """
+    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to."""
 
     number: int
     connections: bytes
     files: dict[int, str] = {}
-    version: str = __version__
-
-    @property
-    def is_good(self) -> bool:
-        """Whether a group can go on from it."""
-        return self.connections != NO_STATE and self.version == __version__
 
 
 class States(Protocol):
     """The states of the groups that nothing comes for."""
 
     def get(self, name: bytes) -> State | None:
-        """That of a group."""
+        """That of a group; raises StateError if there is one that cannot be read."""
         ...
 
     def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
@@ -121,7 +113,7 @@ class Events(NamedTuple):
     """
 
     events: list[AnyEvent]
-    conn_ids: Mapping[int, str]
+    conn_ids: Mapping[int, ConnectionId]
     provisional: bool = False
     octets: int = 0
 
@@ -145,13 +137,15 @@ class Shard:
     def __init__(self, paths: Sequence[str], options: Options, states: States, part: Part | None = None) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
-        Those groups are put aside for which nothing has come for longest, if there are many.
+        Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
+        be read begins anew, and ``has_unreadable_states`` says so.
         """
         self.part = part or Part()
         self._paths = dict(enumerate(paths, self.part.first_file))
         self.files = dict(self._paths)  # by number, also those that states refer to
         self.captures: list[Capture] = []
         self._options = options
+        self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
         self._states = states
@@ -160,6 +154,7 @@ class Shard:
         self._next_group = self.part.first_group + self.part.number
         self.end_ns = self.part.end_ns  # when the last segment came
         self._swept_ns = 0
+        self.has_unreadable_states = False
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
@@ -193,7 +188,7 @@ class Shard:
         is_datagrams = name.startswith(DATAGRAMS)  # which have no end
         state = State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets)
         if is_changed or state is None:
-            self._states.put(name, state, over_ns if state is None or state.is_good else NEVER)
+            self._states.put(name, state, NEVER if state is not None and state.connections == NO_STATE else over_ns)
         if final:
             yield Events(final, connections.conn_ids)
         if provisional and (is_datagrams or self._options.tells_open):
@@ -209,7 +204,9 @@ class Shard:
 
         It is open from when its first packet is asked for.
         """
-        first = File(path).first()
+        beginning = File(path)
+        first = beginning.first()
+        problems = self._take_keys(beginning)
         file = File(path)
         count, latest, least = 0, 0, None
         waiting = False
@@ -218,6 +215,8 @@ class Shard:
             waiting = True
             yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
         for packets in file.batches():
+            if file.key_lines:
+                problems |= self._take_keys(file)
             times = list(map(_time, packets))
             orders = list(accumulate(times, max, initial=latest))[1:]
             places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
@@ -230,9 +229,9 @@ class Shard:
                 found, waiting = found[1:], False
             if found:
                 yield found
-        problems = [_problem(fault.code, fault.detail) for fault in file.faults]
+        problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
-            problems.append(_problem("capture-unreadable", file.unreadable))
+            problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
             Capture(
                 path,
@@ -247,6 +246,17 @@ class Shard:
                 file.error,
             )
         )
+
+    def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
+        """Take the keys that were read from a file; what is wrong with them, in order."""
+        problems: dict[tuple[str, str, str], None] = {}
+        for line in file.key_lines:
+            try:
+                self._curve.ring.add_line(line)
+            except (KeyLineError, NoSodiumError) as error:
+                problems[_problem("keys-not-used", f"keys in {file.path} are not used: {error}")] = None
+        file.key_lines.clear()
+        return problems
 
     def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
         _, places, numbers, plain = zip(*packets, strict=True)
@@ -291,14 +301,20 @@ class Shard:
 
     def _fetch(self, name: bytes) -> _Group:
         """A group that is kept, or a new one."""
-        state = self._states.get(name)
-        if state is None or not state.is_good:
-            number = self._next_group
-            self._next_group += self.part.count
-            return _Group(number, Connections(self._options, numbers=number << _FLOWS))
+        try:
+            state = self._states.get(name)
+            if state is not None and state.connections != NO_STATE:
+                return self._restored(state)
+        except StateError:
+            self.has_unreadable_states = True
+        number = self._next_group
+        self._next_group += self.part.count
+        return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
+
+    def _restored(self, state: State) -> _Group:
+        connections = Connections(self._options, state.connections, curve=self._curve)
         for number, path in state.files.items():
             self.files.setdefault(number, path)
-        connections = Connections(self._options, state.connections)
         self._held_octets += len(state.connections)
         return _Group(state.number, connections, state.files, len(state.connections))
 
@@ -352,7 +368,7 @@ class ShardRows:
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
         self._events: tuple[list[AnyEvent], list[AnyEvent]] = ([], [])  # that stay, that are provisional
-        self._ids: dict[int, str] = {}
+        self._ids: dict[int, ConnectionId] = {}
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:

@@ -200,7 +200,7 @@ class Store:
     def _write(self, commit: Commit) -> DataFile:
         """The file that says what a commit does."""
         path = f"{_COMMIT}{commit.number}-{uuid4().hex}.parquet"
-        row = {"series": "", "name": b"", "number": commit.number, "over_ns": 0, "version": ""}
+        row = {"series": "", "name": b"", "number": commit.number, "over_ns": 0}
         rows = pa.Table.from_pylist([row | {"state": msgspec.json.encode(commit)}], schema=SCHEMA)
         target = f"{self._root}/{STATES}/{path}"
         with self._system.open_output_stream(target) as sink, pq.ParquetWriter(sink, SCHEMA) as writer:

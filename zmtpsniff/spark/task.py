@@ -27,6 +27,13 @@ class Work(msgspec.Struct, frozen=True):
     alone: list[FileInfo] = []
 
 
+class TaskOutcome(msgspec.Struct, frozen=True):
+    """What a task did: the files that it wrote, and the series with states that it could not read."""
+
+    files: list[DataFile]
+    unreadable: list[str]
+
+
 class Job(msgspec.Struct, frozen=True):
     """What all tasks of a run are told: the tables' folder, its files of states, how the names of new files begin."""
 
@@ -36,20 +43,21 @@ class Job(msgspec.Struct, frozen=True):
     options: Options
 
 
-def dissect(job: Job, works: Sequence[Work]) -> list[DataFile]:
-    """Dissect shards; the files that were written."""
+def dissect(job: Job, works: Sequence[Work]) -> TaskOutcome:
+    """Dissect shards."""
     spare_collector()
     writer = Writer(job.folder, job.prefix)
-    for work in works:
-        _dissect(job, work, writer)
-    return writer.close()
+    unreadable = [work.series for work in works if not _dissect(job, work, writer)]
+    return TaskOutcome(writer.close(), unreadable)
 
 
-def _dissect(job: Job, work: Work, writer: Writer) -> None:
+def _dissect(job: Job, work: Work, writer: Writer) -> bool:
+    """Dissect a shard; whether all of its states could be read."""
     log = StateLog(job.folder, job.states)
     states = ShardStates(log, work.series, work.part, work.anew)
     part = msgspec.structs.replace(work.part, first_group=states.first_group)
-    _write(work.series, Shard(_paths(work.files), job.options, states, part), work.files, job.options, writer)
+    main = Shard(_paths(work.files), job.options, states, part)
+    _write(work.series, main, work.files, job.options, writer)
     for rows in states.changes():
         writer.take(STATES, rows)
     states.close()
@@ -58,6 +66,7 @@ def _dissect(job: Job, work: Work, writer: Writer) -> None:
         part = msgspec.structs.replace(part, first_file=after, first_group=0, end_ns=0)
         shard = Shard(_paths(work.alone), job.options._replace(tells_open=True), MemoryStates(), part)
         _write(work.series, shard, work.alone, job.options, writer, stays=True)
+    return not main.has_unreadable_states
 
 
 def _paths(files: Sequence[FileInfo]) -> list[str]:

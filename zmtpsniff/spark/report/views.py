@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from zmtpsniff.spark.session import SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
+from zmtpsniff.spark.vantage import ELSEWHERE, views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,8 @@ def make_views(
 ) -> dict[str, "DataFrame"]:
     """Make a temporary view of each table below ``folder``, a path or URL; returns their data frames by name.
 
+    They count each connection once, however many captured it; views named ``all_...`` have all rows, and others what
+    two captures of a connection say together (see :func:`zmtpsniff.spark.vantage.views`).
     With ``since_ns`` and ``until_ns`` (nanoseconds since the Unix epoch) only rows from the first up to, and without,
     the second: of connections and captures those that last into that time, of subscriptions and commands also those
     before, since they say what holds then. Days that are out of it are not read.
@@ -25,7 +28,6 @@ def make_views(
     from zmtpsniff.spark.store import Store
 
     store = Store(folder)
-    found = {}
     for table in TABLES:
         known = store.table(table)
         if known is None:
@@ -38,9 +40,11 @@ def make_views(
         )
         for condition in conditions:
             frame = frame.where(condition)
-        frame.createOrReplaceTempView(table)
-        found[table] = frame
-    return found
+        frame.createOrReplaceTempView(f"all_{table}")
+    for name, query in views(since_ns or 0).items():
+        session.sql(query).createOrReplaceTempView(name)
+    session.catalog.cacheTable(ELSEWHERE)  # which nearly all others ask
+    return {table: session.table(table) for table in TABLES}
 
 
 def _read(session: "SparkSession", folder: str, paths: list[str], table: str) -> "DataFrame":
