@@ -47,8 +47,20 @@ def cli() -> None:
 
 
 for _command in (
-    read, live, browse, diagnose, check, stats, report, extract, keys, interfaces, fields, schema, spark,
-):  # fmt: skip
+    read,
+    live,
+    browse,
+    diagnose,
+    check,
+    stats,
+    report,
+    extract,
+    keys,
+    interfaces,
+    fields,
+    schema,
+    spark,
+):
     cli.add_command(_command)
 
 
