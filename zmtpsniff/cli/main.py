@@ -15,6 +15,7 @@ from zmtpsniff.cli.interfaces import interfaces
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
+from zmtpsniff.cli.replay import replay
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
@@ -38,7 +39,7 @@ def cli() -> None:
     """
 
 
-for _command in (read, live, check, stats, extract, interfaces, fields, schema, spark):
+for _command in (read, live, check, stats, extract, replay, interfaces, fields, schema, spark):
     cli.add_command(_command)
 
 
