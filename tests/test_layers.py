@@ -66,7 +66,9 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
+    "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
+        "zmtpsniff.arrow",
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.assembly",
         "zmtpsniff.capture",
@@ -76,6 +78,7 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
+        "zmtpsniff.net.witness",
     },
     "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
@@ -113,6 +116,7 @@ ALLOWED = {
         "zmtpsniff.spark",
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.report.results",
+        "zmtpsniff.key_file",
         "zmtpsniff.net.addresses",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",

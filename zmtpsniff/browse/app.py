@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -170,7 +170,7 @@ class BrowseApp(App[None]):
         self._octet_view = self.query_one("#octets", OctetView)
         self._filter = self.query_one("#filter", Prompt)
         self._prompt = self.query_one("#question", Prompt)
-        self._list.border_title = self._look.title
+        self._list.border_title = Text(self._look.title)  # a name of a file is no markup
         self._list.focus()
         self._list.follows = self._look.is_live
         if self._look.condition:
@@ -603,11 +603,10 @@ class BrowseApp(App[None]):
     def action_ladder(self) -> None:
         """Show what the list shows as a ladder."""
         selection = self._records.selection
-        if isinstance(selection, EveryRow):
-            flows = set(self._index.talks)
-        else:
-            flows = {self._index.flows[selection.row(place)] for place in range(len(selection))}
-        lines = LadderLines(self._index, selection, self._clock, self._look.show_secrets, flows)
+        flows: Iterable[int] = self._index.talks
+        if not isinstance(selection, EveryRow):
+            flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
+        lines = self._ladder_lines(selection, flows)
         self._show_rows("ladder", lines, selection, self._row)
 
     def action_ladder_here(self) -> None:
@@ -617,8 +616,13 @@ class BrowseApp(App[None]):
 
     def _show_ladder(self, flows: tuple[int, ...], row: int | None = None) -> None:
         selection = FlowRows(self._index, flows)
-        lines = LadderLines(self._index, selection, self._clock, self._look.show_secrets, set(flows))
-        self._show_rows("ladder", lines, selection, row)
+        self._show_rows("ladder", self._ladder_lines(selection, flows), selection, row)
+
+    def _ladder_lines(self, selection: Selection, flows: Iterable[int]) -> LadderLines:
+        """A ladder whose columns are both sides of each flow."""
+        talks = [talk for flow in flows if (talk := self._index.talks.get(flow)) is not None]
+        ends = [(talk.flow, address) for talk in talks for address in (talk.client, talk.server)]
+        return LadderLines(self._index, selection, self._clock, self._look.show_secrets, ends)
 
     def action_trace(self) -> None:
         """Show the way of the request or reply under the cursor."""
@@ -630,8 +634,9 @@ class BrowseApp(App[None]):
     def _show_trace(self, row: int) -> None:
         rows = trace(self._index, row)
         selection = SomeRows(rows)
-        flows = {self._index.flows[each] for each in rows}
-        lines = LadderLines(self._index, selection, self._clock, self._look.show_secrets, flows)
+        events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
+        ends = [(event.flow, address) for event in events for address in (event.src, event.dst)]
+        lines = LadderLines(self._index, selection, self._clock, self._look.show_secrets, ends)
         self._show_rows(f"the way of record {row + 1:,}: {len(rows):,} messages", lines, selection, row)
 
     def _show_rows(self, title: str, lines: Lines, selection: Selection, row: int | None) -> None:

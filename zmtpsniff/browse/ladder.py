@@ -1,5 +1,7 @@
 """A ladder: one column a socket, and an arrow for each record from who sent it to who got it."""
 
+from collections.abc import Iterable
+
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -19,20 +21,23 @@ class LadderLines:
     """The selected records as arrows between sockets."""
 
     def __init__(
-        self, index: RecordIndex, selection: Selection, clock: RowClock, show_secrets: bool, flows: set[int]
+        self,
+        index: RecordIndex,
+        selection: Selection,
+        clock: RowClock,
+        show_secrets: bool,
+        ends: Iterable[tuple[int, str]],
     ) -> None:
-        """``flows`` are those that have columns, in the order in which they appear."""
+        """``ends`` are the sides of flows, by flow and address, in the order of their columns."""
         self.selection = selection
         self._index = index
         self._clock = clock
         self._show_secrets = show_secrets
         self._sockets: dict[str, int] = {}  # by name, the column
         self._ends: dict[tuple[int, str], int] = {}  # flow and address: the column
-        for flow in sorted(flows):
+        for flow, address in ends:
             talk = index.talks.get(flow)
-            if talk is None or len(self._sockets) >= _SOCKETS:
-                continue
-            for address in (talk.client, talk.server):
+            if talk is not None and len(self._sockets) < _SOCKETS:
                 name = _socket(talk, address)
                 self._ends[flow, address] = self._sockets.setdefault(name, len(self._sockets))
 

@@ -29,6 +29,7 @@ class CaptureReader:
         self._diagnosis = diagnosis
         self._capture = capture
         self._is_stopped = False
+        self._progress: float | None = None
         self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
 
     def start(self) -> None:
@@ -52,8 +53,7 @@ class CaptureReader:
     @property
     def progress(self) -> float | None:
         """Which part of the files has been read, 0 to 1; None where nobody knows."""
-        position = None if self.is_over else self._capture.position
-        return position[0] / position[1] if position is not None and position[1] else None
+        return None if self.is_over else self._progress
 
     @property
     def dropped(self) -> int:
@@ -66,7 +66,9 @@ class CaptureReader:
                 if events:
                     self.index.take(events)
                     self._diagnosis.take(events)
-                if self._is_stopped and self.progress is not None:
+                position = self._capture.position
+                self._progress = position[0] / position[1] if position is not None and position[1] else None
+                if self._is_stopped and position is not None:
                     break
                 time.sleep(_PAUSE_SECONDS)
             self.findings = self._diagnosis.findings()

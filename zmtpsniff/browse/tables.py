@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import Literal, NamedTuple
 
 from rich.text import Text
@@ -16,6 +17,7 @@ from zmtpsniff.render.figures import short
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import ENDS
 
+_TEXT = 76  # columns of sentences
 _MOST = 20_000  # lines of one view
 
 
@@ -97,19 +99,19 @@ def conversations(index: RecordIndex) -> TableLines:
 
 def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
     """What is wrong and what to do about it, each with the packets that show it below."""
-    lines = []
+    lines: list[TableLine] = []
     for each in found:
         rows = [(piece, index.row_of_packet(piece.packet, piece.flow)) for piece in each.evidence]
-        first = next((row for _, row in rows if row is not None), None)
-        style = SEVERITIES[each.severity]
-        cells = (each.severity, escape(each.code), f"{each.count:,}", escape(each.summary))
-        lines.append(TableLine(cells, Target(first), style))
-        lines += [TableLine(("", "", "", escape(words)), Target(first)) for words in (each.known, each.advice)]
+        first = Target(next((row for _, row in rows if row is not None), None))
+        often = "" if each.count == 1 else f", {each.count:,} times"
+        lines.append(TableLine((f"{each.severity} {escape(each.code)}{often}",), first, SEVERITIES[each.severity]))
+        for words in (each.summary, each.known, each.advice):
+            lines += [TableLine((f"  {line}",), first) for line in wrap(escape(words), _TEXT)]
         for piece, row in rows:
             # A refused connection has no record: what came next is shown.
             near = index.row_from_packet(piece.packet) if row is None else row
-            lines.append(TableLine(("", f"  packet {piece.packet}", "", ""), Target(near)))
-    return TableLines(("severity", "finding", ">count", "what, how it is known, what to do"), lines)
+            lines.append(TableLine((f"    packet {piece.packet}",), Target(near)))
+    return TableLines(("what is wrong, how that is known, what to do, and packets that show it",), lines)
 
 
 def problems(index: RecordIndex) -> TableLines:

@@ -29,12 +29,12 @@ class _Search:
 class ConnectionKeys:
     """Passes keys on to who opens boxes, and has memory searched for those that do not come by themselves."""
 
-    def __init__(self, helper: HelperClient, owners: ConnectionOwners, lines: list[str]) -> None:
-        """``lines`` is where keys go, as lines of a key file; another thread may take them out."""
+    def __init__(self, helper: HelperClient, owners: ConnectionOwners) -> None:
+        """Ask ``helper`` for what does not come by itself."""
+        self.lines: list[str] = []  # where keys go, as lines of a key file; another thread may take them out
         self.save: Callable[[list[str]], None] | None = None  # where the keys of this capture's connections go, too
         self._helper = helper
         self._owners = owners
-        self._lines = lines
         self._boxes = UnopenedBoxes()
         self._wanted: dict[int, _Search] = {}
         self._clients: OrderedDict[bytes, None] = OrderedDict()  # C' that HELLOs of this capture showed
@@ -57,7 +57,7 @@ class ConnectionKeys:
 
     def hear(self, line: str) -> None:
         """Take a key from the helper."""
-        self._lines.append(line)
+        self.lines.append(line)
         key = parse_key(line)
         if not isinstance(key, SharedKey) or self.save is None:
             return

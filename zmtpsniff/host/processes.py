@@ -69,6 +69,16 @@ def started(pid: int) -> str | None:
         return None
 
 
+def process_of(thread: int) -> int:
+    """The process that a thread belongs to; the thread's number itself if it has ended."""
+    try:
+        with open(f"/proc/{thread}/status", "rb") as file:
+            found = re.search(rb"^Tgid:\s*(\d+)$", file.read(), re.M)
+    except OSError:
+        return thread
+    return int(found[1]) if found else thread
+
+
 def look_up(pid: int) -> Process | None:
     """A process by its number; None if it has ended."""
     try:
