@@ -7,7 +7,7 @@
 #
 # `zmtpsniff spark ingest INPUT... --output /tables` has made the tables; [spark.md](spark.md) says what is in them.
 # `ZMTPSNIFF_TABLES` names their folder, `ZMTPSNIFF_MASTER` where Spark runs (by default in this process).
-# A connection is named by `series` and `conn_id` together.
+# A connection is named by `series` and `conn_id` together; each is there once, however many hosts captured it.
 
 # %%
 import os

@@ -18,6 +18,7 @@ __all__ = [
     "Reader",
     "at_hand",
     "body_start",
+    "has_signature",
     "text",
 ]
 
@@ -49,7 +50,11 @@ class PayloadConnection:
 
 
 class PayloadDissector(Protocol):
-    """Knows one protocol. One object is made for a run, so what it remembers itself is of all connections."""
+    """Knows one protocol. One object is made for a run, so what it remembers itself is of all connections.
+
+    It may also have a ``signature``: octets with which, in every message of its protocol, a frame begins where a body
+    may begin (:func:`has_signature`). Then it is asked about messages with such a frame only.
+    """
 
     name: str  # short, as users type it: "mlm"
 
@@ -113,6 +118,14 @@ class Reader:
 def text(octets: Octets) -> str:
     """Octets that should be text; what is not UTF-8 in them is shown as ``\\\\x..``."""
     return at_hand(octets).decode("utf-8", "backslashreplace")
+
+
+def has_signature(frames: list[Octets], signatures: tuple[bytes, ...]) -> bool:
+    """Whether a frame in which the body may begin, one of the first nine, begins with one of these octets."""
+    for frame in frames[: _ENVELOPE + 1]:  # noqa: SIM110 (a generator takes twice as long)
+        if isinstance(frame, bytes) and frame.startswith(signatures):
+            return True
+    return False
 
 
 def body_start(frames: list[Octets]) -> int:

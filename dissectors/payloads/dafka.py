@@ -27,6 +27,7 @@ class Dafka:
     """What is published, each behind a topic that begins with the letter of its command."""
 
     name = "dafka"
+    signature = _CODEC.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether topic, signature, command and version are of this protocol."""

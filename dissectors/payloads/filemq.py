@@ -50,6 +50,7 @@ class FileMq:
     """Files that a server sends to those who asked for them."""
 
     name = "filemq"
+    signature = _CODEC.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""

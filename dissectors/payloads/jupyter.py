@@ -46,10 +46,13 @@ class Jupyter:
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether the delimiter is there, and a header behind it."""
-        place = _delimiter(message.frames)
-        if place is None or len(message.frames) < place + 1 + _PARTS:
+        frames = message.frames
+        if len(frames) <= _PARTS:
             return False
-        header = message.frames[place + 2]
+        place = _delimiter(frames)
+        if place is None or len(frames) < place + 1 + _PARTS:
+            return False
+        header = frames[place + 2]
         return isinstance(header, bytes) and header[:1] == b"{" and b'"msg_type"' in header
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:

@@ -45,14 +45,10 @@ class KvEvents:
 
 def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
     """Topic, sequence number and batch; what is sent again has a delimiter in front, and no topic in SGLang."""
-    if len(message.frames) < 2:
+    frames = message.frames
+    if not 2 <= len(frames) <= 4:
         return None
-    *before, number, body = message.frames
-    if len(before) == 2 and before[0] == b"":
-        del before[0]
-    if len(before) > 1:
-        return None
-    topic = text(before[0]) if before and before[0] else None
+    number, body = frames[-2:]
     if (
         not isinstance(number, bytes)
         or not isinstance(body, bytes)
@@ -62,6 +58,12 @@ def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
         or body[1] != _TIME
     ):
         return None
+    before = frames[:-2]
+    if len(before) == 2 and before[0] == b"":
+        del before[0]
+    if len(before) > 1:
+        return None
+    topic = text(before[0]) if before and before[0] else None
     try:
         batch = messagepack.value(body)
     except ValueError:

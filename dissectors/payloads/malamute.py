@@ -73,6 +73,7 @@ class Malamute:
     """Clients and the broker; replies are joined with the requests that they answer."""
 
     name = "mlm"
+    signature = _CODEC.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""

@@ -64,18 +64,21 @@ class Salt:
 
 
 def _body(frames: list[Octets]) -> bytes | None:
-    """The one frame that counts: behind a delimiter, or behind the topic where a publisher filters."""
+    """The one frame that counts: behind a delimiter, or behind the topic where a publisher filters; None if empty."""
     start = body_start(frames)
-    rest = frames[start:]
-    if len(rest) == 2 and not start and isinstance(rest[0], bytes):
-        is_topic = rest[0] in (b"broadcast", b"syndic") or len(rest[0]) == _TOPIC
-        rest = rest[1:] if is_topic else rest
-    return rest[0] if len(rest) == 1 and isinstance(rest[0], bytes) else None
+    if len(frames) == 2 and not start and isinstance(frames[0], bytes):
+        is_topic = frames[0] in (b"broadcast", b"syndic") or len(frames[0]) == _TOPIC
+        start = 1 if is_topic else 0
+    if len(frames) != start + 1:
+        return None
+    body = frames[start]
+    return body if body and isinstance(body, bytes) else None
 
 
 def _is_reply(message: Message, connection: PayloadConnection, body: bytes) -> bool:
     """Whether it answers an envelope of this connection: replies to encrypted ones say themselves nothing."""
-    return connection.state.get(_ASKED, ("", 0))[0] == message.dst and body[:1] != b"" and body[0] in _SEALED_REPLY
+    asked = connection.state.get(_ASKED)
+    return asked is not None and asked[0] == message.dst and body[0] in _SEALED_REPLY
 
 
 def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payload | None:
@@ -91,7 +94,7 @@ def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payl
 
 
 def _is_envelope(body: bytes) -> bool:
-    return body[:1] != b"" and body[0] in _MAPS and b"\xa3enc" in body and b"\xa4load" in body
+    return body[0] in _MAPS and b"\xa3enc" in body and b"\xa4load" in body
 
 
 def _tag(body: bytes) -> bytes | None:

@@ -54,6 +54,7 @@ class Xrap:
     """Requests and what answers them, which their trackers join."""
 
     name = "xrap"
+    signature = _CODEC.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol, and the fields as long as they should be."""

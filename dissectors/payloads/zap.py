@@ -24,9 +24,11 @@ class Zap:
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether version, status or mechanism and the number of frames are right."""
         frames = message.frames
+        if len(frames) < _FIRST_CREDENTIAL:
+            return False
         start = body_start(frames)
         count = len(frames) - start
-        if count < 6 or frames[start] != _VERSION:
+        if count < _FIRST_CREDENTIAL or frames[start] != _VERSION:
             return False
         if count == 6 and frames[start + 2] in _STATUS:
             return True

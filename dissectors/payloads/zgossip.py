@@ -21,6 +21,7 @@ class Zgossip:
     """Tuples that peers tell each other."""
 
     name = "zgossip"
+    signature = _CODEC.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and version are of this protocol."""

@@ -65,7 +65,7 @@ class Codec:
         With ``topic`` the command is in the second frame, and the first one begins with its number.
         """
         self._protocol = protocol
-        self._signature = signature
+        self.signature = signature
         self._commands = commands
         self._version = version
         self._topic = topic
@@ -86,7 +86,7 @@ class Codec:
 
     def _fits(self, frame: Octets) -> bool:
         # A frame of which only the beginning is at hand cannot be read to its end.
-        if not isinstance(frame, bytes) or not frame.startswith(self._signature) or len(frame) < 3:
+        if not isinstance(frame, bytes) or not frame.startswith(self.signature) or len(frame) < 3:
             return False
         if self._version is not None and (len(frame) < 4 or frame[3] != self._version):
             return False

@@ -63,6 +63,7 @@ class Zre:
     """What peers say to each other; the beacon, which comes in datagrams, is a record of its own."""
 
     name = "zre"
+    signature = _CODEC.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and version are of this protocol."""
@@ -77,6 +78,7 @@ class ZreLog:
     """What peers tell a collector of logs (20/ZRE, ZRE/LOG)."""
 
     name = "zrelog"
+    signature = _LOG.signature
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether the signature is right, and length, level and event."""

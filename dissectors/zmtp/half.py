@@ -270,7 +270,8 @@ class Half:
         """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
         self._read = _released
         self.search = None
-        del self._pair, self.opening.other, self.session.other
+        self.session.release()
+        del self._pair, self.opening.other
 
     def absent(self, time_ns: int, packet: int) -> None:
         """No packet of this side has been captured, though the other side answers it; some may come after all."""
@@ -297,17 +298,17 @@ class Half:
 
     def _read_opening(self, data: bytes, position: int) -> int:
         """Octets of the greeting."""
-        opening = self.opening
+        opening, end = self.opening, len(data)
         while True:
-            reached = opening.read(data, position)
+            position = opening.read(data, position)
             fact = opening.fact
             if fact is None:
-                return reached
+                return position
             if fact == "messages":
-                return self._begin_messages(data, reached)
+                return self._begin_messages(data, position)
             self._react(fact)
-            if reached != position or self.stage != "opening":
-                return reached
+            if position == end or self.stage != "opening":
+                return position
 
     def _react(self, fact: Fact) -> None:
         """Report what the opening has found out, and tell the pair."""
@@ -648,8 +649,8 @@ class Half:
         elif buffer.held and self.search is None:
             detail = f"the last {held} octets are the beginning of a frame"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif session.parts:
-            detail = f"the last message has {len(session.parts)} frames and no end"
+        elif session.unfinished:
+            detail = f"the last message has {session.unfinished} frames and no end"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
         session.flush(None if reader is None else reader.rest)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
-from dissectors.payloads import PayloadConnection
+from dissectors.payloads import PayloadConnection, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
@@ -219,3 +219,43 @@ def test_every_dissector_takes_what_is_cut_or_empty(dissector: Any) -> None:
 def test_fields_in_filters(name: str, text: str, count: int) -> None:
     shown = [record for record in read(CAPTURES / f"{name}.pcap", "-Y", text) if record["type"] == "message"]
     assert len(shown) == count
+
+
+def test_a_signature_leaves_out_no_message_of_its_protocol() -> None:
+    found = 0
+    for dissector in built_in():
+        signature = getattr(dissector, "signature", None)
+        if signature is None:
+            continue
+        octets = [signature + bytes(rest) for number in range(256) for rest in ((number,), (number, 1), (number, 2))]
+        for frame in octets:
+            number = frame[2:3]
+            for frames in ([frame], [frame, b"more"], [number, frame], [b"", frame], [*[b"id"] * 7, b"", frame]):
+                message = Message(*PLACE, list(frames))
+                if dissector.match(message, PayloadConnection(1, *PLACE[-2:])):
+                    found += 1
+                    assert has_signature(message.frames, (signature,)), (dissector.name, frames)
+    assert found > 100
+
+
+def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> None:
+    asked: list[list[Any]] = []
+
+    class Signed:
+        name = "signed"
+        signature = b"\x17\x18"
+
+        def match(self, message: Message, connection: PayloadConnection) -> bool:
+            asked.append(message.frames)
+            return True
+
+        def dissect(self, message: Message, connection: PayloadConnection) -> Payload:
+            return Payload(self.name, "", {})
+
+    wanted = [[b"\x17\x18"], [b"", b"\x17\x18 and more"], [*[b"id"] * 8, b"\x17\x18"]]
+    others = [[], [b"\x17"], [b"x\x17\x18"], [*[b"id"] * 9, b"\x17\x18"], [Cut(b"\x17\x18", 100)]]
+    for frames in [*wanted, *others]:
+        message = Message(*PLACE, list(frames))
+        Payloads([Signed()]).take([message])
+        assert (message.payload is not None) == (frames in wanted)
+    assert asked == wanted

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zmtpsniff.spark.ingest import IngestOutcome, Run, add, ingest
-from zmtpsniff.spark.listing import FileInfo
+from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, add, ingest
 from zmtpsniff.spark.options import Options
 
 _BATCH = 3  # rows: few, so that series go over several batches
@@ -48,9 +48,9 @@ class Session:
         return Frame(table)
 
 
-def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> Run:
+def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> IngestRun:
     """What a run is asked for whose bodies are as long as those of ``read``."""
-    return Run(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
+    return IngestRun(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 
 def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> IngestOutcome:

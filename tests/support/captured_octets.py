@@ -93,7 +93,7 @@ def holes(captures: Sequence[Capture]) -> dict[Sender, Hole]:
                 # A FIN is acknowledged as if it were an octet.
                 ack = min((segment.ack - first[peer, sender]) % _MODULO, lengths[peer, sender])
                 acknowledged[peer, sender] = max(acknowledged[peer, sender], ack)
-    begins = {sender: 0 if sender in with_syn else max(held[sender].find(1), 0) for sender in first}
+    begins = {sender: 0 if sender in with_syn else (held[sender] + b"\1").find(1) for sender in first}
     return {
         sender: Hole(
             held[sender][begins[sender] : acknowledged[sender]].count(0),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Problem
-from dissectors.payloads import PayloadConnection, PayloadDissector
+from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.decode_as import DecodeAs
@@ -21,9 +21,9 @@ class _Track:
 
     __slots__ = ("connection", "forced", "known", "states", "times", "unknown")
 
-    def __init__(self, connection: PayloadConnection, forced: PayloadDissector | None) -> None:
+    def __init__(self, connection: PayloadConnection) -> None:
         self.connection = connection
-        self.forced = forced
+        self.forced: PayloadDissector | None = None  # whom the user says
         self.known: list[PayloadDissector] = []  # who knew messages of the connection
         self.unknown = 0  # messages in a row that nobody knew
         self.times: dict[int, int] = {}  # packet number to time, of the last known messages
@@ -47,6 +47,8 @@ class Payloads:
         Raises ValueError if it names one that there is not.
         """
         self._dissectors = list(dissectors)
+        self._unsigned = [dissector for dissector in self._dissectors if not _signature(dissector)]
+        self._signatures = tuple({_signature(dissector) for dissector in self._dissectors} - {b""})
         self._show_secrets = show_secrets
         self._bodies = bodies
         by_name = {dissector.name: dissector for dissector in reversed(self._dissectors)}
@@ -91,12 +93,17 @@ class Payloads:
         return events
 
     def _begin(self, event: Message) -> _Track:
-        client, server = (event.src, event.dst) if _port(event.src) > _port(event.dst) else (event.dst, event.src)
+        ports = _port(event.dst), _port(event.src)
+        client, server = event.src, event.dst
+        if ports[0] >= ports[1]:
+            client, server, ports = server, client, ports[::-1]
         connection = PayloadConnection(event.flow, client, server, self._show_secrets)
         connection.socket_types = self._types.setdefault(event.flow, {})
-        ports = (_port(server), _port(client))
-        forced = next((dissector for rule, dissector in self._forced if rule.matches("tcp", *ports)), None)
-        track = self._tracks[event.flow] = _Track(connection, forced)
+        track = self._tracks[event.flow] = _Track(connection)
+        for rule, dissector in self._forced:
+            if rule.matches("tcp", *ports):
+                track.forced = dissector
+                break
         return track
 
     def _announcement(self, event: Command | Greeting) -> None:
@@ -114,7 +121,8 @@ class Payloads:
                 self._dissect(track, dissector, event, place, found)
                 return
         if track.unknown < _UNKNOWN:
-            dissector = self._ask(track, self._dissectors, event, place, found)
+            asked = self._dissectors if has_signature(event.frames, self._signatures) else self._unsigned
+            dissector = self._ask(track, asked, event, place, found)
             if dissector is not None and self._dissect(track, dissector, event, place, found):
                 track.unknown = 0
                 if dissector not in track.known:
@@ -233,6 +241,12 @@ def _cut(value: Any, most: int) -> Any:
     if isinstance(value, dict):
         return {name: _cut(item, most - 1) for name, item in value.items()}
     return [_cut(item, most - 1) for item in value]
+
+
+def _signature(dissector: PayloadDissector) -> bytes:
+    """Octets without which a message is none of a dissector's, none if it does not say so."""
+    signature = getattr(dissector, "signature", b"")
+    return signature if isinstance(signature, bytes) else b""
 
 
 def _port(address: str) -> int:

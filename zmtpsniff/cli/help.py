@@ -12,6 +12,7 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "Files": ("--to", "--messages", "--decompress"),
     "Tables": (
         "--output", "--series", "--ports", "--shards", "--anew", "--strict", "--keep-days", "--vacuum-hours",
     ),
@@ -22,7 +23,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
     ),
     "Decoding": (
-        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
+        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
     "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
@@ -31,9 +32,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
-        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
-        "--help", "--help-all",
+        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows",
+        "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew",
+        "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

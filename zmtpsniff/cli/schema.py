@@ -47,9 +47,11 @@ def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
             Finding | Capture, "zmtpsniff findings", "One line of the output of `zmtpsniff diagnose -T json`."
         )
     elif report:
-        from zmtpsniff.spark.report.records import AnyRecord as AnyRow
+        from zmtpsniff.report.results import AnyReportRecord
 
-        made = json_schema(AnyRow, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`.")
+        made = json_schema(
+            AnyReportRecord, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`."
+        )
     else:
         made = json_schema()
     click.echo(json.dumps(made, indent=2))

@@ -858,7 +858,7 @@ class FlowTable:
             if number != _FORMAT:
                 raise FlowSnapshotError(f"a snapshot of format {number}; this version reads format {_FORMAT}")
             state = msgspec.msgpack.decode(rest, type=FlowTableState)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FlowSnapshotError(f"not a snapshot of flows: {error}") from error
         self._now_ns = state.now_ns
         self.count = state.count
@@ -884,6 +884,15 @@ class FlowTable:
     def started_ns(self, number: int) -> int:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
+
+    def initial_numbers(self, number: int) -> tuple[int, int] | None:
+        """The initial sequence numbers (RFC 9293, section 3.4.1) of a flow that is not over, the client's first.
+
+        None unless the capture has those of both sides; KeyError if there is no such flow.
+        """
+        flow = self._flows[number]
+        client, server = flow.client.isn, flow.server.isn
+        return None if client is None or server is None else (client, server)
 
     def knows(self, number: int) -> bool:
         """Whether segments may still come of the flow with this number."""

@@ -331,6 +331,7 @@ class Direction(Generic[Owner]):
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
         self.recent = deque(maxlen=_RECENT_SEGMENTS)
+        self.recent_until = self.offset + _RECENT_OCTETS
 
     def forget(self) -> None:
         """Keep nothing of the octets."""

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from math import isfinite
-from typing import Any, BinaryIO
+from types import NoneType
+from typing import Any, BinaryIO, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
 from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
 from dissectors.records import record_fields
@@ -23,7 +25,9 @@ _encode = msgspec.json.Encoder().encode
 # than to write to it.
 _BATCH = 200
 
-_AS_IN_JSON = frozenset({str, int, bool})  # types of which JSON has every value as it is
+_PLAIN = frozenset({str, int, bool, NoneType})  # types of which JSON has every value as it is
+_OCTETS = frozenset({bytes, Cut, Hidden})
+_OFTEN = 64  # what is shorter comes again and again: names of socket types, identities
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
@@ -61,7 +65,7 @@ class JsonlRenderer:
         self._stream = stream
         self._max_bytes = max_bytes
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
-        self._plans: dict[type, list[tuple[str, Any]]] = {}
+        self._plans: dict[type, _Plan] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -81,7 +85,7 @@ class JsonlRenderer:
         # Nearly all events of a busy capture are messages of short ASCII frames, so their lines are put together here
         # from parts that stay the same from one to the next. Comparing those parts by identity is enough: two equal
         # but different objects only cost the time to make or look up the part again.
-        time_ns = packet = flow = src = dst = socket_type = None
+        time_ns = packet = flow = src = dst = socket_type = encrypted = None
         envelope: Envelope | None = None
         head = middle = whole = incomplete = shown_envelope = ""
         parts: list[str] = []
@@ -96,6 +100,7 @@ class JsonlRenderer:
                     and event.src is src
                     and event.dst is dst
                     and event.socket_type is socket_type
+                    and event.encrypted is encrypted
                 )
                 if (
                     same_packet
@@ -118,8 +123,9 @@ class JsonlRenderer:
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
-                flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
-                middle, whole, incomplete = _of_sender(flow, src, dst, socket_type)
+                flow, src, dst = event.flow, event.src, event.dst
+                socket_type, encrypted = event.socket_type, event.encrypted
+                middle, whole, incomplete = _of_sender(flow, src, dst, socket_type, encrypted)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{middle}'
             relations = ""
             if event.envelope is not None:
@@ -194,51 +200,53 @@ class JsonlRenderer:
 
     def _line(self, event: AnyEvent) -> str:
         """The line of any event."""
-        record = self._convert(event)
+        record = self._struct(event)
         try:
             return _encode(record).decode() + "\n"
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can hold as an escape only, or a number of more than 64 bits.
-            return json.dumps(record, separators=(",", ":")) + "\n"
+            return json.dumps(msgspec.to_builtins(record), separators=(",", ":")) + "\n"
+
+    def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
+        """An event, or a part of one, as msgspec can encode it: octets as objects, without what records lack.
+
+        Most records hold nothing of either kind, so that msgspec takes them as they are.
+        """
+        kind = type(value)
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = _plan(kind)
+        changes = plan.lacking.copy()
+        for name, default in plan.converted:
+            field = getattr(value, name)
+            if field is not None and field != default:
+                changes[name] = self._convert(field)
+        return replace(value, **changes) if changes else value
 
     def _convert(self, value: Any) -> Any:
-        """A value of an event as what JSON knows: objects without the fields that do not apply, lists, scalars."""
+        """A value of a field as what msgspec encodes in the form that records have."""
         kind = type(value)
-        if kind in _AS_IN_JSON:
-            return value
-        plan = self._plans.get(kind)
-        if plan is not None:
-            return self._record(value, plan)
-        if isinstance(value, bytes | Cut | Hidden):
+        if kind is bytes and len(value) < _OFTEN:
+            return _often(value, self._max_bytes)
+        if kind in _OCTETS:
             return octets_object(value, self._max_bytes)
-        if isinstance(value, list | tuple):
-            return [self._convert(item) for item in value]
         if isinstance(value, dict):
             return {str(name): self._convert(item) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._convert(item) for item in value]
         if isinstance(value, float) and not isfinite(value):
             return str(value)  # JSON has no such numbers
-        if not isinstance(value, msgspec.Struct):
-            return value
         if isinstance(value, Payload):
             own = {"protocol": value.protocol, "summary": value.summary}
             return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
-        plan = self._plans[kind] = _plan(kind)
-        return self._record(value, plan)
+        return self._struct(value) if isinstance(value, msgspec.Struct) else value
 
-    def _record(self, value: msgspec.Struct, plan: list[tuple[str, Any]]) -> dict[str, Any]:
-        """An event, or a part of one, as an object."""
-        record: dict[str, Any] = {}
-        if (tag := value.__struct_config__.tag) is not None:
-            record["type"] = tag
-        for name, default in plan:
-            field = getattr(value, name)
-            if field is not None and field != default:
-                record[name] = field if type(field) in _AS_IN_JSON else self._convert(field)
-        return record
+
+_often = lru_cache(1024)(octets_object)
 
 
 @lru_cache(512)
-def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str, str]:
+def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, str, str]:
     """What all messages of one sender have in common.
 
     That is what stands between the packet number and the frames, what comes after the frames of a whole message, and
@@ -246,7 +254,8 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[
     """
     middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
     tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
-    return middle, tail, f'{tail},"incomplete":true'
+    sealed = ',"encrypted":true' if encrypted else ""
+    return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'
 
 
 @lru_cache(256)
@@ -254,9 +263,28 @@ def _of_envelope(envelope: Envelope) -> str:
     return f',"envelope":{_encode(envelope).decode()}'
 
 
-def _plan(struct: type[msgspec.Struct]) -> list[tuple[str, Any]]:
-    """The fields of an event type in their order, each with the value that means that it does not apply."""
-    return [(field.name, field.default) for field in record_fields(struct)]
+class _Plan(NamedTuple):
+    """What of an event, or of a part of one, is not in its record as it is in the event."""
+
+    converted: tuple[tuple[str, Any], ...]  # fields, each with the value that means that it does not apply
+    lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
+
+
+def _plan(struct: type[msgspec.Struct]) -> _Plan:
+    fields = record_fields(struct)
+    shown = {field.name for field in fields}
+    lacking = {field.name: field.default for field in msgspec.structs.fields(struct) if field.name not in shown}
+    return _Plan(tuple((field.name, field.default) for field in fields if not _is_plain(field.type)), lacking)
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether msgspec encodes all values of a type in the form that records have."""
+    if get_origin(hint) is Literal or hint in _PLAIN:
+        return True
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _plan(hint) == _Plan((), {})
+    members = get_args(hint)
+    return bool(members) and all(map(_is_plain, members))
 
 
 def _without_none(value: Any) -> Any:

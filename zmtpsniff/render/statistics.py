@@ -28,7 +28,7 @@ from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import Signs, make_signs
 from zmtpsniff.render.text import escape, quote
-from zmtpsniff.render.wording import ENDS, number, protocol
+from zmtpsniff.render.wording import ENDS, number, process_words, protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -282,6 +282,8 @@ def _socket(peer: "Peer", more: str) -> str:
     words = [] if peer.socket_type is None else [escape(peer.socket_type)]
     if peer.identity:
         words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
+    if process := process_words(peer):
+        words.append(process)
     return " ".join(words) or "?"
 
 

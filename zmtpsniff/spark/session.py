@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zmtpsniff.errors import Error
 from zmtpsniff.spark.masters import REMOTE, mistake
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _FAST = (
 _CHOSEN = "*-XX:*Tier*"
 
 
-class SparkError(Exception):
+class SparkError(Error):
     """Spark cannot be used; the text is one line that says why and what to do."""
 
 

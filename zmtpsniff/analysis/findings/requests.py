@@ -125,7 +125,7 @@ class _Service:
         return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
 
 
-class _OpenRequests:
+class _Backlog:
     """Requests of one host to one address that got no reply."""
 
     __slots__ = ("details", "flows", "has_waited", "is_at_end", "seen")
@@ -147,7 +147,7 @@ class Requests(Inquiry):
         self._exchanges: dict[int, _Exchange] = {}
         self._asked_by_peers: Ledger[str, _Service] = Ledger(_Service)
         self._asks_peers: Ledger[str, _Service] = Ledger(_Service)
-        self._unanswered: Ledger[tuple[str, str], _OpenRequests] = Ledger(_OpenRequests)
+        self._unanswered: Ledger[tuple[str, str], _Backlog] = Ledger(_Backlog)
         self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
         self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
@@ -272,7 +272,7 @@ class Requests(Inquiry):
         seen.add(time_ns, packet, suspect.flow, missing)
         return seen
 
-    def _claim_unanswered(self, host: str, replier: str, unanswered: _OpenRequests) -> Claim:
+    def _claim_unanswered(self, host: str, replier: str, unanswered: _Backlog) -> Claim:
         seen = unanswered.seen
         requests = times(seen.count, "request")
         summary = f"{replier} does not answer {host}: {requests} without a reply"
