@@ -19,6 +19,7 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.factory import DissectorFactory
+from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
@@ -48,12 +49,14 @@ class Sniffer:
         tls: Tls | None = None,
         curve: Curve | None = None,
         witness: Witness | None = None,
+        host: LocalHost | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
         to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
         ``witness`` is told what connections show below their octets.
+        ``host`` says which processes of this machine have the connections.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -68,6 +71,9 @@ class Sniffer:
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
         self._curve = curve or Curve(KeyRing())
+        self._host = host
+        if host is not None and host.keys is not None:
+            self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
         self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
@@ -252,6 +258,9 @@ class Sniffer:
             self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
+        if self._host is not None:
+            others = [event for event in events if type(event) is not Message] if messages < len(kinds) else []
+            self._host.take(others, self._curve.sealed())
         self._messages += messages
         if messages < len(kinds):
             self._problems += kinds.count(Problem)

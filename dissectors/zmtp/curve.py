@@ -19,6 +19,7 @@ A snapshot has no key: it has what the connection has shown of itself, and the r
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from dissectors.events import AnyEvent, Command, Side, at_hand
@@ -51,6 +52,7 @@ OVERHEAD = wire.CURVE_MESSAGE_LEAST
 # What waits for keys: octets of one connection, and of all.
 _WAITING_OCTETS = 4 << 20
 _WAITING_OCTETS_OF_ALL = 64 << 20
+_FIRST = 2  # of a connection's boxes, with which keys are tried: one may be damaged
 _EVENT_COST = 500  # octets that an event takes beside its box
 _MOST_SERVERS = 65_536  # whose keys are remembered
 _SILENT_NS = 10_000_000_000  # who cannot open a HELLO closes the connection at once; later there are other reasons
@@ -386,12 +388,17 @@ class Wait:
         if boxes.ring.added == self._asked:
             return
         self._asked = boxes.ring.added
-        for place in list(self._sealed)[:2]:
+        for place in list(islice(self._sealed, _FIRST)):
             command, opener = self._events[place], self._sealed[place]
             assert isinstance(command, Command)
             side: Side = "client" if opener is self._openers[0] else "server"
             if not boxes.is_open:
                 boxes.try_box(side, command)
+
+    def sealed(self) -> list[Command]:
+        """The first commands that wait for a key."""
+        found = (self._events[place] for place in islice(self._sealed, _FIRST))
+        return [event for event in found if isinstance(event, Command)]
 
     def end(self) -> None:
         """Give the events out, with what is in their boxes if there is a key now."""
@@ -445,6 +452,10 @@ class Curve:
     def waiting_since_ns(self) -> int | None:
         """Since when events wait; None if none do."""
         return min((wait.begin_ns for wait in self._waits.values()), default=None)
+
+    def sealed(self) -> list[Command]:
+        """What waits: the first commands of each connection that no key has opened."""
+        return [command for wait in self._waits.values() for command in wait.sealed()]
 
     def hold(self, boxes: Boxes, openers: tuple[Opener, Opener], now_ns: int) -> Wait | None:
         """Where the next event of the connection is to wait; None if it has waited, or may not."""

@@ -83,6 +83,10 @@ CASES = [
     ("zre.summary", "app_zre.pcap", "-T summary"),
     ("salt.summary", "app_salt.pcap", "-T summary"),
     ("jupyter.tree", "app_jupyter.pcap", "-c 160"),
+    ("proxy.mermaid", "rec_proxy.pcap", "-T mermaid"),
+    ("messages.mermaid", "m31_req_rep.pcap", "-T mermaid -Y frames"),
+    ("proxy.dot", "rec_proxy.pcap", "-T dot"),
+    ("messages.dot", "m31_pub_sub.pcap", "-T dot -Y frames"),
     ("two_files.summary", "m31_req_rep.pcap m31_push_pull.pcap", "-T summary"),
 ]
 

@@ -35,6 +35,7 @@ from zmtpsniff.render.wording import (
     greeting_words,
     length_on_wire,
     number,
+    process_words,
     protocol,
     subscription_words,
 )
@@ -276,6 +277,7 @@ class TreeRenderer:
             number(octets, "octet"),
             f"identity {quote(identity, self._look.max_bytes, self._look.more)}" if identity else "",
             f"beacon #{peer.beacon}" if peer.beacon is not None else "",
+            process_words(peer),
         )
 
     def _capture(self, event: Capture) -> str:

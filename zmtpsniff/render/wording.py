@@ -104,7 +104,18 @@ def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
         words.append(f"identity {quote(peer.identity, max_bytes, more)}")
     if peer.beacon is not None:
         words.append(f"beacon #{peer.beacon}")
+    if process := process_words(peer):
+        words.append(process)
     return " ".join(words)
+
+
+def process_words(peer: Peer) -> str:
+    """Whose one end of a connection is, as in ``python3 [4711] in 8f3ab2c41d90``; may be empty."""
+    process = peer.process
+    if process is None:
+        return ""
+    place = f" in {escape(process.container)}" if process.container is not None else ""
+    return f"{escape(process.name)} [{process.pid}]{place}"
 
 
 def connection_words(event: Connection) -> str:
