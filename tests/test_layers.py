@@ -15,7 +15,12 @@ from tests.support.paths import PROJECT
 ALLOWED = {
     "dissectors": {"dissectors"},
     "zmtpsniff/capture": {"zmtpsniff.capture"},  # files and engines
-    "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.plaintexts", "zmtpsniff.capture.source"},
+    "zmtpsniff/net": {
+        "zmtpsniff.net",
+        "zmtpsniff.capture.plaintexts",
+        "zmtpsniff.capture.source",
+        "dissectors.numbers",
+    },
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
