@@ -29,6 +29,7 @@ from zmtpsniff.render.wording import (
     command_fields,
     connection_words,
     greeting_words,
+    has_relations,
     length_on_wire,
     peer_words,
     relation_words,
@@ -181,7 +182,7 @@ class SummaryRenderer:
                 shown.clear()
             shown.append(payload_words(event.payload))
         remarks = " (incomplete)" if event.incomplete else ""
-        if event.request is not None or event.matched is not None or event.forwards is not None:
+        if has_relations(event):
             remarks += self._relations(event)
         text = self._columns.text(" ".join(shown), remarks, True)
         lines.append(f"{start}{self._columns.message(event.socket_type, count, octets)}{text}")
