@@ -83,7 +83,8 @@ class RecordLines:
         if self._clock.times == "delta" and place:
             before = time_of(self.event(place - 1))
         packet = getattr(event, "packet", None)
-        text = Text("*" if row in self.marks else " ", style="bold yellow", no_wrap=True, end="")
+        text = Text(no_wrap=True, end="")
+        text.append("*" if row in self.marks else " ", "bold yellow")
         text.append(self._clock.words(time_of(event), before), "dim")
         text.append(f" {packet or '':>6} ", "dim")
         wide = width >= _WIDE
@@ -264,7 +265,7 @@ class OctetLines:
             # The blank between two octets of a field is lit, too, so that it is one stripe.
             text.append(f"{octet:02x}", style)
             joined = start + column in self.lit and start + column + 1 in self.lit
-            text.append(" ", "reverse" if joined and column not in (_ROW // 2 - 1, _ROW - 1) else "not dim")
+            text.append(" ", "reverse not dim" if joined and column not in (_ROW // 2 - 1, _ROW - 1) else "not dim")
             characters.append(chr(octet) if 32 <= octet < 127 else ".", style)
         text.append(" ")
         text.append_text(characters)
