@@ -30,9 +30,8 @@ def make_sniffer(
 
     ``clock`` tells the time where packets come as they pass (see Sniffer), ``tls`` takes out of TLS what has been
     decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already, ``witness`` is told
-    what connections show below their octets, ``host`` says which processes have the connections. Raises PluginError,
-    NoSodiumError for keys without PyNaCl, and ValueError for a rule that names a protocol of payloads that nobody
-    knows.
+    what connections show below their octets, ``host`` says which processes have them. Raises PluginError, NoSodiumError
+    for keys without PyNaCl, and ValueError for a rule that names a protocol of payloads that nobody knows.
     """
     return Sniffer(
         source,

@@ -5,12 +5,13 @@ for the program to decide.
 """
 
 import asyncio
+import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from os import PathLike, fspath
-from typing import BinaryIO, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, Self, TypeVar
 
-from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
+from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.plugins import PluginError
 from zmtpsniff.assembly import make_sniffer
@@ -23,6 +24,10 @@ from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 CaptureFile = str | PathLike[str] | BinaryIO
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
@@ -150,6 +155,22 @@ class Dissection:
     def dropped(self) -> int:
         """How many packets are known so far to be lost before they reached us."""
         return 0 if self._current is None else self._current.dropped
+
+    def to_arrow(self, kind: type[Event] = Message) -> "pa.Table":
+        """The events of one type as a table of Arrow, with a column for each field of their records.
+
+        What messages hold beside octets (``payload``, ``bodies``) is JSON. Raises Error without pyarrow, and as
+        iterating does.
+        """
+        from zmtpsniff.arrow import to_table
+
+        return to_table(kind, (event for events in self.batches() for event in events if isinstance(event, kind)))
+
+    def to_pandas(self, kind: type[Event] = Message) -> "pd.DataFrame":
+        """The same for pandas. Raises Error without pyarrow or pandas, and as iterating does."""
+        if importlib.util.find_spec("pandas") is None:
+            raise Error("pandas is not installed: pip install pandas pyarrow")
+        return self.to_arrow(kind).to_pandas()
 
     def stop(self) -> None:
         """End a live capture: what has come is still given, and the totals. May be called in any thread."""

@@ -1,11 +1,12 @@
 """A report of a fleet, made up: what is drawn of it, with text that a hostile peer would choose."""
 
+from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.report.results import (
+    ReportClock,
     ReportConversation,
     ReportCut,
-    ReportEvidence,
+    ReportDelay,
     ReportFile,
-    ReportFinding,
     ReportLatency,
     ReportPair,
     ReportProblem,
@@ -36,8 +37,8 @@ def results() -> Results:
     total = ReportTotal(1920, 48_000_000, 12, 5230, 31_000_000, 9_300_000_000, 40, 131, BEGIN, BEGIN + 48 * HOUR, 1)
     made = Results(total)
     made.findings = [
-        ReportFinding("error", "endpoint-refused", f"nobody listens at {HOSTILE}", 17, "Start <it>.", BEGIN,
-                      BEGIN + HOUR, ["10.0.1.9:5555"], [ReportEvidence(17, 3)]),
+        Finding("error", "endpoint-refused", f"nobody listens at {HOSTILE}", "17 SYNs got a RST", "Start <it>.", 17,
+                "likely", BEGIN, BEGIN + HOUR, [Evidence(17, 3)], ["10.0.1.9:5555"]),
     ]  # fmt: skip
     made.pairs = [
         ReportPair("10.0.0.7", SERVICES[0], 4000, 12, 20_000_000, 20_000_000, 10**9, 3 * 10**9, BEGIN, BEGIN + HOUR,
@@ -70,6 +71,8 @@ def results() -> Results:
             made.timeline.append(ReportTimeline(start, HOUR, count // (1 + bool(place)), 10**8, service))
             for least, share in ((100_000, 3), (125_893, 9), (1_000_000, 1 + place), (10_000_000, hour % 2)):
                 made.replies.append(ReportReplies(start, HOUR, least, least * 5 // 4, 1000 * share, service))
+    made.delays = [ReportDelay(SERVICES[0], 9000, 40_000, 90_000, 100_000, 2 * MS, 45_000, 95_000)]
+    made.clocks = [ReportClock("/c/web1", "/c/web2", BEGIN, -3 * MS, 1.25, 40_000)]
     made.storms = [ReportStorm("10.0.0.9", SERVICES[0], 620, BEGIN + HOUR, BEGIN + 2 * HOUR, "incomplete")]
     made.problems = [
         ReportProblem("error", "bad-metadata", 3, f"the value of {HOSTILE!r}", "10.0.0.9", BEGIN, "/c/web1/1.pcap", 17),

@@ -27,6 +27,21 @@ SECTIONS = [
     "findings", "pairs", "rates", "sockets", "latency", "topics", "conversations", "problems", "health", "versions",
 ]  # fmt: skip
 CHARTS = ["topology", "rates", "replies", "topics", "problems", "versions"]
+# What a pointer over the third bar, or the first line of the picture, would show.
+POINT_AT_ALL = """
+for (const each of page.document.querySelectorAll(".canvas")) {
+  const name = each.parentElement.dataset.chart;
+  page.echarts.getInstanceByDom(each).dispatchAction({ type: "showTip", seriesIndex: 0,
+    dataIndex: name === "topics" ? 2 : 0 });
+  if (name === "topology") {  // an action cannot point at a line
+    const { tooltip: [{ formatter }], series: [{ links }] } = page.echarts.getInstanceByDom(each).getOption();
+    const tip = page.document.createElement("div");
+    tip.style.pointerEvents = "none";
+    tip.innerHTML = formatter({ dataType: "edge", data: links[1] });
+    page.document.body.append(tip);
+  }
+}
+"""
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
 
@@ -58,7 +73,7 @@ def test_lines() -> None:
     validator.check_schema(schema)
     for line in lines:
         validator.validate(line)
-    assert set(kinds) == set(re.findall(r'"const": "(report-[a-z]+)"', shown.stdout))
+    assert set(kinds) == set(re.findall(r'"const": "((?:report-|finding)[a-z]*)"', shown.stdout))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({"type": "report-total", "packets": "many"})
 
@@ -153,12 +168,17 @@ def test_in_a_browser(page: str, tmp_path: Path) -> None:
     """It draws everything, without a word on its console; no text has become markup."""
     file = tmp_path / "report.html"
     file.write_text(page)
-    tree = drawn(open_page(file, tmp_path / "profile"))
+    tree = drawn(open_page(file, tmp_path / "profile", then=POINT_AT_ALL))
     assert tree.xpath("//*[@data-drawn='yes']/@data-chart").count("service") == 1
     assert {*tree.xpath("//*[@data-drawn='yes']/@data-chart")} == {*CHARTS, "service"}
     assert len(tree.xpath("//*[@data-drawn='yes']//*[local-name()='svg']")) == len(CHARTS) + 1
     texts = {"".join(text.itertext()) for text in tree.xpath("//*[local-name()='svg']//*[local-name()='text']")}
     assert any(text.startswith('"</script></text>') for text in texts)
+    tips = [" ".join(tip.itertext()) for tip in tree.xpath("//div[contains(@style, 'pointer-events: none')]")]
+    assert any(tip.startswith('"</script></text></svg><script>alert(1)</script>') for tip in tips), tips
+    assert any(tip.startswith("10.0.0.8 → [2001:db8::5]:5556 <b>SUB\\x1b[31m - PUB") for tip in tips), tips
+    assert any(tip.startswith("2026-11-21 00:00:00.000 10.0.1.5:5555: ") for tip in tips), tips
+    assert len(tips) == len(CHARTS) + 2
     assert not tree.xpath("//img")
     assert len(tree.xpath("//script")) == 3
     assert tree.xpath("//th/button")

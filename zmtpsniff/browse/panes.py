@@ -7,7 +7,7 @@ from textual.message import Message
 from dissectors.events import AnyEvent, Connection
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.selection import Selection
-from zmtpsniff.browse.sheet import Field, Sheet
+from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.clock import Clock, Times
@@ -165,7 +165,7 @@ class TreeLines:
         self._closed.clear()
         self._lay_out()
 
-    def field(self, place: int) -> Field | None:
+    def field(self, place: int) -> TreeField | None:
         """The field on a line."""
         return self.sheet.fields[self._shown[place]] if 0 <= place < len(self._shown) else None
 
@@ -282,7 +282,7 @@ class OctetView(VirtualList):
 
     marks_line = False
 
-    class Pointed(Message):
+    class OctetChoice(Message):
         """The cursor is on another octet."""
 
         def __init__(self, octet: int) -> None:
@@ -313,7 +313,7 @@ class OctetView(VirtualList):
         self.cursor = octet // _ROW
         self.reveal()
         self.refresh()
-        self.post_message(self.Pointed(octet))
+        self.post_message(self.OctetChoice(octet))
 
     def action_move(self, step: int) -> None:
         """Go some lines on."""

@@ -7,11 +7,10 @@ import click
 from zmtpsniff.capture.source import CaptureError
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.host.local import LocalHost
 
 
-def start_host(source: "LiveSource", *, with_processes: bool, with_keys: bool) -> "LocalHost | None":
+def start_host(*, with_processes: bool, with_keys: bool) -> "LocalHost | None":
     """Start the helper that keeps the privileges of now; None if nothing is asked of it.
 
     The caller closes what is returned. With keys every library in use that makes some is followed once this returns; if
@@ -27,12 +26,15 @@ def start_host(source: "LiveSource", *, with_processes: bool, with_keys: bool) -
         helper = HelperClient()
     except OSError as error:
         raise CaptureError(f"the helper for processes and keys does not start ({error.strerror or error})") from error
+    watches = with_keys
     if with_keys:
         try:
             helper.watch(for_live=True)
         except NoUprobesError as error:
+            watches = False
             _tell(f"keys are only looked for in memory: {error}")
-    host = LocalHost(helper, _tell, with_processes=with_processes, key_lines=source.key_lines if with_keys else None)
+    host = LocalHost(helper, _tell, with_processes=with_processes, with_keys=with_keys)
+    host.watches = watches
     host.start()
     return host
 

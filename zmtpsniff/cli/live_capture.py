@@ -40,6 +40,8 @@ class LiveSettings:
     buffer_mib: int
     not_promiscuous: bool
     engine: EngineName
+    pids: tuple[int, ...] = ()  # of processes to trace instead
+    command: tuple[str, ...] = ()  # to run and trace instead
 
 
 live_options = option_group(
@@ -83,6 +85,8 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
     from zmtpsniff.capture.engines.choice import make_engine
     from zmtpsniff.capture.live import LiveSource
 
+    if live.pids or live.command:
+        return _trace(live)
     if not live.interfaces:
         raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
     seconds = duration_of(live.autostop)
@@ -100,6 +104,28 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
     )
     engine = make_engine(live.engine, options)
     return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, plan.tls)
+
+
+def _trace(live: LiveSettings) -> LiveCapture:
+    """Start a capture of what programs say over their sockets, whatever carries it."""
+    from zmtpsniff.capture.engines.strace import StraceEngine
+    from zmtpsniff.capture.live import LiveSource
+
+    given = "-- COMMAND" if live.command else "--pid"
+    if live.pids and live.command:
+        raise click.UsageError("--pid: not with a command")
+    for is_given, option in ((live.interfaces, "-i"), (live.capture_filter, "-f"), (live.engine != "auto", "--engine")):
+        if is_given:
+            raise click.UsageError(f"{option}: not with {given}, where strace captures")
+    seconds = duration_of(live.autostop)
+    engine = StraceEngine(live.command, live.pids)
+    if live.command:
+        try:
+            drop_privileges()  # the command is its user's
+        except NoPrivilegeDropError as error:
+            raise CaptureError(str(error)) from None
+    engine.start()
+    return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, None)
 
 
 def settle_capture(
@@ -140,7 +166,7 @@ def settle_capture(
         source.close()
         raise
     if verbosity:
-        names = escape(", ".join(live.interfaces))
+        names = escape(" ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)]))
         as_user = f" as {user}" if user else ""
         click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
     # A signal ends the capture, not the program: what has come is given out, and the totals.

@@ -18,6 +18,7 @@ from zmtpsniff.cli.keys import keys
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
+from zmtpsniff.cli.replay import replay
 from zmtpsniff.cli.report import report
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
@@ -47,8 +48,21 @@ def cli() -> None:
 
 
 for _command in (
-    read, live, browse, diagnose, check, stats, report, extract, keys, interfaces, fields, schema, spark,
-):  # fmt: skip
+    read,
+    live,
+    browse,
+    diagnose,
+    check,
+    stats,
+    report,
+    extract,
+    replay,
+    keys,
+    interfaces,
+    fields,
+    schema,
+    spark,
+):
     cli.add_command(_command)
 
 

@@ -255,7 +255,8 @@ output_options = option_group(
     display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
-        help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump.",
+        help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump. "
+        "mermaid: a sequence diagram; dot: who talks to whom, for Graphviz.",
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",

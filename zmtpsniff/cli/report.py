@@ -55,16 +55,18 @@ def report(
     zmtpsniff report --title 'Orders, Friday' *.pcap.gz -o orders.html
     """
     fail_if_overwritten(captures, file)
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.capture.files import open_captures
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.report.capture import CaptureReport
 
     source = open_captures(captures)
     kept = replace(dissection, limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
-    sniffer = make_sniffer(source, kept)
+    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
+    sniffer = make_sniffer(source, kept, witness=diagnosis)
     line = make_progress_line(source.position, file)
     spare_collector()
-    made = CaptureReport(top, dissection.limits.show_secrets)
+    made = CaptureReport(top, diagnosis, dissection.limits.show_secrets)
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=False) as stream:
         try:

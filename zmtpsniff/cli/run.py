@@ -114,7 +114,7 @@ def run(
                     line.see(events, shown)
                 with undisturbed():
                     renderer.write(shown)
-                if output.format == "dump":
+                if output.format in ("dump", "dot"):
                     _tell_capture_problems(events, line)
                 if line is not None:
                     line.draw()

@@ -6,7 +6,16 @@ import click
 
 from zmtpsniff.analysis.defaults import PAGE_ROWS, TOP_ROWS
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange, color, output_file, table_format
+from zmtpsniff.cli.options import (
+    DecodeAsRule,
+    FloatRange,
+    IntRange,
+    color,
+    curve_key_files,
+    output_file,
+    read_curve_keys,
+    table_format,
+)
 from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
@@ -108,6 +117,7 @@ def spark() -> None:
     "--shards", type=IntRange(1, 10_000), metavar="N", help="Tasks that share a series; by default by size and cores."
 )
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
+@curve_key_files
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
 @click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
@@ -131,6 +141,7 @@ def ingest(
     series: str,
     shards: int | None,
     rules: "tuple[DecodeAs, ...]",
+    curve_keys: tuple[str, ...],
     show_secrets: bool,
     follow: bool,
     once: bool,
@@ -151,14 +162,15 @@ def ingest(
     """
     if once and not follow:
         raise click.UsageError("--once belongs to --follow")
-    from zmtpsniff.spark.ingest import Run
+    from zmtpsniff.spark.ingest import IngestRun
     from zmtpsniff.spark.ingest import follow as go_on
     from zmtpsniff.spark.ingest import ingest as run_once
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
-    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies)
-    run = Run(output, options, series, shards, anew)
+    keys = read_curve_keys(curve_keys)
+    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies, curve_keys=keys)
+    run = IngestRun(output, options, series, shards, anew)
     is_whole = True
 
     def report(done: "IngestOutcome") -> None:

@@ -19,7 +19,7 @@ _MOST_REMEMBERED = 1 << 16  # connections
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _MissingKey:
     """A connection whose key is missing."""
 
     next_search: float
@@ -29,14 +29,14 @@ class _Wanted:
 class ConnectionKeys:
     """Passes keys on to who opens boxes, and has memory searched for those that do not come by themselves."""
 
-    def __init__(self, helper: HelperClient, owners: ConnectionOwners, lines: list[str]) -> None:
-        """``lines`` is where keys go, as lines of a key file; another thread may take them out."""
+    def __init__(self, helper: HelperClient, owners: ConnectionOwners) -> None:
+        """Ask ``helper`` for what does not come by itself."""
+        self.lines: list[str] = []  # where keys go, as lines of a key file; another thread may take them out
         self.save: Callable[[list[str]], None] | None = None  # where the keys of this capture's connections go, too
         self._helper = helper
         self._owners = owners
-        self._lines = lines
         self._boxes = UnopenedBoxes()
-        self._wanted: dict[int, _Wanted] = {}
+        self._wanted: dict[int, _MissingKey] = {}
         self._clients: OrderedDict[bytes, None] = OrderedDict()  # C' that HELLOs of this capture showed
         self._others: OrderedDict[bytes, str] = OrderedDict()  # keys whose HELLO has not been seen, by C'
 
@@ -57,7 +57,7 @@ class ConnectionKeys:
 
     def hear(self, line: str) -> None:
         """Take a key from the helper."""
-        self._lines.append(line)
+        self.lines.append(line)
         key = parse_key(line)
         if not isinstance(key, SharedKey) or self.save is None:
             return
@@ -82,7 +82,7 @@ class ConnectionKeys:
         connection = self._boxes.connection(flow)
         if wanted is None:
             self._owners.ask(flow, connection.src, connection.dst)
-            self._wanted[flow] = _Wanted(now + _WAIT_SECONDS)
+            self._wanted[flow] = _MissingKey(now + _WAIT_SECONDS)
         elif now >= wanted.next_search and wanted.searches < _MOST_SEARCHES and (pids := self._owners.pids(flow)):
             wanted.searches += 1
             wanted.next_search = now + _AGAIN_SECONDS

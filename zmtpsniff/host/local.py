@@ -18,18 +18,17 @@ class LocalHost:
         tell: Callable[[str], None],
         *,
         with_processes: bool = True,
-        key_lines: list[str] | None = None,
+        with_keys: bool = False,
     ) -> None:
-        """``tell`` is called with lines for people.
-
-        ``key_lines`` is the list that keys are added to, as lines of a key file; None for no keys.
-        """
+        """``tell`` is called with lines for people; ``with_keys``, the helper watches for keys."""
+        self.watches = False  # the helper has probes
         self.seen_ns = 0  # up to when the keys that programs made are known, since the Unix epoch
         self._helper = helper
         self._tell = tell
         self._with_processes = with_processes
+        self._is_closed = False
         self._owners = ConnectionOwners(helper)
-        self.keys = None if key_lines is None else ConnectionKeys(helper, self._owners, key_lines)
+        self.keys = ConnectionKeys(helper, self._owners) if with_keys else None
 
     def start(self) -> None:
         """Listen to the helper from now on."""
@@ -52,6 +51,7 @@ class LocalHost:
 
     def close(self) -> None:
         """End the helper."""
+        self._is_closed = True
         self._helper.close()
 
     def _end(self, event: Connection) -> None:
@@ -71,3 +71,6 @@ class LocalHost:
                     self.seen_ns = reply["time_ns"]
                 case "told":
                     self._tell(reply["text"])
+        if not self._is_closed:
+            self._tell("the helper ended: processes and keys are not known any more")
+            self.watches = False

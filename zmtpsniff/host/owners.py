@@ -6,7 +6,7 @@ from typing import Any
 
 from dissectors.events import Connection, Process
 from zmtpsniff.host.client import HelperClient
-from zmtpsniff.host.processes import look_up
+from zmtpsniff.host.processes import look_up, process_of
 from zmtpsniff.host.sockets import SocketEnds
 
 _PATIENCE_SECONDS = 0.2  # for answers about connections that began just before the end of the capture
@@ -36,7 +36,7 @@ class ConnectionOwners:
         self._answers[flow] = {}
         self._asked[flow] = time.monotonic()
         if found := _TRACED.fullmatch(src) or _TRACED.fullmatch(dst):
-            if (process := look_up(int(found[1]))) is not None:
+            if (process := look_up(process_of(int(found[1])))) is not None:
                 self._answers[flow][found[0]] = time.time_ns(), process
         elif not src.startswith("peer-of-"):
             self._helper.find_owners(flow, [SocketEnds(src, dst), SocketEnds(dst, src)])

@@ -2,9 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.host.local import LocalHost
 
 _MOST_SECONDS = 2.0  # that a packet waits, whatever the helper does
 _MOST_PACKETS = 200_000  # that wait
@@ -17,14 +18,14 @@ class KeyedSource:
     later, and also of a connection that lives for a moment the key is there in time.
     """
 
-    def __init__(self, source: Source, seen_ns: Callable[[], int]) -> None:
-        """``seen_ns`` says up to when calls have been read, in nanoseconds since the Unix epoch."""
+    def __init__(self, source: Source, host: LocalHost) -> None:
+        """``host`` says up to when the keys that programs made are known."""
         self.dropped = source.dropped
         self.faults = source.faults
         self.comments = source.comments
         self.key_lines = source.key_lines
         self._source = source
-        self._seen_ns = seen_ns
+        self._host = host
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets in their order, and empty lists while none may be given out."""
@@ -37,15 +38,23 @@ class KeyedSource:
                 waiting.append((now, batch))
                 count += len(batch)
             ready: list[Packet] = []
-            seen_ns = self._seen_ns()
+            seen_ns = self._host.seen_ns
             while waiting and (
-                waiting[0][1][-1][0] <= seen_ns or now - waiting[0][0] > _MOST_SECONDS or count > _MOST_PACKETS
+                waiting[0][1][-1][0] <= seen_ns
+                or now - waiting[0][0] > _MOST_SECONDS
+                or count > _MOST_PACKETS
+                or not self._host.watches
             ):
                 ready += waiting.popleft()[1]
             count -= len(ready)
             yield ready
         self.dropped = self._source.dropped
         deadline = time.monotonic() + _MOST_SECONDS
-        while waiting and waiting[-1][1][-1][0] > self._seen_ns() and time.monotonic() < deadline:
+        while (
+            waiting
+            and waiting[-1][1][-1][0] > self._host.seen_ns
+            and self._host.watches
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         yield [packet for _, batch in waiting for packet in batch]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from dissectors.events import AnyEvent
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
@@ -35,17 +36,22 @@ _TIME_LINES = 40  # services that have one
 
 
 class CaptureReport:
-    """Takes all events of captures in batches, and makes a report of them."""
+    """Takes all events of captures in batches, and makes a report of them.
 
-    def __init__(self, top: int, show_secrets: bool = False) -> None:
-        """Tell ``top`` rows of each kind that has an order."""
+    Findings are those of all events, since who looks at a part only cannot say what is missing.
+    """
+
+    def __init__(self, top: int, diagnosis: Diagnosis | None = None, show_secrets: bool = False) -> None:
+        """Tell ``top`` rows of each kind that has an order, and what the diagnosis found, which may be a witness."""
         self._top = top
+        self._diagnosis = diagnosis or Diagnosis()
         self._statistics = Statistics(rows=max(ROWS, top))
         self._overview = Overview()
         self._conversations = Conversations(show_secrets)
 
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
         """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true."""
+        self._diagnosis.take(events)
         self._statistics.take(events, keep)
         self._overview.take(events, keep)
         self._conversations.take(events, keep)
@@ -66,7 +72,7 @@ class CaptureReport:
             start_ns=overview.start_ns,
             end_ns=overview.end_ns,
         )
-        results = Results(total)
+        results = Results(total, self._diagnosis.findings())
         self._add_rows(results)
         self._add_pairs(results)
         self._add_topics(results)

@@ -31,11 +31,11 @@ _LAYOUT: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("pairs", "Who talks to whom", ("pairs",), "topology"),
     ("rates", "Traffic over time", (), "rates"),
     ("sockets", "Services", ("sockets",), ""),
-    ("latency", "Replies", ("latency",), "replies"),
+    ("latency", "Replies", ("latency", "delays"), "replies"),
     ("topics", "Topics", ("topics", "subscriptions"), "topics"),
     ("conversations", "Conversations", (), ""),
     ("problems", "Problems", ("problems", "storms"), "problems"),
-    ("health", "Capture health", ("health", "files", "silences"), ""),
+    ("health", "Capture health", ("health", "clocks", "files", "silences"), ""),
     ("versions", "Versions and mechanisms", ("versions",), "versions"),
 )
 

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from dissectors.events import Handshake, Octets, Severity
+from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.severities import Severities
 
 
@@ -33,27 +34,6 @@ class ReportTotal(ReportRecord, tag="report-total"):
     start_ns: int | None = None
     end_ns: int | None = None
     damaged: int = 0  # files that could not be read, or not to their ends
-
-
-class ReportEvidence(msgspec.Struct, omit_defaults=True, gc=False):
-    """Where in a capture something shows."""
-
-    packet: int | None = None
-    flow: int | None = None
-
-
-class ReportFinding(ReportRecord, tag="report-finding"):
-    """What is wrong, how that is known, and what to do about it."""
-
-    severity: Severity
-    code: str
-    summary: str
-    count: int
-    advice: str = ""
-    first_ns: int | None = None
-    last_ns: int | None = None
-    endpoints: list[str] = []
-    evidence: list[ReportEvidence] = []
 
 
 class ReportPair(ReportRecord, tag="report-pair"):
@@ -145,6 +125,19 @@ class ReportLatency(ReportRecord, tag="report-latency"):
     service: str | None = None  # the bound address; left out for all together
 
 
+class ReportDelay(ReportRecord, tag="report-delay"):
+    """Where the requests to a service took their time, as both ends captured them: half and 95 % took no longer."""
+
+    service: str
+    count: int
+    there_p50_ns: int  # of the request on the network
+    there_p95_ns: int
+    service_p50_ns: int  # from the request to its reply, where the service is
+    service_p95_ns: int
+    back_p50_ns: int  # of the reply on the network
+    back_p95_ns: int
+
+
 class ReportReplies(ReportRecord, tag="report-replies"):
     """How many replies of one interval of time took about as long: ``least_ns`` or more, less than ``below_ns``."""
 
@@ -191,6 +184,17 @@ class ReportSeries(ReportRecord, tag="report-series"):
     start_ns: int | None = None
     end_ns: int | None = None
     silent_ns: int | None = None  # how long before the end of all it ended, where that is unlike it
+
+
+class ReportClock(ReportRecord, tag="report-clock"):
+    """By how much the clock of one series was ahead of that of another."""
+
+    one: str
+    other: str
+    at_ns: int  # by the clock of ``one``
+    difference_ns: int  # that ``other`` was ahead then
+    drift_ppm: float  # that it gained, in microseconds a second
+    uncertainty_ns: int  # of the difference, at most
 
 
 class ReportFile(ReportRecord, tag="report-file"):
@@ -249,18 +253,20 @@ class ReportCut(ReportRecord, tag="report-cut"):
 
 AnyReportRecord = (
     ReportTotal
-    | ReportFinding
+    | Finding
     | ReportPair
     | ReportSocket
     | ReportVersion
     | ReportTopic
     | ReportSubscription
     | ReportLatency
+    | ReportDelay
     | ReportReplies
     | ReportTimeline
     | ReportStorm
     | ReportProblem
     | ReportSeries
+    | ReportClock
     | ReportFile
     | ReportSilence
     | ReportConversation
@@ -272,18 +278,20 @@ class Results(msgspec.Struct):
     """All that a report tells."""
 
     total: ReportTotal
-    findings: list[ReportFinding] = []
+    findings: list[Finding] = []
     pairs: list[ReportPair] = []
     sockets: list[ReportSocket] = []
     versions: list[ReportVersion] = []
     timeline: list[ReportTimeline] = []
     latencies: list[ReportLatency] = []
+    delays: list[ReportDelay] = []
     replies: list[ReportReplies] = []
     topics: list[ReportTopic] = []
     subscriptions: list[ReportSubscription] = []
     storms: list[ReportStorm] = []
     problems: list[ReportProblem] = []
     series: list[ReportSeries] = []
+    clocks: list[ReportClock] = []
     files: list[ReportFile] = []
     silences: list[ReportSilence] = []
     conversations: list[ReportConversation] = []

@@ -11,6 +11,8 @@ from zmtpsniff.render.figures import brief, short
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import number, protocol
 from zmtpsniff.report.results import (
+    ReportClock,
+    ReportDelay,
     ReportFile,
     ReportLatency,
     ReportPair,
@@ -85,9 +87,11 @@ def sections(results: Results, more: str = "…") -> list[Section]:
         _topics(results, more),
         _subscriptions(results, more),
         _latencies(results, more),
+        _delays(results, more),
         _storms(results, more),
         _problems(results, more),
         _series(results, more),
+        _clocks(results, more),
         _files(results, more),
         _silences(results),
     ]
@@ -153,10 +157,13 @@ def _left_out(results: Results, kind: type[ReportRecord], more: str) -> str:
 
 
 def _findings(results: Results) -> Section:
-    section = Section("findings", "Findings", columns("Finding", ">Count", "What", "Advice"))
+    section = Section("findings", "Findings", columns("Finding", ">Count", "What", "What to do", "How it is known"))
     for row in results.findings:
-        code = Cell(f"{row.severity} {escape(row.code)}", severity=row.severity)
-        section.rows.append((code, _count(row.count), _text(row.summary), _text(row.advice)))
+        certainty = "" if row.certainty == "certain" else f" ({row.certainty})"
+        code = Cell(f"{row.severity} {escape(row.code)}{certainty}", severity=row.severity)
+        packets = ", ".join(f"#{each.packet}" for each in row.evidence)
+        known = escape(row.known) + (f"; look at {packets}" if packets else "")
+        section.rows.append((code, _count(row.count), _text(row.summary), _text(row.advice), Cell(known)))
     return section
 
 
@@ -242,6 +249,18 @@ def _latencies(results: Results, more: str) -> Section:
     return section
 
 
+def _delays(results: Results, more: str) -> Section:
+    titles = columns(
+        "Seen at both ends, by server", ">Count", ">There p50", ">p95", ">Service p50", ">p95", ">Back p50", ">p95"
+    )
+    note = _left_out(results, ReportDelay, more)
+    section = Section("delays", "Network or service", titles, note=note)
+    for row in results.delays:
+        times = (row.there_p50_ns, row.there_p95_ns, row.service_p50_ns, row.service_p95_ns, row.back_p50_ns)
+        section.rows.append((_service(row.service), _count(row.count), *map(_span, (*times, row.back_p95_ns))))
+    return section
+
+
 def _storms(results: Results, more: str) -> Section:
     titles = columns("Client", "Server", ">Connections", "Begin", ">Lasted", "Handshake")
     section = Section("storms", "Reconnect storms", titles, note=_left_out(results, ReportStorm, more))
@@ -273,6 +292,15 @@ def _series(results: Results, more: str) -> Section:
         counts = _counts(row.files, row.damaged, row.packets, row.dropped)
         times = (_time(row.start_ns), _time(row.end_ns), _span(row.silent_ns))
         section.rows.append((_text(row.series), *counts, *times))
+    return section
+
+
+def _clocks(results: Results, more: str) -> Section:
+    titles = columns("Clock of", "Compared with that of", ">Ahead by", ">Give or take", ">Gains, in µs/s")
+    section = Section("clocks", "Clocks", titles, note=_left_out(results, ReportClock, more))
+    for row in results.clocks:
+        times = (_span(row.difference_ns), _span(row.uncertainty_ns))
+        section.rows.append((_text(row.other), _text(row.one), *times, Cell(f"{row.drift_ppm:.3g}", row.drift_ppm)))
     return section
 
 

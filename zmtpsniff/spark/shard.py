@@ -16,15 +16,17 @@ import msgspec
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import marked, marks, placed
-from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
+from zmtpsniff.spark.rows import Batch, CaptureRow, Places, RowOrigin, Rows, places_of
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -86,7 +88,7 @@ class MemoryStates:
         return [name for name, (over_ns, _) in self.states.items() if over_ns <= now_ns]
 
 
-class Part(msgspec.Struct, frozen=True):
+class ShardSpec(msgspec.Struct, frozen=True):
     """Which part of a series a shard is: number ``number`` of ``count``, from 0.
 
     Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
@@ -132,24 +134,25 @@ class _Group:
 class Shard:
     """One shard of a series."""
 
-    def __init__(self, paths: Sequence[str], options: Options, states: States, part: Part | None = None) -> None:
+    def __init__(self, paths: Sequence[str], options: Options, states: States, spec: ShardSpec | None = None) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
         Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
         be read begins anew, and ``has_unreadable_states`` says so.
         """
-        self.part = part or Part()
-        self._paths = dict(enumerate(paths, self.part.first_file))
+        self.spec = spec or ShardSpec()
+        self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = dict(self._paths)  # by number, also those that states refer to
-        self.captures: list[Capture] = []
+        self.captures: list[CaptureRow] = []
         self._options = options
+        self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
         self._states = states
         self._held_octets = 0
         self._octets = 0
-        self._next_group = self.part.first_group + self.part.number
-        self.end_ns = self.part.end_ns  # when the last segment came
+        self._next_group = self.spec.first_group + self.spec.number
+        self.end_ns = self.spec.end_ns  # when the last segment came
         self._swept_ns = 0
         self.has_unreadable_states = False
 
@@ -201,7 +204,9 @@ class Shard:
 
         It is open from when its first packet is asked for.
         """
-        first = File(path).first()
+        beginning = File(path)
+        first = beginning.first()
+        problems = self._take_keys(beginning)
         file = File(path)
         count, latest, least = 0, 0, None
         waiting = False
@@ -210,6 +215,8 @@ class Shard:
             waiting = True
             yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
         for packets in file.batches():
+            if file.key_lines:
+                problems |= self._take_keys(file)
             times = list(map(_time, packets))
             orders = list(accumulate(times, max, initial=latest))[1:]
             places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
@@ -222,11 +229,11 @@ class Shard:
                 found, waiting = found[1:], False
             if found:
                 yield found
-        problems = [_problem(fault.code, fault.detail) for fault in file.faults]
+        problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
-            problems.append(_problem("capture-unreadable", file.unreadable))
+            problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
-            Capture(
+            CaptureRow(
                 path,
                 number,
                 count,
@@ -240,6 +247,17 @@ class Shard:
             )
         )
 
+    def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
+        """Take the keys that were read from a file; what is wrong with them, in order."""
+        problems: dict[tuple[str, str, str], None] = {}
+        for line in file.key_lines:
+            try:
+                self._curve.ring.add_line(line)
+            except (KeyLineError, NoSodiumError) as error:
+                problems[_problem("keys-not-used", f"keys in {file.path} are not used: {error}")] = None
+        file.key_lines.clear()
+        return problems
+
     def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
         _, places, numbers, plain = zip(*packets, strict=True)
         files = sorted(set(numbers))
@@ -252,13 +270,13 @@ class Shard:
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         for name, mine in found.items():
-            if self.part.has(name):
+            if self.spec.has(name):
                 group = self._of(name, files, sum(len(segment[6]) for segment in mine))
                 yield from self._events_of(group, group.connections.take(mine))
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
-            if name is None or not self.part.has(name) or not self._sorted.wants(protocol, key, payload, missing):
+            if name is None or not self.spec.has(name) or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
             yield from self._events_of(group, group.connections.take_datagram(datagram))
@@ -290,11 +308,11 @@ class Shard:
         except StateError:
             self.has_unreadable_states = True
         number = self._next_group
-        self._next_group += self.part.count
-        return _Group(number, Connections(self._options, numbers=number << _FLOWS))
+        self._next_group += self.spec.count
+        return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
 
     def _restored(self, state: State) -> _Group:
-        connections = Connections(self._options, state.connections)
+        connections = Connections(self._options, state.connections, curve=self._curve)
         for number, path in state.files.items():
             self.files.setdefault(number, path)
         self._held_octets += len(state.connections)
@@ -359,10 +377,10 @@ class ShardRows:
             for one in source:
                 yield from self._take(one)
         yield from self._flush()
-        if self._shard.part.number == 0:
+        if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
-                yield from self._rows.of_capture(capture, listed, self._series, self._shard.part.count)
+                yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
 
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
@@ -379,7 +397,7 @@ class ShardRows:
         self._events, self._ids, self._octets = ([], []), {}, 0
         for provisional in (False, True):
             if events[provisional]:
-                origin = Origin(self._series, ids, self._place)
+                origin = RowOrigin(self._series, ids, self._place)
                 yield from self._rows.of_events(events[provisional], origin, bool(provisional))
 
     def _place(self, packets: Sequence[int]) -> Places:

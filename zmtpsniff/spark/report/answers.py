@@ -9,7 +9,9 @@ from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import silence_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.report.results import (
+    ReportClock,
     ReportCut,
+    ReportDelay,
     ReportFile,
     ReportLatency,
     ReportPair,
@@ -78,6 +80,7 @@ class _Questions:
             self._topics()
             if total.messages:
                 self._latencies()
+                self._delays()
                 self._timeline()
                 self._silences()
             self._storms()
@@ -146,6 +149,14 @@ class _Questions:
             self._results.replies.append(
                 ReportReplies(row["start_ns"], self._interval_ns, least_ns, below_ns, row["count"], row["service"])
             )
+
+    def _delays(self) -> None:
+        """What only two captures of the same connections can tell."""
+        if self._tables.has_doubles:
+            rows = self._first(ReportDelay, queries.DELAYS, "count DESC, service")
+            self._results.delays = [ReportDelay(**row) for row in rows]
+            rows = self._first(ReportClock, queries.CLOCKS, "abs(difference_ns) DESC, one, other")
+            self._results.clocks = [ReportClock(**row) for row in rows]
 
     def _timeline(self) -> None:
         services = self._busiest()

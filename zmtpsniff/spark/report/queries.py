@@ -1,4 +1,4 @@
-"""The questions of a report in DuckDB's SQL, over the tables of :mod:`zmtpsniff.spark.tables`.
+"""The questions of a report in DuckDB's SQL, over the views of :mod:`zmtpsniff.spark.vantage`.
 
 None has an order or a limit where hostile peers choose how many groups there are, as they do of names, topics and
 addresses: who asks adds them, and only the first rows are ever collected. They also choose the lengths that their
@@ -20,15 +20,6 @@ def _host(address: str) -> str:
 def _sum(column: str) -> str:
     return f"least(coalesce(sum({column}), 0), {_MOST})::BIGINT"
 
-
-DOUBLES = """
-SELECT series, conn_id
-FROM connections
-WHERE conn_id IN (SELECT conn_id FROM connections GROUP BY conn_id HAVING count(*) > 1)
-QUALIFY row_number() OVER (PARTITION BY conn_id
-    ORDER BY client_messages + server_messages DESC, client_octets + server_octets DESC, series) > 1
-"""
-"""Connections that another series has seen more of, and that must not count twice."""
 
 TOTAL = f"""
 SELECT *
@@ -134,7 +125,7 @@ GROUP BY ALL
 STORMS = f"""
 WITH ends AS (
     SELECT series, {_host("client")} AS client, server, start_ns, end_ns, handshake,
-        "end" IN ('fin', 'rst') AND end_ns - start_ns <= 1000000000 AND client_messages + server_messages = 0
+        connections.end IN ('fin', 'rst') AND end_ns - start_ns <= 1000000000 AND client_messages + server_messages = 0
             AND handshake IS DISTINCT FROM 'not-seen' AS is_short
     FROM connections
 ), begun AS (
@@ -143,18 +134,20 @@ WITH ends AS (
     FROM ends
     WINDOW in_order AS (PARTITION BY series, client, server ORDER BY end_ns, start_ns)
 ), rows_of AS (
-    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY series, client, server ORDER BY end_ns, start_ns
-        ROWS UNBOUNDED PRECEDING) AS row_of
+    SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY series, client, server
+        ORDER BY end_ns, start_ns ROWS UNBOUNDED PRECEDING) AS row_of
     FROM begun
 )
 SELECT client, server, count(*) AS connections, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
-    arg_max(handshake, end_ns) AS handshake
+    max_by(handshake, end_ns) AS handshake
 FROM rows_of
 WHERE is_short
 GROUP BY series, client, server, row_of
 HAVING count(*) >= 5
 """
-"""Connections of a host in a row that ended soon, without a message, by the rule of the problem reconnect-storm."""
+"""Connections of a host in a row that ended soon, without a message, by the rule of the problem reconnect-storm.
+
+Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
 
 IDENTITIES = """
 SELECT DISTINCT identity.data AS data
@@ -165,8 +158,8 @@ LIMIT 1000
 """Identities that peers gave themselves."""
 
 REPLIES = """
-WITH exchanges AS MATERIALIZED (
-    SELECT series, conn_id, row_number() OVER () AS exchange, server AS service,
+WITH conversations AS MATERIALIZED (
+    SELECT series, conn_id, row_number() OVER () AS conversation, server AS service,
         CASE WHEN client_socket_type = 'REQ' OR server_socket_type = 'REP' THEN client ELSE server END AS requester,
         'REQ' IN (client_socket_type, server_socket_type) AS in_step,
         'REQ' NOT IN (client_socket_type, server_socket_type) AND 'REP' NOT IN (client_socket_type, server_socket_type)
@@ -175,13 +168,13 @@ WITH exchanges AS MATERIALIZED (
     WHERE (client_socket_type, server_socket_type) IN (('REQ', 'REP'), ('REQ', 'ROUTER'), ('DEALER', 'REP'),
         ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'), ('DEALER', 'ROUTER'), ('ROUTER', 'DEALER'))
 ), delimited AS (
-    SELECT exchange, time_ns, file, packet, src, requester, incomplete, in_step, is_free, len(frames) AS parts,
+    SELECT conversation, time_ns, file, packet, src, requester, incomplete, in_step, is_free, len(frames) AS parts,
         coalesce(list_position(list_transform(frames, lambda frame: frame.length), 0), 0) AS delimiter,
         CASE WHEN delimiter > 1 THEN list_transform(frames, lambda frame: frame.data)[1:delimiter - 1] END AS identities
-    FROM messages JOIN exchanges USING (series, conn_id)
+    FROM messages JOIN conversations USING (series, conn_id)
     WHERE socket_type IN ('REQ', 'REP', 'DEALER', 'ROUTER')
 ), said AS (
-    SELECT exchange, time_ns, file, packet, src, requester, in_step, is_free, false AS lost,
+    SELECT conversation, time_ns, file, packet, src, requester, in_step, is_free, false AS lost,
         CASE WHEN delimiter < 2 OR is_free AND (delimiter = parts OR len(list_filter(identities, lambda each:
                 NOT (octet_length(each) = 5 AND each[1:1] = '\\x00'::BLOB OR list_contains($identities::BLOB[], each))
                 )) > 0)
@@ -190,43 +183,46 @@ WITH exchanges AS MATERIALIZED (
     WHERE CASE WHEN is_free THEN NOT (parts = 1 AND delimiter = 1)
         ELSE incomplete OR (delimiter > 0 AND delimiter < parts) END
     UNION ALL
-    SELECT exchange, time_ns, file, packet, NULL, requester, in_step, is_free, true, 0
-    FROM problems JOIN exchanges USING (series, conn_id)
+    SELECT conversation, time_ns, file, packet, NULL, requester, in_step, is_free, true, 0
+    FROM problems JOIN conversations USING (series, conn_id)
     WHERE code IN ('capture-gap', 'packets-cut', 'no-greeting', 'one-direction', 'frames-lost', 'frames-found-again',
         'message-too-large')
 ), first_to_speak AS (
-    SELECT exchange, arg_min(src, (time_ns, file, packet)) AS speaker FROM said WHERE is_free AND NOT lost GROUP BY ALL
+    SELECT conversation, arg_min(src, (time_ns, file, packet)) AS speaker
+    FROM said
+    WHERE is_free AND NOT lost
+    GROUP BY conversation
 ), steps AS (
-    SELECT exchange, time_ns, file, packet, in_step, is_free, lost, key,
+    SELECT conversation, time_ns, file, packet, in_step, is_free, lost, key,
         CASE WHEN lost THEN 0 WHEN src = coalesce(speaker, requester) THEN 1 ELSE -1 END AS step
-    FROM said LEFT JOIN first_to_speak USING (exchange)
+    FROM said LEFT JOIN first_to_speak USING (conversation)
 ), in_order AS (
-    SELECT exchange, time_ns, in_step, is_free, lost, key, step, row_number() OVER places AS place,
+    SELECT conversation, time_ns, in_step, is_free, lost, key, step, row_number() OVER places AS place,
         sum(lost::INTEGER) OVER places AS losses
     FROM steps
-    WINDOW places AS (PARTITION BY exchange ORDER BY time_ns, file, packet, lost DESC, step DESC
+    WINDOW places AS (PARTITION BY conversation ORDER BY time_ns, file, packet, lost DESC, step DESC
         ROWS UNBOUNDED PRECEDING)
 ), balanced AS (
-    SELECT exchange, losses, key, place, time_ns, is_free, step, sum(step) OVER waiting AS balance,
+    SELECT conversation, losses, key, place, time_ns, is_free, step, sum(step) OVER waiting AS balance,
         sum((step = 1)::INTEGER) OVER waiting AS requests,
         sum((step = -1)::INTEGER) OVER waiting AS replies
     FROM in_order
     WHERE NOT lost AND (in_step OR losses = 0 OR key <> 0)
-    WINDOW waiting AS (PARTITION BY exchange, losses, key ORDER BY place ROWS UNBOUNDED PRECEDING)
+    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place ROWS UNBOUNDED PRECEDING)
 ), owed AS (
     SELECT *, least(0, min(balance) OVER (waiting ROWS UNBOUNDED PRECEDING)) AS unasked,
         least(0, min(balance) OVER (waiting ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS unasked_before
     FROM balanced
-    WINDOW waiting AS (PARTITION BY exchange, losses, key ORDER BY place)
+    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place)
 ), paired AS (
-    SELECT exchange, max(CASE WHEN step = 1 THEN time_ns END) AS asked_ns,
+    SELECT conversation, max(CASE WHEN step = 1 THEN time_ns END) AS asked_ns,
         max(CASE WHEN step = -1 THEN time_ns END) AS time_ns
     FROM owed
     WHERE step = 1 OR unasked = unasked_before AND (unasked = 0 OR key <> 0 OR NOT is_free)
-    GROUP BY exchange, losses, key, CASE WHEN step = 1 THEN requests ELSE replies + unasked END
+    GROUP BY conversation, losses, key, CASE WHEN step = 1 THEN requests ELSE replies + unasked END
 )
 SELECT service, time_ns, greatest(time_ns - asked_ns, 0) AS latency_ns
-FROM paired JOIN exchanges USING (exchange)
+FROM paired JOIN conversations USING (conversation)
 WHERE time_ns IS NOT NULL AND asked_ns IS NOT NULL
 """
 """Each reply with its service (the bound address) and how long it took; ``$identities`` are those that are known.
@@ -235,6 +231,19 @@ The n-th reply answers the n-th request of the connection that has the same iden
 a reply while no request waits answers none. Where octets are missing, what waited before is forgotten. Between DEALER
 and ROUTER the side that speaks first asks; once the other one speaks unasked, nobody knows any more which message
 answers which, but for those with identities in front."""
+
+DELAYS = """
+SELECT server AS service, count(*) AS count,
+    quantile_disc(there_ns, 0.5) AS there_p50_ns, quantile_disc(there_ns, 0.95) AS there_p95_ns,
+    quantile_disc(service_ns, 0.5) AS service_p50_ns, quantile_disc(service_ns, 0.95) AS service_p95_ns,
+    quantile_disc(back_ns, 0.5) AS back_p50_ns, quantile_disc(back_ns, 0.95) AS back_p95_ns
+FROM exchanges
+GROUP BY server
+"""
+"""Where requests and replies took their time, of what both ends have captured."""
+
+CLOCKS = "SELECT one, other, at_ns, difference_ns, drift_ppm, uncertainty_ns FROM clocks"
+"""By how much the clocks of series differ."""
 
 LATENCIES = f"""
 SELECT service, CASE WHEN latency_ns > 0 THEN ceil(ln(latency_ns) * {PER_E!r})::INTEGER END AS bucket,

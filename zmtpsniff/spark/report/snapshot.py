@@ -11,17 +11,17 @@ from typing import Any
 
 import duckdb
 
-from zmtpsniff.spark.report.queries import DOUBLES
 from zmtpsniff.spark.report.views import conditions
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import TABLES
+from zmtpsniff.spark.vantage import ELSEWHERE, views
 
 Row = dict[str, Any]
 
 
 class Snapshot:
-    """The tables as they were when this was made; what several series have of one connection is there once."""
+    """The tables as they were when this was made, and views that count once what several hosts captured."""
 
     def __init__(self, folder: str, database: duckdb.DuckDBPyConnection, since_ns: int | None, until_ns: int | None):
         """Make views of the tables below ``folder``; raises SparkError if there are none."""
@@ -33,21 +33,16 @@ class Snapshot:
                 raise SparkError(
                     f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
                 )
-            database.register(f"all_{table}", known.to_pyarrow_dataset())
+            database.register(f"files_{table}", known.to_pyarrow_dataset())
             wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
-            database.execute(f"CREATE VIEW {table} AS SELECT * FROM all_{table} WHERE {wanted}")
-        self._leave_out_doubles(since_ns, until_ns)
-
-    def _leave_out_doubles(self, since_ns: int | None, until_ns: int | None) -> None:
-        self._database.execute(f"CREATE TEMP TABLE doubles AS {DOUBLES}")
-        if not self.rows("FROM doubles LIMIT 1"):
-            return
-        for table in ("connections", "messages", "commands", "subscriptions", "problems"):
-            wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
-            self._database.execute(
-                f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM all_{table} one WHERE {wanted} AND NOT EXISTS "
-                "(FROM doubles WHERE doubles.series = one.series AND doubles.conn_id = one.conn_id)"
-            )
+            database.execute(f"CREATE VIEW all_{table} AS SELECT * FROM files_{table} WHERE {wanted}")
+        queries = views(since_ns or 0)
+        self.keep(ELSEWHERE, queries.pop(ELSEWHERE))
+        self.has_doubles = bool(self.rows(f"FROM {ELSEWHERE} LIMIT 1"))
+        for name, query in queries.items():
+            if name in TABLES and not self.has_doubles:
+                query = f"SELECT * FROM all_{name}"  # nothing has to be looked for in what is empty
+            database.execute(f"CREATE VIEW {name} AS {query}")
 
     def keep(self, name: str, query: str, **arguments: Any) -> None:
         """Compute the answer to a question once, as a table for others."""

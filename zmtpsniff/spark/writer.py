@@ -112,7 +112,7 @@ def _empty(schema: pa.Schema) -> pa.BufferReader:
     return pa.BufferReader(sink.getvalue())
 
 
-class Writer:
+class TableWriter:
     """The files of a task, in the folders of their tables; nobody sees them before a commit names them."""
 
     def __init__(self, folder: str, prefix: str = "") -> None:

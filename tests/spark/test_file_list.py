@@ -11,8 +11,8 @@ from tests.support.paths import FIXTURES
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.local_job import take
+from zmtpsniff.spark.file_list import list_files, tables_of
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import list_files, tables_of
 from zmtpsniff.spark.progress import Progress
 from zmtpsniff.spark.series import check_series, series_of
 from zmtpsniff.spark.session import SparkError
