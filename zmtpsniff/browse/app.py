@@ -13,7 +13,6 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.drivers import linux_driver  # noqa: F401  # which Textual imports late: privileges may be gone then
 from textual.events import Resize
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
@@ -28,8 +27,8 @@ from zmtpsniff.browse.panes import (
     ConversationLines,
     OctetLines,
     OctetView,
+    RecordClock,
     RecordLines,
-    RowClock,
     TreeLines,
     TreeView,
     time_of,
@@ -131,7 +130,7 @@ class BrowseApp(App[None]):
         self._reader = reader
         self._index = reader.index
         self._options = options
-        self._clock = RowClock(self._index, options.utc)
+        self._clock = RecordClock(self._index, options.utc)
         self._clock.times = options.times
         self._records = RecordLines(self._index, EveryRow(self._index), self._clock, options.show_secrets)
         self._finder = WireFinder(self._index, reader.packets)

@@ -22,7 +22,7 @@ _TEXT = 4096  # octets of a frame on its line, which can be scrolled
 _ROW = 16  # octets on a line of the dump
 
 
-class RowClock:
+class RecordClock:
     """Tells the time of a row: of day, since the first record, or since the row shown before."""
 
     def __init__(self, index: RecordIndex, utc: bool = False) -> None:
@@ -57,7 +57,9 @@ class RecordLines:
 
     columns = 0
 
-    def __init__(self, index: RecordIndex, selection: Selection, clock: RowClock, show_secrets: bool = False) -> None:
+    def __init__(
+        self, index: RecordIndex, selection: Selection, clock: RecordClock, show_secrets: bool = False
+    ) -> None:
         """Show the selected rows; passwords only with ``show_secrets``."""
         self.selection = selection
         self.marks: set[int] = set()  # rows
@@ -112,7 +114,9 @@ class ConversationLines:
 
     columns = _TEXT
 
-    def __init__(self, index: RecordIndex, selection: Selection, clock: RowClock, show_secrets: bool = False) -> None:
+    def __init__(
+        self, index: RecordIndex, selection: Selection, clock: RecordClock, show_secrets: bool = False
+    ) -> None:
         """Show the selected rows; passwords only with ``show_secrets``."""
         self._index = index
         self._selection = selection

@@ -129,6 +129,8 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     from zmtpsniff.dissection import Dissection
 
     load_sniffer(settings)
+    import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
+
     capture = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
     source = capture.source
     settle_capture(capture, live, saver, records=None, count=settings.count, verbosity=0)
