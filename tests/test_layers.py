@@ -86,10 +86,10 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
-        "zmtpsniff.net.witness",
     },
     "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
@@ -159,13 +159,40 @@ ALLOWED = {
         "dissectors.records",
     },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/browse": {
+        "zmtpsniff.browse",
+        "zmtpsniff.__version__",
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.statistics",
+        "zmtpsniff.capture",
+        "zmtpsniff.dissection",
+        "zmtpsniff.errors",
+        "zmtpsniff.filters",
+        "zmtpsniff.net.addresses",
+        "zmtpsniff.net.packets",
+        "zmtpsniff.render",
+        "dissectors",
+    },
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
     "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
-LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
+LATE = [
+    "rich",
+    "textual",
+    "scapy",
+    "pyshark",
+    "zstandard",
+    "cbor2",
+    "lzma",
+    "lark",
+    "re2",
+    "dissectors.events",
+    "msgspec",
+    *SPARK,
+]
 
 # Words that are nouns although they end like a participle, or are the term of the field.
 NOUNS = {

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.findings import Diagnosis
-from zmtpsniff.browse.app import BrowseApp, Look
+from zmtpsniff.browse.app import BrowseApp, BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, can_be_read_again
 from zmtpsniff.browse.reader import CaptureReader
@@ -136,10 +136,10 @@ class Screenful:
 
 @asynccontextmanager
 async def browsing(
-    reader: CaptureReader, size: tuple[int, int] = (80, 24), look: Look | None = None, *, wait: bool = True
+    reader: CaptureReader, size: tuple[int, int] = (80, 24), look: BrowseOptions | None = None, *, wait: bool = True
 ) -> AsyncIterator[Screenful]:
     """The app with a reader, once all is read and shown, unless told not to wait."""
-    app = BrowseApp(reader, look or Look("capture.pcap", utc=True))
+    app = BrowseApp(reader, look or BrowseOptions("capture.pcap", utc=True))
     async with app.run_test(size=size) as pilot:
         shown = Screenful(app, pilot)
         if wait:

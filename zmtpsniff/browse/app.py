@@ -1,6 +1,7 @@
 """The terminal to look around in: records, the tree of one, its octets, and views of them all."""
 
 import io
+import os
 import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
@@ -12,7 +13,6 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.drivers import linux_driver  # noqa: F401  # which Textual imports late: privileges may be gone then
 from textual.events import Resize
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
@@ -27,8 +27,8 @@ from zmtpsniff.browse.panes import (
     ConversationLines,
     OctetLines,
     OctetView,
+    RecordClock,
     RecordLines,
-    RowClock,
     TreeLines,
     TreeView,
     time_of,
@@ -41,7 +41,7 @@ from zmtpsniff.browse.selection import EveryRow, FilteredRows, FlowRows, Selecti
 from zmtpsniff.browse.sheet import make_sheet
 from zmtpsniff.browse.tables import TableLines, Target, conversations, findings, problems, services, topics
 from zmtpsniff.browse.trace import trace
-from zmtpsniff.browse.virtual_list import Lines, VirtualList
+from zmtpsniff.browse.virtual_list import LineSource, VirtualList
 from zmtpsniff.browse.wire import WireFinder
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.filters import FilterError, compile_filter
@@ -59,7 +59,7 @@ _CHUNK = 20_000  # records that statistics take at a time
 _VIEW_HINTS = "Enter record  f filter  c follow  L ladder  Esc back"
 
 
-class Look(NamedTuple):
+class BrowseOptions(NamedTuple):
     """How everything is shown at first."""
 
     title: str  # what is looked at, safe to show
@@ -123,15 +123,16 @@ class BrowseApp(App[None]):
         "packets": "save packets to file: ",
     }
 
-    def __init__(self, reader: CaptureReader, look: Look) -> None:
+    def __init__(self, reader: CaptureReader, options: BrowseOptions) -> None:
         """Show what the reader has read; it is started, and stopped in the end."""
-        super().__init__()
+        # NO_COLOR takes colours out of those of the terminal; made of others it would leave shades of grey.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._reader = reader
         self._index = reader.index
-        self._look = look
-        self._clock = RowClock(self._index, look.utc)
-        self._clock.times = look.times
-        self._records = RecordLines(self._index, EveryRow(self._index), self._clock, look.show_secrets)
+        self._options = options
+        self._clock = RecordClock(self._index, options.utc)
+        self._clock.times = options.times
+        self._records = RecordLines(self._index, EveryRow(self._index), self._clock, options.show_secrets)
         self._finder = WireFinder(self._index, reader.packets)
         self._tree = TreeLines()
         self._octets = OctetLines()
@@ -144,7 +145,7 @@ class BrowseApp(App[None]):
         self._statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
         for theme in BUILTIN_THEMES.values():
             self.register_theme(theme)
-        self.theme = _THEMES[look.theme]
+        self.theme = _THEMES[options.theme]
 
     # ------------------------------------------------------------------ what there is on the screen
 
@@ -174,12 +175,12 @@ class BrowseApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read, and to show what has come."""
-        self._list.border_title = Text(self._look.title)  # a name of a file is no markup
+        self._list.border_title = Text(self._options.title)  # a name of a file is no markup
         self._list.focus()
-        self._list.is_live = self._list.follows = self._look.is_live
-        if self._look.condition:
-            self._filter.value = self._look.condition
-            self.apply_filter(self._look.condition)
+        self._list.is_live = self._list.follows = self._options.is_live
+        if self._options.condition:
+            self._filter.value = self._options.condition
+            self.apply_filter(self._options.condition)
         self._reader.start()
         self.set_interval(_SYNC_SECONDS, self._sync)
         self.set_timer(0.02, self._sync)
@@ -211,7 +212,7 @@ class BrowseApp(App[None]):
         words.append(shown if not self._condition else f"{shown} of {len(self._index):,}")
         if self._records.frozen is not None:
             words.append(f"paused, {len(self._records.selection) - count:,} more")
-        if self._look.is_live:
+        if self._options.is_live:
             following = self._list.follows and self._records.frozen is None
             words.append("over" if reader.is_over else ("following" if following else "live"))
         elif (progress := reader.progress) is not None:
@@ -249,7 +250,7 @@ class BrowseApp(App[None]):
         event = self._index.event(row)
         time_ns = time_of(event)
         told = "" if time_ns is None else self._clock.whole(time_ns)
-        sheet = make_sheet(event, self._finder.image(row), told, self._look.show_secrets)
+        sheet = make_sheet(event, self._finder.image(row), told, self._options.show_secrets)
         self._tree.show(sheet)
         self._octets.octets = sheet.octets
         self._octets.lit = range(0)
@@ -268,7 +269,7 @@ class BrowseApp(App[None]):
             whole = self._tree_view.cursor == 0
             self._octet_view.light(0 if whole else field.start, 0 if whole else field.stop)
 
-    def on_virtual_list_moved(self, event: VirtualList.Moved) -> None:
+    def on_virtual_list_cursor_move(self, event: VirtualList.CursorMove) -> None:
         """Show what the cursor is on."""
         self._said = ""
         if event.view.id == "records":
@@ -277,12 +278,12 @@ class BrowseApp(App[None]):
         elif event.view.id == "tree":
             self._light()
 
-    def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
+    def on_virtual_list_choice(self, event: VirtualList.Choice) -> None:
         """From a record to its tree."""
         if event.view.id == "records":
             self._tree_view.focus()
 
-    def on_octet_view_pointed(self, event: OctetView.Pointed) -> None:
+    def on_octet_view_octet_choice(self, event: OctetView.OctetChoice) -> None:
         """Go to the field that the octet belongs to."""
         number = self._tree.sheet.field_at(event.octet)
         if number is None:
@@ -353,7 +354,7 @@ class BrowseApp(App[None]):
         if text:
             self._answer(text)
 
-    def on_prompt_left(self, event: Prompt.Left) -> None:
+    def on_prompt_departure(self, event: Prompt.Departure) -> None:
         """Go back to the records."""
         if event.prompt is self._filter:
             self._filter.value = self._condition
@@ -454,7 +455,7 @@ class BrowseApp(App[None]):
         while 0 <= place < count:
             if place % _SEARCHED == 0 and worker.is_cancelled:
                 return
-            words = record_words(self._records.event(place), 1 << 20, self._look.show_secrets)
+            words = record_words(self._records.event(place), 1 << 20, self._options.show_secrets)
             if sought in f"{words.kind} {words.text}".casefold():
                 self.call_from_thread(self._found, place)
                 return
@@ -505,7 +506,7 @@ class BrowseApp(App[None]):
         lines = [Text(line, no_wrap=True, end="") for line in text.splitlines()]
         self.push_screen(ViewScreen("zmtpsniff browse: keys", TextLines(lines), "Esc back"))
 
-    def _show_view(self, title: str, lines: Lines, targets: Callable[[int], Target], cursor: int = 0) -> None:
+    def _show_view(self, title: str, lines: LineSource, targets: Callable[[int], Target], cursor: int = 0) -> None:
         def go(place: int, key: str) -> None:
             self._go(targets(place), key)
 
@@ -568,7 +569,7 @@ class BrowseApp(App[None]):
 
     def _show_statistics(self, records: list[AnyRecord]) -> None:
         stream = io.StringIO()
-        draw(records, stream, self._look.utc, "always", max(self.size.width - 2, 40))
+        draw(records, stream, self._options.utc, "always", max(self.size.width - 2, 40))
         lines = [Text.from_ansi(line, no_wrap=True, end="") for line in stream.getvalue().splitlines()]
         self._back_to_records()
         self.push_screen(ViewScreen("statistics", TextLines(lines), "Esc back"))
@@ -597,7 +598,7 @@ class BrowseApp(App[None]):
     def _follow(self, flows: tuple[int, ...], row: int | None = None) -> None:
         """Show some flows from beginning to end, both sides in turn."""
         selection = FlowRows(self._index, flows)
-        lines = ConversationLines(self._index, selection, self._clock, self._look.show_secrets)
+        lines = ConversationLines(self._index, selection, self._clock, self._options.show_secrets)
         talk = self._index.talks.get(flows[0])
         title = f"flow {flows[0]}" if len(flows) == 1 else f"{len(flows):,} flows"
         if talk is not None:
@@ -627,7 +628,7 @@ class BrowseApp(App[None]):
         """A ladder whose columns are both sides of each flow."""
         talks = [talk for flow in flows if (talk := self._index.talks.get(flow)) is not None]
         ends = [(talk.flow, address) for talk in talks for address in (talk.client, talk.server)]
-        return LadderLines(self._index, selection, self._clock, self._look.show_secrets, ends)
+        return LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends)
 
     def action_trace(self) -> None:
         """Show the way of the request or reply under the cursor."""
@@ -641,10 +642,10 @@ class BrowseApp(App[None]):
         selection = SomeRows(rows)
         events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
         ends = [(event.flow, address) for event in events for address in (event.src, event.dst)]
-        lines = LadderLines(self._index, selection, self._clock, self._look.show_secrets, ends)
+        lines = LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends)
         self._show_rows(f"the way of record {row + 1:,}: {len(rows):,} messages", lines, selection, row)
 
-    def _show_rows(self, title: str, lines: Lines, selection: Selection, row: int | None) -> None:
+    def _show_rows(self, title: str, lines: LineSource, selection: Selection, row: int | None) -> None:
         while len(selection) < 1000 and selection.advance():
             pass
         cursor = 0 if row is None else selection.place(row)
@@ -666,7 +667,7 @@ class BrowseApp(App[None]):
         if field is None:
             return
         if field.depth == 0:
-            words = record_words(self._index.event(self._shown_row or 0), 1 << 20, self._look.show_secrets)
+            words = record_words(self._index.event(self._shown_row or 0), 1 << 20, self._options.show_secrets)
             self._copy(words.text)
         elif field.octets is not None:
             octets = at_hand(field.octets)
@@ -681,7 +682,7 @@ class BrowseApp(App[None]):
         """Copy the record as a line of JSON."""
         event = self._event()
         if event is not None:
-            self._copy(json_line(event, self._look.show_secrets))
+            self._copy(json_line(event, self._options.show_secrets))
 
     def _copy(self, text: str) -> None:
         self.copy_to_clipboard(text)
@@ -696,7 +697,7 @@ class BrowseApp(App[None]):
             return
         try:
             if what == "record":
-                octets = (json_line(event, self._look.show_secrets) + "\n").encode()
+                octets = (json_line(event, self._options.show_secrets) + "\n").encode()
             else:
                 field = self._tree.field(self._tree_view.cursor)
                 octets = self._tree.sheet.octets if field is None or field.octets is None else at_hand(field.octets)

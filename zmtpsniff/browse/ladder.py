@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dissectors.events import Message, Octets
 from zmtpsniff.browse.index import RecordIndex, Talk
-from zmtpsniff.browse.panes import RowClock, time_of
+from zmtpsniff.browse.panes import RecordClock, time_of
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.text import escape, quote
@@ -24,7 +24,7 @@ class LadderLines:
         self,
         index: RecordIndex,
         selection: Selection,
-        clock: RowClock,
+        clock: RecordClock,
         show_secrets: bool,
         ends: Iterable[tuple[int, str]],
     ) -> None:
