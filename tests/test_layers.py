@@ -72,6 +72,13 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.payloads",
     },
+    "zmtpsniff/replay": {
+        "zmtpsniff.replay",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.payloads",
+        "dissectors.zmtp.sockets",
+    },
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
@@ -119,7 +126,10 @@ ALLOWED = {
     "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
-LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
+LATE = [
+    "rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "zmq", "prometheus_client", "opentelemetry",
+    "dissectors.events", "msgspec", *SPARK,
+]  # fmt: skip
 
 # Names in these parts are about to change, and then leave this list.
 RENAMED_SOON = {
