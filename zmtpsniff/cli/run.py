@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.options import Output
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls
+    from zmtpsniff.net.witness import Witness
     from zmtpsniff.settings import Settings
     from zmtpsniff.sniffer import Sniffer
 
@@ -31,13 +33,17 @@ def make_sniffer(
     clock: "Callable[[], int] | None" = None,
     tls: "Tls | None" = None,
     entries: "Sequence[EntryPoint] | None" = None,
+    witness: "Witness | None" = None,
+    host: "LocalHost | None" = None,
 ) -> "Sniffer":
     """As in zmtpsniff.assembly, but what is wrong with what the user gave becomes a usage error."""
     from zmtpsniff import assembly
     from zmtpsniff.analysis.plugins import PluginError
 
     try:
-        return assembly.make_sniffer(source, settings, clock=clock, tls=tls, entries=entries)
+        return assembly.make_sniffer(
+            source, settings, clock=clock, tls=tls, entries=entries, witness=witness, host=host
+        )
     except PluginError as error:
         raise click.UsageError(f"plug-in {error}") from None
     except ValueError as error:
@@ -108,7 +114,7 @@ def run(
                     line.see(events, shown)
                 with undisturbed():
                     renderer.write(shown)
-                if output.format == "dump":
+                if output.format in ("dump", "dot"):
                     _tell_capture_problems(events, line)
                 if line is not None:
                     line.draw()
