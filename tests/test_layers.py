@@ -168,8 +168,8 @@ ALLOWED = {
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
 LATE = [
-    "rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "zmq", "prometheus_client", "opentelemetry",
-    "dissectors.events", "msgspec", *SPARK,
+    "rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "zmq",
+    "prometheus_client", "opentelemetry", "dissectors.events", "msgspec", *SPARK,
 ]  # fmt: skip
 
 # Words that are nouns although they end like a participle, or are the term of the field.

@@ -84,7 +84,6 @@ def replay(
     The exit status is 1 if not all could be sent, or what came back is not what the capture has.
 
     \b
-    zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555
     zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555 --wait-replies
     zmtpsniff replay feed.pcap --as PUB --bind tcp://127.0.0.1:5556 --loop 3
     """
