@@ -109,6 +109,13 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.payloads",
     },
+    "zmtpsniff/replay": {
+        "zmtpsniff.replay",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.payloads",
+        "dissectors.zmtp.sockets",
+    },
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
