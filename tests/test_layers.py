@@ -209,7 +209,7 @@ def test_start_up_imports_little() -> None:
 
 
 def test_spark_is_imported_late() -> None:
-    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in ("ingest", "inputs", "listing", "session", "tables"))
+    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in ("file_list", "ingest", "inputs", "session", "tables", "vantage"))
     code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
