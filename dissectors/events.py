@@ -141,6 +141,10 @@ class Command(WireEvent, tag="command"):
     long_term_key: Annotated[
         Octets | None, meaning("CURVE INITIATE, opened by a key: the client's long-term public key.")
     ] = None
+    shared_key: Annotated[
+        Octets | None,
+        meaning("CURVE INITIATE, opened: the key of this connection; only its length unless --show-secrets."),
+    ] = None
     nonce: Annotated[Octets | None, meaning("CURVE: the nonce, as short as it is sent.")] = None
     cookie: Annotated[Octets | None, meaning("CURVE INITIATE: the cookie that WELCOME gave.")] = None
     box: Annotated[Octets | None, meaning("CURVE, GSSAPI: the encrypted part.")] = None
@@ -250,6 +254,16 @@ class Comment(Event, tag="comment"):
     packet: Annotated[int | None, _PACKET] = None
 
 
+class Process(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    """A process of the machine that a live capture runs on (Linux)."""
+
+    pid: Annotated[int, meaning("The number of the process.")]
+    name: Annotated[str, meaning("The name of the process, as the kernel has it.")]
+    container: Annotated[
+        str | None, meaning("The container that it runs in: its name, or the first digits of its id.")
+    ] = None
+
+
 class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     """One end of a connection, as it announced itself."""
 
@@ -258,6 +272,7 @@ class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     socket_type: Annotated[str | None, meaning("The type of its socket.")] = None
     identity: Annotated[Octets | None, meaning("Its identity.")] = None
     beacon: Annotated[int | None, relation("The number of the packet with the first beacon that announced it.")] = None
+    process: Annotated[Process | None, relation("Live on Linux: the process that has this end.")] = None
 
 
 class Sides(msgspec.Struct, gc=False):

@@ -9,7 +9,9 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Source
+from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.tls import Tls
+from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
@@ -21,13 +23,15 @@ def make_sniffer(
     clock: Callable[[], int] | None = None,
     tls: Tls | None = None,
     entries: Sequence[EntryPoint] | None = None,
+    witness: Witness | None = None,
+    host: LocalHost | None = None,
 ) -> Sniffer:
     """A Sniffer over the source. Plug-ins are run here.
 
     ``clock`` tells the time where packets come as they pass (see Sniffer), ``tls`` takes out of TLS what has been
-    decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already. Raises PluginError,
-    NoSodiumError for keys without PyNaCl, and ValueError for a rule that names a protocol of payloads that nobody
-    knows.
+    decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already, ``witness`` is told
+    what connections show below their octets, ``host`` says which processes have them. Raises PluginError, NoSodiumError
+    for keys without PyNaCl, and ValueError for a rule that names a protocol of payloads that nobody knows.
     """
     return Sniffer(
         source,
@@ -40,6 +44,8 @@ def make_sniffer(
         _make_payloads(settings, entries) if settings.payload else None,
         tls,
         Curve(KeyRing(settings.curve_keys)),
+        witness,
+        host=host,
     )
 
 

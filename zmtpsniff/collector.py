@@ -1,4 +1,4 @@
-"""Python's collector of cycles, made to suit a dissection."""
+"""Python's collector of cycles, made to suit a dissection and a program that ends."""
 
 import gc
 
@@ -6,3 +6,11 @@ import gc
 def spare_collector() -> None:
     """Have Python look for cycles less often: events and packets are many, short-lived and in no cycles."""
     gc.set_threshold(100_000, 20, 100)
+
+
+def dismiss_collector() -> None:
+    """Have Python look for no cycles while it ends: that takes a fifth of the time of a small capture.
+
+    What must happen before the end, such as writing what is buffered, must have happened.
+    """
+    gc.freeze()

@@ -28,4 +28,5 @@ class Settings:
     payload: bool = True  # say what applications say in messages
     plugins: tuple[str, ...] = ()  # files with dissectors of payloads, which are asked first
     curve_keys: "tuple[Key, ...]" = ()  # what opens boxes of CURVE, beside the keys that a capture brings
+    host_keys: bool = False  # live: keys come from the programs of this machine, too
     decode_bodies: bool = False  # show JSON, MessagePack, CBOR, Protocol Buffers as structure, with payload

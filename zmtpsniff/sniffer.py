@@ -9,7 +9,7 @@ from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, P
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
-from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.patterns import Notice, Patterns
@@ -19,12 +19,14 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.factory import DissectorFactory
+from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls, TlsConnection
+from zmtpsniff.net.witness import Witness
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
@@ -46,11 +48,15 @@ class Sniffer:
         payloads: Payloads | None = None,
         tls: Tls | None = None,
         curve: Curve | None = None,
+        witness: Witness | None = None,
+        host: LocalHost | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
         to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
+        ``witness`` is told what connections show below their octets.
+        ``host`` says which processes of this machine have the connections.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -65,6 +71,9 @@ class Sniffer:
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
         self._curve = curve or Curve(KeyRing())
+        self._host = host
+        if host is not None and host.keys is not None:
+            self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
         self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
@@ -74,6 +83,7 @@ class Sniffer:
             flow_limits,
             None if patterns is None else self._refuse,
             None if patterns is None else self._suspect,
+            witness,
         )
         self._datagrams = DatagramTable(
             self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits
@@ -162,14 +172,22 @@ class Sniffer:
         """Take keys that came with the packets. More may come, and then they come later than what they open."""
         lines = self._source.key_lines[:]
         del self._source.key_lines[: len(lines)]
-        self._curve.patience_ns = _KEYS_LATE_NS
+        try:
+            sodium()
+            self._curve.patience_ns = _KEYS_LATE_NS
+        except NoSodiumError as error:
+            self._refuse_keys(str(error))
+            return
         for line in lines:
             try:
                 self._curve.ring.add_line(line)
-            except (KeyLineError, NoSodiumError) as error:
-                if str(error) not in self._key_faults and len(self._key_faults) < _MOST_KEY_FAULTS:
-                    self._key_faults.add(str(error))
-                    self._report("keys-not-used", f"keys in the capture are not used: {error}")
+            except KeyLineError as error:
+                self._refuse_keys(str(error))
+
+    def _refuse_keys(self, reason: str) -> None:
+        if reason not in self._key_faults and len(self._key_faults) < _MOST_KEY_FAULTS:
+            self._key_faults.add(reason)
+            self._report("keys-not-used", f"keys in the capture are not used: {reason}")
 
     def _take(self, packets: list[Packet]) -> None:
         if not packets:
@@ -240,6 +258,9 @@ class Sniffer:
             self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
+        if self._host is not None:
+            others = [event for event in events if type(event) is not Message] if messages < len(kinds) else []
+            self._host.take(others, self._curve.sealed())
         self._messages += messages
         if messages < len(kinds):
             self._problems += kinds.count(Problem)

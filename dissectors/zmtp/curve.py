@@ -19,6 +19,7 @@ A snapshot has no key: it has what the connection has shown of itself, and the r
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from dissectors.events import AnyEvent, Command, Side, at_hand
@@ -51,6 +52,7 @@ OVERHEAD = wire.CURVE_MESSAGE_LEAST
 # What waits for keys: octets of one connection, and of all.
 _WAITING_OCTETS = 4 << 20
 _WAITING_OCTETS_OF_ALL = 64 << 20
+_FIRST = 2  # of a connection's boxes, with which keys are tried: one may be damaged
 _EVENT_COST = 500  # octets that an event takes beside its box
 _MOST_SERVERS = 65_536  # whose keys are remembered
 _SILENT_NS = 10_000_000_000  # who cannot open a HELLO closes the connection at once; later there are other reasons
@@ -91,7 +93,6 @@ class Boxes:
         "_asked",
         "_asked_before",
         "_hello_key",
-        "_key",
         "_nonces",
         "_server_secret",
         "_sodium",
@@ -103,6 +104,7 @@ class Boxes:
         "hello_for",
         "hello_ns",
         "is_open",
+        "key",
         "ring",
         "server_key",
         "wait",
@@ -126,7 +128,7 @@ class Boxes:
         self.welcome: Box | None = None
         self.cookie: bytes | None = None
         self.is_open = False  # a key has opened a box
-        self._key = b""  # k, if so
+        self.key = b""  # k, if so
         self._nonces: dict[Side, bytes] = {}  # how the nonces of each side's MESSAGEs begin, if so
         self._server_secret: bytes | None = None  # s'
         self._hello_key: bytes | None = None  # of HELLO and WELCOME
@@ -204,7 +206,7 @@ class Boxes:
     def open_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
         """What is in the box of a MESSAGE of ``side``: flags, and a frame's body; None if no key opens it."""
         if self.is_open:
-            return self._sodium.open(self._key, self._nonces[side] + nonce, box)
+            return self._sodium.open(self.key, self._nonces[side] + nonce, box)
         clients: tuple[Side, ...] = ("client", "server") if self.client_side is None else (self.client_side,)
         return self._open(
             box, [(client, (_FROM_CLIENT if client == side else _FROM_SERVER) + nonce) for client in clients]
@@ -214,7 +216,7 @@ class Boxes:
         """What is in the beginning of a box whose end is not at hand, once another box has proved the key."""
         if not self.is_open or len(box) < LEAST_BOX:
             return None
-        return self._sodium.begin(self._key, self._nonces[side] + nonce, box)
+        return self._sodium.begin(self.key, self._nonces[side] + nonce, box)
 
     def try_box(self, side: Side, command: Command) -> None:
         """Look for a key that opens the box of an INITIATE, READY or MESSAGE of ``side``."""
@@ -233,7 +235,7 @@ class Boxes:
     def _open(self, box: bytes, nonces: list[tuple[Side, bytes]]) -> bytes | None:
         """Open a box by the key, or by one that is found so; each nonce is behind the side that is then the client."""
         if self.is_open:
-            return self._sodium.open(self._key, nonces[0][1], box)
+            return self._sodium.open(self.key, nonces[0][1], box)
         for key, server_secret in self._candidates():
             for client, nonce in nonces:
                 plain = self._sodium.open(key, nonce, box)
@@ -244,7 +246,7 @@ class Boxes:
 
     def _prove(self, key: bytes, server_secret: bytes | None, client: Side) -> None:
         self.is_open = True
-        self._key = key
+        self.key = key
         self._server_secret = server_secret
         self.client_side = client
         server: Side = "server" if client == "client" else "client"
@@ -386,12 +388,17 @@ class Wait:
         if boxes.ring.added == self._asked:
             return
         self._asked = boxes.ring.added
-        for place in list(self._sealed)[:2]:
+        for place in list(islice(self._sealed, _FIRST)):
             command, opener = self._events[place], self._sealed[place]
             assert isinstance(command, Command)
             side: Side = "client" if opener is self._openers[0] else "server"
             if not boxes.is_open:
                 boxes.try_box(side, command)
+
+    def sealed(self) -> list[Command]:
+        """The first commands that wait for a key."""
+        found = (self._events[place] for place in islice(self._sealed, _FIRST))
+        return [event for event in found if isinstance(event, Command)]
 
     def end(self) -> None:
         """Give the events out, with what is in their boxes if there is a key now."""
@@ -445,6 +452,10 @@ class Curve:
     def waiting_since_ns(self) -> int | None:
         """Since when events wait; None if none do."""
         return min((wait.begin_ns for wait in self._waits.values()), default=None)
+
+    def sealed(self) -> list[Command]:
+        """What waits: the first commands of each connection that no key has opened."""
+        return [command for wait in self._waits.values() for command in wait.sealed()]
 
     def hold(self, boxes: Boxes, openers: tuple[Opener, Opener], now_ns: int) -> Wait | None:
         """Where the next event of the connection is to wait; None if it has waited, or may not."""

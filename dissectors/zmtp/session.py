@@ -12,7 +12,7 @@ whether the first ones begin a message, or are frames at all: `doubtful` counts 
 
 from typing import Literal
 
-from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.events import Command, Cut, Hidden, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import Part, Stored, fetch, store
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
@@ -49,6 +49,7 @@ class SessionState(Part):
     many: int
     damaged: bool
     doubtful: int
+    missed: bool
     inside: "SessionState | None"
 
 
@@ -69,6 +70,7 @@ class Session:
         "many",
         "mechanism",
         "messages",
+        "missed",
         "other",
         "parts",
         "plain",
@@ -88,6 +90,7 @@ class Session:
         self.keep = limits.keep  # octets of the body of a frame
         self.boxes: Boxes | None = None  # what opens those of the connection, None if nobody has keys
         self.inside: Session | None = None  # what has been in boxes of this side; there once one has been opened
+        self.missed = False  # there was a MESSAGE that did not open
         self.encrypted = False  # this is what has been in boxes
         self.other = self  # that of the other side; its own where there is only one
         self.mechanism: str | None = None  # as this side announces it
@@ -388,6 +391,7 @@ class Session:
             **{field: value for field, value in fields.items() if field != "encrypted"},  # type: ignore[arg-type]
         )  # fmt: skip
         if wait is None:
+            self.missed = self.missed or name == "MESSAGE"
             journal.out.append(command)
         else:
             wait.add(self, command)
@@ -518,7 +522,11 @@ class Session:
         found, faults = commands.metadata(introduction.metadata)
         if introduction.vouch_is_good is False:
             faults = [*faults, ("box-not-opened", "the vouch in INITIATE is not that of the client's long-term key")]
-        return found | {"long_term_key": introduction.long_term_key}, faults
+        keys: commands.Fields = {
+            "long_term_key": introduction.long_term_key,
+            "shared_key": boxes.key if self.limits.show_secrets else Hidden(len(boxes.key)),
+        }
+        return found | keys, faults
 
     def _unseal_message(
         self, boxes: Boxes, nonce: bytes, box: object, fields: commands.Fields, whole: bool
@@ -527,6 +535,7 @@ class Session:
         if isinstance(box, bytes):
             plain = boxes.open_message(self.side, nonce, box)
             if plain is not None:
+                self.missed = self.missed or not whole
                 self._settle(boxes)
                 assert self.inside is not None
                 self.inside.content(plain)
@@ -562,7 +571,7 @@ class Session:
         inside.encrypted = True
         inside.socket_type = self.socket_type
         inside.version = self.version
-        inside.damaged = self.damaged
+        inside.damaged = self.damaged or self.missed
 
     def join_inside(self) -> None:
         """Let what is in boxes of this side know what is in those of the other side."""
@@ -582,6 +591,7 @@ class Session:
             fields["cookie"] = event.cookie
         shown, faults = self._unseal(boxes, event.name, fields, not event.incomplete)
         if shown is fields:
+            self.missed = self.missed or event.name == "MESSAGE"
             journal.out.append(event)
         elif shown is not None:
             self._report_command(event.name, shown, event.incomplete)
@@ -612,6 +622,7 @@ class Session:
             self.many,
             self.damaged,
             self.doubtful,
+            self.missed,
             None if self.inside is None else self.inside.snapshot(),
         )
 
@@ -628,6 +639,7 @@ class Session:
         self.many = state.many
         self.damaged = state.damaged
         self.doubtful = state.doubtful
+        self.missed = state.missed
         self.plain = None
         if state.inside is not None:
             self._begin_inside()

@@ -61,6 +61,11 @@ class LiveSource:
         """Why the capture ended although nobody had asked it to, in one line."""
         return self._engine.failure
 
+    @property
+    def said(self) -> str:
+        """What its end has to say, in one line; most say nothing."""
+        return getattr(self._engine, "said", "")
+
     def _read(self) -> None:
         """Read the engine: in a thread of its own, and doing little, because only one thread runs at a time."""
         try:

@@ -5,7 +5,7 @@ Options that belong together are a group: a command gets what they say as one ob
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,7 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.render import FORMATS, Color, Format
+from zmtpsniff.render import FORMATS, TRAITS, Color, Format
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _Callback = Callable[..., Any]
 _Decorator = Callable[[_Callback], _Callback]
 _FLOWS = FlowLimits()
+_AUTO = "auto"  # instead of a file of keys
 
 
 class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
@@ -118,8 +119,11 @@ def _make_settings(
     max_waiting: int,
     idle_timeout: float,
     show_secrets: bool = False,
+    is_live: bool = False,
 ) -> Settings:
     """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
+    if _AUTO in curve_keys and not is_live:
+        raise click.UsageError(f"--curve-keys {_AUTO}: only with live; a file of this name is ./{_AUTO}")
     if not payload:
         for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
             if given:
@@ -136,7 +140,8 @@ def _make_settings(
         reply_seconds=timeout,
         payload=payload,
         plugins=plugins,
-        curve_keys=read_curve_keys(curve_keys),
+        curve_keys=read_curve_keys(tuple(name for name in curve_keys if name != _AUTO)),
+        host_keys=_AUTO in curve_keys,
         decode_bodies=decode_bodies,
     )
 
@@ -157,7 +162,8 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
 
 curve_key_files = click.option(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
-    help="Decrypt CURVE with the keys in FILE: docs/curve.md says what is in it. Repeatable.",
+    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live: auto takes the keys of this "
+    "machine's programs. Repeatable.",
 )  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
@@ -204,6 +210,7 @@ _dissection = (
 )  # fmt: skip
 
 dissection_options = option_group("dissection", _make_settings, *_dissection, _show_secrets)
+live_dissection_options = option_group("dissection", partial(_make_settings, is_live=True), *_dissection, _show_secrets)
 dissection_options_without_secrets = option_group("dissection", _make_settings, *_dissection)
 
 display_filter = click.option(
@@ -248,7 +255,7 @@ output_options = option_group(
     display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
-        help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump.",
+        help=f"{'; '.join(f'{name}: {TRAITS[name].words}' for name in FORMATS)}.",
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",

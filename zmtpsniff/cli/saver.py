@@ -51,12 +51,14 @@ def make_saver(
     capture_filter: str = "",
     snaplen: int = 0,
     keys: "Sequence[Key]" = (),
+    more_keys: bool = False,
 ) -> "Saver | None":
     """Open what ``-w`` names and return what writes to it, or None if it is not given.
 
     ``records`` is the file that the records go to, ``count`` how many packets are taken at most; ``inputs`` are files
     that are read and must stay; ``comments`` those on the capture, a list that may grow; ``interface`` is its name if
-    there is exactly one; ``keys`` of CURVE are saved, too. Raises click.UsageError if the options contradict each
+    there is exactly one; ``keys`` of CURVE are saved, too, and
+    ``more_keys`` says that others will come. Raises click.UsageError if the options contradict each
     other, CaptureError if the file cannot be written.
     """
     from zmtpsniff.capture.pcapng_writer import Provenance
@@ -79,7 +81,7 @@ def make_saver(
         raise click.UsageError(f"-w {path}: the records go to this file (-o)")
     origin = Provenance(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
     key_lines = None
-    if keys:
+    if keys or more_keys:
         from dissectors.zmtp.curve_keys import format_key
 
         key_lines = list(map(format_key, keys))

@@ -1,6 +1,7 @@
 """The two ends of a flow: from the octets that packets name them by to what people read."""
 
 import socket
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 
@@ -17,13 +18,20 @@ def addresses(key: bytes) -> tuple[Address, Address]:
     size = (len(key) - 4) // 2
     if size == 8:
         return _process(key[:8]), _process(key[8:16])
-    family = socket.AF_INET if size == 4 else socket.AF_INET6
-    ends = []
-    for host, port_octets in ((key[:size], key[-4:-2]), (key[size : 2 * size], key[-2:])):
-        port = int.from_bytes(port_octets, "big")
-        name = socket.inet_ntop(family, host)
-        ends.append(Address(f"{name}:{port}" if size == 4 else f"[{name}]:{port}", port))
-    return ends[0], ends[1]
+    return _end(key[:size], key[-4:-2]), _end(key[size : 2 * size], key[-2:])
+
+
+def _end(host: bytes, port_octets: bytes) -> Address:
+    port = int.from_bytes(port_octets, "big")
+    return Address(f"{_host(host)}:{port}", port)
+
+
+@lru_cache(256)
+def _host(octets: bytes) -> str:
+    """An address of IP as it stands in front of a port: most connections of a capture are between few hosts."""
+    if len(octets) == 4:
+        return socket.inet_ntop(socket.AF_INET, octets)
+    return f"[{socket.inet_ntop(socket.AF_INET6, octets)}]"
 
 
 def _process(name: bytes) -> Address:

@@ -53,6 +53,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.dissection import FlowDissection
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -67,12 +68,9 @@ from zmtpsniff.net.reassembly import (
 )
 from zmtpsniff.net.segment import (
     ACK,
-    Number,
     Segment,
     StoredSegment,
-    fetch_number,
     fetch_segment,
-    store_number,
     store_segment,
 )
 
@@ -160,6 +158,7 @@ class Flow:
         "sure_ns",
         "table",
         "unwanted",
+        "watched",
     )
 
     def __init__(self, table: Flows, number: int, client: bytes, server: bytes, time_ns: int) -> None:
@@ -181,6 +180,7 @@ class Flow:
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
+        self.watched = False  # a witness waits for a closed window to open
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
         """All that is known of the flow; ``save`` gives the octets from which its dissection can go on."""
@@ -268,6 +268,7 @@ class Flow:
             or server.pending is not None
             or client.doubtful
             or server.doubtful
+            or self.watched
         )
         client.usual = ATTENTION if unusual or client.absent or not client.seen else ACK
         server.usual = ATTENTION if unusual or server.absent or not server.seen else ACK

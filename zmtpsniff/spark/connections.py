@@ -9,6 +9,7 @@ from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.snapshots import SnapshotError
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.factory import DissectorFactory
@@ -66,15 +67,17 @@ NO_STATE = b""
 class Connections:
     """The connections of one group (see :mod:`zmtpsniff.spark.groups`)."""
 
-    def __init__(self, options: Options, state: bytes | None = None, numbers: int = 0) -> None:
+    def __init__(
+        self, options: Options, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
+    ) -> None:
         """Begin with what :meth:`state` gave, or nothing, with flows numbered from ``numbers`` + 1 on.
 
-        Raises StateError.
+        ``curve`` opens boxes of CURVE. Raises StateError.
         """
         self._flow_limits = FlowLimits(idle_seconds=options.idle_seconds)
         self._events: list[AnyEvent] = []
         limits = Limits(options.max_bytes, options.show_secrets)
-        self._factory = DissectorFactory(self._events, limits, options.rules)
+        self._factory = DissectorFactory(self._events, limits, options.rules, curve=curve)
         self._table = FlowTable(self._connect, self._flow_limits)
         self._datagrams: DatagramTable | None = None
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next

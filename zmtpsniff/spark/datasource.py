@@ -4,9 +4,9 @@ A task dissects a shard of a series as it does for the command ``ingest`` (see :
 rows of one table to Spark.
 
 Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
-``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``, ``idle``. A
-stream also has ``state``, a folder of its own for what is open and which files it has seen, and ``maxFiles``, of a
-micro-batch.
+``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``,
+``curveKeys`` (a file of keys on the driver's machine), ``idle``. A stream also has ``state``, a folder of its own for
+what is open and which files it has seen, and ``maxFiles``, of a micro-batch.
 """
 
 import json
@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
+from zmtpsniff.key_file import read_keys
 from zmtpsniff.spark.file_list import list_files
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
@@ -54,8 +55,8 @@ _PORTS = {"src_port", "dst_port", "client_port", "server_port"}
 _VERSIONS = {"version", "client_version", "server_version"}
 _PUSHED = _TIMES | _PORTS | _VERSIONS | {"series"}
 _OPTIONS = (
-    "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "idle", "state", "maxFiles",
-    "path", "paths",
+    "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "curveKeys", "idle",
+    "state", "maxFiles", "path", "paths",
 )  # fmt: skip
 
 Condition = tuple[str, type[Filter], Any]
@@ -89,6 +90,7 @@ class _Request:
             options.get("showSecrets", "false").lower() == "true",
             float(options.get("idle", Options().idle_seconds)),
             options.get("bodies", "true").lower() == "true",
+            curve_keys=read_keys(options["curveKeys"]) if options.get("curveKeys") else (),
         )
         self.state = options.get("state", "")
         self.most_files = int(options.get("maxFiles", MOST_FILES))

@@ -16,6 +16,8 @@ import msgspec
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
@@ -143,6 +145,7 @@ class Shard:
         self.files = dict(self._paths)  # by number, also those that states refer to
         self.captures: list[CaptureRow] = []
         self._options = options
+        self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
         self._states = states
@@ -201,7 +204,9 @@ class Shard:
 
         It is open from when its first packet is asked for.
         """
-        first = File(path).first()
+        beginning = File(path)
+        first = beginning.first()
+        problems = self._take_keys(beginning)
         file = File(path)
         count, latest, least = 0, 0, None
         waiting = False
@@ -210,6 +215,8 @@ class Shard:
             waiting = True
             yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
         for packets in file.batches():
+            if file.key_lines:
+                problems |= self._take_keys(file)
             times = list(map(_time, packets))
             orders = list(accumulate(times, max, initial=latest))[1:]
             places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
@@ -222,9 +229,9 @@ class Shard:
                 found, waiting = found[1:], False
             if found:
                 yield found
-        problems = [_problem(fault.code, fault.detail) for fault in file.faults]
+        problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
-            problems.append(_problem("capture-unreadable", file.unreadable))
+            problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
             CaptureRow(
                 path,
@@ -239,6 +246,17 @@ class Shard:
                 file.error,
             )
         )
+
+    def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
+        """Take the keys that were read from a file; what is wrong with them, in order."""
+        problems: dict[tuple[str, str, str], None] = {}
+        for line in file.key_lines:
+            try:
+                self._curve.ring.add_line(line)
+            except (KeyLineError, NoSodiumError) as error:
+                problems[_problem("keys-not-used", f"keys in {file.path} are not used: {error}")] = None
+        file.key_lines.clear()
+        return problems
 
     def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
         _, places, numbers, plain = zip(*packets, strict=True)
@@ -291,10 +309,10 @@ class Shard:
             self.has_unreadable_states = True
         number = self._next_group
         self._next_group += self.spec.count
-        return _Group(number, Connections(self._options, numbers=number << _FLOWS))
+        return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
 
     def _restored(self, state: State) -> _Group:
-        connections = Connections(self._options, state.connections)
+        connections = Connections(self._options, state.connections, curve=self._curve)
         for number, path in state.files.items():
             self.files.setdefault(number, path)
         self._held_octets += len(state.connections)

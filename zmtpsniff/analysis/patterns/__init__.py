@@ -157,19 +157,19 @@ class Patterns:
     # ------------------------------------------------------------------ what is rare
 
     def _take_other(self, event: AnyEvent) -> None:
-        if isinstance(event, Subscription):
-            conversation = self._conversations.get(event.flow)
-            if conversation is not None and len(conversation.types) < 2:
-                self._keep(conversation, event)
-            elif conversation is not None:
-                conversation.rules.subscription(event)
-        elif isinstance(event, Command):
+        if isinstance(event, Command):
             if event.name != "MESSAGE":  # encrypted
                 self._command(event)
         elif isinstance(event, Greeting):
             self._greeting(event)
         elif isinstance(event, Connection):
             self._end(event)
+        elif isinstance(event, Subscription):
+            conversation = self._conversations.get(event.flow)
+            if conversation is not None and len(conversation.types) < 2:
+                self._keep(conversation, event)
+            elif conversation is not None:
+                conversation.rules.subscription(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
         elif isinstance(event, Problem) and event.code in _BLINDING and event.flow is not None:
@@ -230,7 +230,8 @@ class Patterns:
         self._connections.begin(conversation, event)
         conversation.rules = self._rules(conversation)
         self._listen(conversation)
-        self._catch_up(conversation)
+        if conversation.early:
+            self._catch_up(conversation)
 
     def _keep(self, conversation: Conversation, event: Message | Subscription) -> None:
         """Keep what cannot be understood yet; what is too much of it is not understood at all."""
@@ -317,7 +318,8 @@ class Patterns:
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
                 conversation.pings.finish(event, self._now_ns)
-            self._forget_early(conversation)
+            if conversation.early:
+                self._forget_early(conversation)
         self._connections.end(event, conversation)
         self._announced.end(event)
         if conversation is not None:

@@ -66,15 +66,15 @@ class ConnectionLog:
         for address, kind in conversation.types.items():
             flows = self._open[address]
             peer = event.dst if address == event.src else event.src
-            others = [
-                flow for flow, other in flows.items() if other != peer
-            ]  # an earlier connection of the same peer is over
-            if kind == "PAIR" and others:
-                detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
-                self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
-            if kind == "ROUTER" and (identity := _of_other(conversation, address)):
+            # An earlier connection of the same peer is over.
+            if kind == "PAIR":
+                others = [flow for flow, other in flows.items() if other != peer]
+                if others:
+                    detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
+                    self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
+            elif kind == "ROUTER" and (identity := _of_other(conversation, address)):
                 first = self._identities.setdefault((address, identity), conversation.flow)
-                if first in others:
+                if flows.get(first, peer) != peer:
                     detail = f"a second peer of the ROUTER at {address} with the identity of the one in flow {first}"
                     self._claims[conversation.flow] = _Claim(event, first, "identity-in-use", detail)
             flows[conversation.flow] = peer
@@ -107,9 +107,10 @@ class ConnectionLog:
                 flows.pop(event.flow, None)
                 if not flows:
                     del self._open[address]
-                key = (address, _of_other(conversation, address))
-                if self._identities.get(key) == event.flow:
-                    del self._identities[key]
+                if conversation.identities:
+                    key = (address, _of_other(conversation, address))
+                    if self._identities.get(key) == event.flow:
+                        del self._identities[key]
         self._servers[event.server.address] = None
         if len(self._servers) > _REMEMBERED:
             self._servers.popitem(last=False)
