@@ -46,6 +46,12 @@ ALLOWED = {
         "zmtpsniff.net.witness",
         "dissectors",
     },
+    "zmtpsniff/host": {
+        "zmtpsniff.host",
+        "zmtpsniff.capture.source",
+        "dissectors.events",
+        "dissectors.zmtp.curve_keys",
+    },
     "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
@@ -237,6 +243,16 @@ def test_start_up_imports_little() -> None:
     code = f"import sys, zmtpsniff.cli.main; print([name for name in {LATE} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_helper_reads_nothing_of_the_network() -> None:
+    """What has root's rights to the end has no code that takes packets, streams or frames apart."""
+    code = "import sys, zmtpsniff.host.helper, zmtpsniff.host.watch, zmtpsniff.host.memory; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.split(".")[0] in ("zmtpsniff", "dissectors")}
+    packages = {"dissectors", "dissectors.zmtp", "zmtpsniff", "zmtpsniff.host"}
+    allowed = packages | {"dissectors.events", "dissectors.records", "dissectors.zmtp.curve_keys"}
+    assert {name for name in ours if not name.startswith("zmtpsniff.host.")} <= allowed
 
 
 def test_spark_is_imported_late() -> None:

@@ -78,12 +78,16 @@ class Buffer:
             self.need = 1
             reached = read(data, position)
             if reached == position:
-                self._pieces = [data[position:] if position else data]
-                self.held = end - position
-                if self.need <= self.held:
-                    self.need = self.held + 1
+                self.hold(data, position)
                 return
             position = reached
+
+    def hold(self, data: bytes, position: int) -> None:
+        """Let the octets from ``position`` on wait for more, for one at least."""
+        self._pieces = [data[position:] if position else data]
+        self.held = len(data) - position
+        if self.need <= self.held:
+            self.need = self.held + 1
 
     def snapshot(self) -> BufferState:
         """What to go on from."""

@@ -150,29 +150,33 @@ class BrowseApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """The filter, three panes, a line to ask in, the state."""
+        # They are kept since a query asks the screen in front, which may be a view.
+        self._filter = Prompt(id="filter", completion=self._completion)
+        self._list = VirtualList(self._records, id="records")
+        self._tree_view = TreeView(self._tree, id="tree")
+        self._octet_view = OctetView(self._octets, id="octets")
+        self._panes, self._below = Container(id="panes"), Container(id="below")
+        self._question_line, self._question_label = Container(id="question-line"), Static("", id="question-label")
+        self._prompt = Prompt(id="question")
+        self._status = Static("", id="status", markup=False)
         with Container(id="filter-line"):
             yield Static("filter ", id="filter-label")
-            yield Prompt(id="filter", completion=self._completion)
-        with Container(id="panes"):
-            yield VirtualList(self._records, id="records")
-            with Container(id="below"):
-                yield TreeView(self._tree, id="tree")
-                yield OctetView(self._octets, id="octets")
-        with Container(id="question-line"):
-            yield Static("", id="question-label")
-            yield Prompt(id="question")
-        yield Static("", id="status", markup=False)
+            yield self._filter
+        with self._panes:
+            yield self._list
+            with self._below:
+                yield self._tree_view
+                yield self._octet_view
+        with self._question_line:
+            yield self._question_label
+            yield self._prompt
+        yield self._status
 
     def on_mount(self) -> None:
         """Begin to read, and to show what has come."""
-        self._list = self.query_one("#records", VirtualList)
-        self._tree_view = self.query_one("#tree", TreeView)
-        self._octet_view = self.query_one("#octets", OctetView)
-        self._filter = self.query_one("#filter", Prompt)
-        self._prompt = self.query_one("#question", Prompt)
         self._list.border_title = Text(self._look.title)  # a name of a file is no markup
         self._list.focus()
-        self._list.follows = self._look.is_live
+        self._list.is_live = self._list.follows = self._look.is_live
         if self._look.condition:
             self._filter.value = self._look.condition
             self.apply_filter(self._look.condition)
@@ -187,7 +191,7 @@ class BrowseApp(App[None]):
 
     def on_resize(self, event: Resize) -> None:
         """Put tree and octets beside each other where there is room."""
-        self.query_one("#below").set_class(event.size.width >= _SIDE_BY_SIDE, "-wide")
+        self._below.set_class(event.size.width >= _SIDE_BY_SIDE, "-wide")
 
     def _sync(self) -> None:
         """Show what has come since."""
@@ -208,7 +212,8 @@ class BrowseApp(App[None]):
         if self._records.frozen is not None:
             words.append(f"paused, {len(self._records.selection) - count:,} more")
         if self._look.is_live:
-            words.append("over" if reader.is_over else ("following" if self._list.follows else "live"))
+            following = self._list.follows and self._records.frozen is None
+            words.append("over" if reader.is_over else ("following" if following else "live"))
         elif (progress := reader.progress) is not None:
             words.append(f"reading {progress:.0%}")
         if reader.dropped:
@@ -219,7 +224,7 @@ class BrowseApp(App[None]):
         hints = "  ? help  f filter  / search  2 conversations  q quit"
         if text.cell_len + len(hints) < self.size.width:
             text.append(hints.rjust(self.size.width - text.cell_len - 1), "dim")
-        self.query_one("#status", Static).update(text)
+        self._status.update(text)
 
     def say(self, text: str) -> None:
         """Tell what was done, or why it was not, in the status line; it must be safe to show."""
@@ -412,14 +417,14 @@ class BrowseApp(App[None]):
         self._back_to_records()
         self._question = question
         names = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pcapng"}
-        self.query_one("#question-label", Static).update(self._QUESTIONS[question])
-        self.query_one("#question-line").add_class("-asked")
+        self._question_label.update(self._QUESTIONS[question])
+        self._question_line.add_class("-asked")
         self._prompt.value = names.get(question, self._sought if question == "search" else "")
         self._prompt.cursor_position = len(self._prompt.value)
         self._prompt.focus()
 
     def _close_question(self) -> None:
-        self.query_one("#question-line").remove_class("-asked")
+        self._question_line.remove_class("-asked")
         self._list.focus()
 
     def _answer(self, text: str) -> None:
@@ -732,12 +737,12 @@ class BrowseApp(App[None]):
 
     def action_zoom(self) -> None:
         """Show only the pane with the focus, or all again."""
-        panes = self.query_one("#panes")
+        panes = self._panes
         zoomed = panes.has_class("-zoomed")
         panes.set_class(not zoomed, "-zoomed")
         for view in (self._list, self._tree_view, self._octet_view):
             view.set_class(not zoomed and view.has_focus, "-alone")
-        self.query_one("#below").set_class(not zoomed and not self._list.has_focus, "-alone")
+        self._below.set_class(not zoomed and not self._list.has_focus, "-alone")
 
     def action_pause(self) -> None:
         """Stop the list, or let it go on; records are read meanwhile."""

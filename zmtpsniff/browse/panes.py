@@ -347,8 +347,11 @@ class OctetView(VirtualList):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the octet under the mouse."""
-        place = event.y + self.scroll_offset.y
-        column = event.x + self.scroll_offset.x
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        place = offset.y + self.scroll_offset.y
+        column = offset.x + self.scroll_offset.x
         digits, characters = column - 6, column - 6 - 3 * _ROW - 2
         if 0 <= characters < _ROW:
             inside = characters

@@ -84,6 +84,7 @@ class VirtualList(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.lines: Lines = NoLines() if lines is None else lines
         self.cursor = 0
+        self.is_live = False  # lines come as long as somebody looks
         self.follows = False  # the end, when lines come
 
     def show(self, lines: Lines, cursor: int = 0) -> None:
@@ -159,8 +160,9 @@ class VirtualList(ScrollView, can_focus=True):
         self.move_to(0)
 
     def action_last(self) -> None:
-        """Go to the last line."""
-        self.move_to(len(self.lines) - 1)
+        """Go to the last line, and where lines come follow them."""
+        self.follows = self.is_live
+        self.move_to(len(self.lines) - 1, keep_following=True)
 
     def action_sideways(self, columns: int) -> None:
         """Scroll to the side."""
@@ -173,7 +175,10 @@ class VirtualList(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; twice: go where that leads to."""
-        place = event.y + self.scroll_offset.y
+        inside = event.get_content_offset(self)
+        if inside is None:
+            return
+        place = inside.y + self.scroll_offset.y
         if 0 <= place < len(self.lines):
             self.move_to(place)
             if event.chain == 2:

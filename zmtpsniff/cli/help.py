@@ -20,7 +20,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
+        "-i", "--pid", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option",
+        "--status", "--processes",
     ),
     "Decoding": (
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
@@ -32,9 +33,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 RARE = frozenset(
     {
         "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
-        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows",
-        "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew",
-        "--vacuum-hours", "--help", "--help-all",
+        "--processes", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys",
+        "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards",
+        "--anew", "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

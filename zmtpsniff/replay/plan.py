@@ -44,8 +44,8 @@ def make_plan(
 ) -> Plan:
     """Read a capture and choose who is played, by what they sent that ``passes``; raises Error if nobody can be.
 
-    ``as_whom`` is a socket type, ``clients`` or ``servers``; None for clients if they sent messages, else servers. ``bound``:
-    one socket, which others connect to, plays all.
+    ``as_whom`` is a socket type, ``clients`` or ``servers``; None for clients if they sent messages, else servers.
+    ``bound``: one socket, which others connect to, plays all.
     """
     sent: dict[tuple[int, str], list[int]] = {}  # messages and subscriptions, by flow and address
     connections: list[Connection] = []

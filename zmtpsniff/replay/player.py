@@ -144,7 +144,7 @@ class Player:
         )  # fmt: skip
 
     def _send(self, played: PlayedSocket, sender: Sender, frames: list[bytes], is_reply: bool) -> bool:
-        """Send it, once it is the socket's turn; False if that does not come. A peer that is stuck is waited for once."""
+        """Send it, once it is the socket's turn; False if that does not come. What is stuck is waited for once."""
         patience = 0.0 if played.is_stuck else self._tempo.patience
         played.is_stuck = not self._await(lambda: played.may_send(sender, is_reply), patience)
         if played.is_stuck and not played.gives_up_reply():

@@ -68,7 +68,7 @@ class PlayedSocket:
             self._socket: zmq.Socket[bytes] = context.socket(getattr(zmq, self._kind))
             self._set_options(sender, endpoint, frames)
             events = zmq.EVENT_CONNECTED | zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
-            failures = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            failures = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED
             self._monitor = self._socket.get_monitor_socket(events | failures | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
             (self._socket.bind if bound else self._socket.connect)(endpoint.address)
         except zmq.ZMQError as error:
@@ -77,7 +77,7 @@ class PlayedSocket:
     def _set_options(self, sender: Sender, endpoint: Endpoint, frames: list[bytes]) -> None:
         zmq, socket = self._zmq, self._socket
         socket.ipv6 = endpoint.is_ipv6
-        if not self._bound:
+        if not self._bound and self._kind != "ROUTER":  # whose peer would lose the name that we give it
             socket.immediate = True  # messages wait here, not for a peer that is not there
         if sender.identity is not None:
             socket.routing_id = sender.identity
@@ -281,5 +281,5 @@ class PlayedSocket:
                 self._ready_at = now
             elif event["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 self._failure = "the peer refused the connection"
-            else:
+            else:  # also a peer that ends the connection before it is one
                 self._failure = "the handshake failed"
