@@ -16,7 +16,8 @@ import zmq
 from click.testing import CliRunner
 
 import zmtpsniff
-from dissectors.events import Capture, Message
+from dissectors.events import AnyEvent, Capture, Connection, Event, Message
+from dissectors.records import record_fields
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from tests.support.shown import PAGES, blocks
@@ -162,6 +163,41 @@ def test_the_examples_are_typed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_arrow() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+    for path in (CAPTURE, FIXTURES / "app_jupyter.pcap", FIXTURES / "zap_over_tcp.pcap"):
+        with zmtpsniff.open(path) as capture:
+            messages = list(capture.messages())
+            rows = capture.to_arrow().to_pylist()
+            connections = capture.to_arrow(Connection).to_pylist()
+        assert [row["packet"] for row in rows] == [message.packet for message in messages]
+        assert [row["latency_ns"] for row in rows] == [message.latency_ns for message in messages]
+        for row, message in zip(rows, messages, strict=True):
+            shown = [frame for frame, own in zip(row["frames"], message.frames, strict=True) if frame == own]
+            assert len(shown) == len(row["frames"]) or "zap" in path.name
+            payload = None if row["payload"] is None else json.loads(row["payload"])
+            assert (payload and payload["protocol"]) == (message.payload and message.payload.protocol)
+        assert all(row["client"]["address"] and row["messages"]["client"] >= 0 for row in connections)
+
+
+@pytest.mark.parametrize("kind", AnyEvent.__args__)
+def test_every_kind_of_event_has_a_table(kind: type[Event]) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+    for path in (CAPTURE, FIXTURES / "m31_pub_sub.pcap", FIXTURES / "app_zbeacon.pcap", LOSSY):
+        with zmtpsniff.open(path) as capture:
+            count = sum(isinstance(event, kind) for event in capture)
+            table = capture.to_arrow(kind)
+        assert table.num_rows == count
+        assert table.column_names == [field.name for field in record_fields(kind)]
+
+
+def test_pandas() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install 'zmtpsniff[spark]'")
+    with zmtpsniff.open(CAPTURE) as capture:
+        frame = capture.to_pandas()
+        assert list(frame.packet) == [message.packet for message in capture.messages()]
 
 
 # ---------------------------------------------------------------------- live

@@ -5,23 +5,29 @@ for the program to decide.
 """
 
 import asyncio
+import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from os import PathLike, fspath
-from typing import BinaryIO, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, Self, TypeVar
 
-from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
+from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.plugins import PluginError
 from zmtpsniff.assembly import make_sniffer
 from zmtpsniff.capture.engines.engine import EngineName, LiveOptions
 from zmtpsniff.capture.files import Captures, open_captures
-from zmtpsniff.capture.source import Source
+from zmtpsniff.capture.source import Fault, Packet, Source
 from zmtpsniff.decode_as import DecodeAs, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
+from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 CaptureFile = str | PathLike[str] | BinaryIO
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
@@ -53,11 +59,14 @@ class Dissection:
         stop: Callable[[], None] | None = None,
         where: Callable[[AnyEvent], bool] | None = None,
         clock: Callable[[], int] | None = None,
+        tap: Callable[[list[Packet]], None] | None = None,
+        witness: Witness | None = None,
     ) -> None:
         """Dissect what ``source`` gives, and then, for each further iteration, what ``again`` returns or raises.
 
         ``stop`` ends the capture of a source that is live. ``where`` says which events to give, None for all.
-        ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass.
+        ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass. ``tap`` is given each list
+        of packets just before it is dissected, and ``witness`` is told what connections show below their octets.
         """
         self._source: ClosableSource | None = source  # until somebody iterates over it
         self._settings = settings
@@ -65,6 +74,9 @@ class Dissection:
         self._stop = stop
         self._where = where
         self._clock = clock
+        self._tap = tap
+        self._witness = witness
+        self._current: ClosableSource | None = None  # that is iterated over
         self._totals: Capture | None = None
 
     def __enter__(self) -> Self:
@@ -101,8 +113,9 @@ class Dissection:
         source, self._source = self._source, None
         if source is None:
             source = self._again()
+        self._current = source
         try:
-            for events in self._sniffer(source).events():
+            for events in self._sniffer(source if self._tap is None else _TappedSource(source, self._tap)).events():
                 if events and isinstance(events[-1], Capture):
                     self._totals = events[-1]
                 yield events if self._where is None else list(filter(self._where, events))
@@ -133,6 +146,32 @@ class Dissection:
         assert self._totals is not None
         return self._totals
 
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """How many octets of the files have been read, and how many there are; None where nobody knows."""
+        return self._current.position() if isinstance(self._current, Captures) else None
+
+    @property
+    def dropped(self) -> int:
+        """How many packets are known so far to be lost before they reached us."""
+        return 0 if self._current is None else self._current.dropped
+
+    def to_arrow(self, kind: type[Event] = Message) -> "pa.Table":
+        """The events of one type as a table of Arrow, with a column for each field of their records.
+
+        What messages hold beside octets (``payload``, ``bodies``) is JSON. Raises Error without pyarrow, and as
+        iterating does.
+        """
+        from zmtpsniff.arrow import to_table
+
+        return to_table(kind, (event for events in self.batches() for event in events if isinstance(event, kind)))
+
+    def to_pandas(self, kind: type[Event] = Message) -> "pd.DataFrame":
+        """The same for pandas. Raises Error without pyarrow or pandas, and as iterating does."""
+        if importlib.util.find_spec("pandas") is None:
+            raise Error("pandas is not installed: pip install pandas pyarrow")
+        return self.to_arrow(kind).to_pandas()
+
     def stop(self) -> None:
         """End a live capture: what has come is still given, and the totals. May be called in any thread."""
         if self._stop is not None:
@@ -147,7 +186,7 @@ class Dissection:
 
     def _sniffer(self, source: Source) -> Sniffer:
         try:
-            return make_sniffer(source, self._settings, clock=self._clock)
+            return make_sniffer(source, self._settings, clock=self._clock, witness=self._witness)
         except PluginError as error:
             raise Error(f"plug-in {error}") from None
         except ValueError as error:
@@ -216,6 +255,25 @@ def open(  # noqa: A001  # it is zmtpsniff.open
 
     live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
     return Dissection(live, settings, again=_no_second_time, stop=live.stop, where=passes, clock=time.time_ns)
+
+
+class _TappedSource:
+    """A Source that shows its packets to somebody on their way."""
+
+    def __init__(self, source: Source, tap: Callable[[list[Packet]], None]) -> None:
+        self.dropped = source.dropped
+        self.faults: list[Fault] = source.faults  # lists that only grow
+        self.comments: list[str] = source.comments
+        self.key_lines: list[str] = source.key_lines
+        self._source = source
+        self._tap = tap
+
+    def batches(self) -> Iterator[list[Packet]]:
+        for packets in self._source.batches():
+            self.dropped = self._source.dropped
+            self._tap(packets)
+            yield packets
+        self.dropped = self._source.dropped
 
 
 class _FileReader:

@@ -391,6 +391,7 @@ class Session:
             **{field: value for field, value in fields.items() if field != "encrypted"},  # type: ignore[arg-type]
         )  # fmt: skip
         if wait is None:
+            self.missed = self.missed or name == "MESSAGE"
             journal.out.append(command)
         else:
             wait.add(self, command)
@@ -547,7 +548,6 @@ class Session:
                 length = box.length - wire.CURVE_BOX_OVERHEAD - 1
                 self.inside._frame_inside(plain[0], Cut(plain[1:], length), whole)
                 return None, _NO_FAULTS
-        self.missed = True
         if self.inside is not None:
             self.inside.damage()  # nobody knows whether it was a part of the next message
         accused = had_key and whole and isinstance(box, bytes)
@@ -591,6 +591,7 @@ class Session:
             fields["cookie"] = event.cookie
         shown, faults = self._unseal(boxes, event.name, fields, not event.incomplete)
         if shown is fields:
+            self.missed = self.missed or event.name == "MESSAGE"
             journal.out.append(event)
         elif shown is not None:
             self._report_command(event.name, shown, event.incomplete)

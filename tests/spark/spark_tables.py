@@ -163,7 +163,7 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
     if special:
         row = {**row, "name": None}
     for name, value in row.items():
-        if name in _OURS or value is None or (value is False and name in ("incomplete", "encrypted")):
+        if name in _OURS or value is None or (value is False and name in ("encrypted", "incomplete")):
             continue
         if name in _OCTETS[table]:
             value = _octets(value)

@@ -32,7 +32,7 @@ from tests.spark.spark_tables import assert_places, by_series, cut, expected, la
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, Partition, ZmtpSource
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import Part
+from zmtpsniff.spark.shard import ShardSpec
 from zmtpsniff.spark.tables import arrow_schema
 
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
@@ -164,7 +164,7 @@ def test_stream_wants_a_folder(tmp_path: Path) -> None:
         source(tmp_path, "messages").streamReader(schema("messages"))
     reader = source(tmp_path, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
     with pytest.raises(SparkError, match="begin with new folders"):
-        list(reader.read(Partition("/", ["x"], Part(), 1, 2, known=True)))
+        list(reader.read(Partition("/", ["x"], ShardSpec(), 1, 2, known=True)))
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from tests.spark.spark_tables import by_series, cut, expected, later, packets, r
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import series, shard, task
+from zmtpsniff.spark.file_list import list_files
 from zmtpsniff.spark.ingest import ingest, tell_quiet
-from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import ShardStates, StateLog

@@ -4,7 +4,6 @@ Against a real peer one of the two sides is played, and what has been said is ke
 """
 
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -63,7 +62,9 @@ class Curve:
 
     @property
     def key(self) -> bytes:
-        return both(self.server_now.public, self.client_now.secret)
+        if self.client_now.secret:
+            return both(self.server_now.public, self.client_now.secret)
+        return both(self.client_now.public, self.server_now.secret)
 
     def ways(self) -> dict[str, list[Key]]:
         """The keys that open all of the connection, each set by itself."""
@@ -158,7 +159,7 @@ class RealPeer:
         while len(self._held) < 9:
             more = self._connection.recv(65536)
             if not more:
-                break
+                raise EOFError("the peer closed the connection")
             self._held += more
         long = self._held[0] & 2
         size = int.from_bytes(self._held[1:9], "big") if long else self._held[1]
@@ -189,19 +190,7 @@ class RealPeer:
         curve.client_now = Pair(hello[80:112], b"")
         self.send(curve.welcome())
         assert self.frame().startswith(b"\x08INITIATE")
-        nonce = curve._nonce(SERVER)
-        key = both(curve.client_now.public, curve.server_now.secret)
-        self.key = key
-        self.send(command(b"READY", nonce + seal(prop(b"Socket-Type", socket_type), b"CurveZMQREADY---" + nonce, key)))
+        self.send(curve.ready(prop(b"Socket-Type", socket_type)))
 
     def say(self, body: bytes, flags: int = 0) -> None:
-        nonce = self.curve._nonce(self._side)
-        prefix = b"CurveZMQMESSAGEC" if self._side == CLIENT else b"CurveZMQMESSAGES"
-        key = self.curve.key if self._side == CLIENT else self.key
-        self.send(frame(b"\7MESSAGE" + nonce + seal(bytes([flags]) + body, prefix + nonce, key)))
-
-
-def until(condition: Callable[[], bool], peer: RealPeer) -> None:
-    """Read frames of the real peer until the condition holds."""
-    while not condition():
-        peer.frame()
+        self.send(self.curve.message(self._side, body, flags))

@@ -40,8 +40,9 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 class Captures:
     """One or more capture files as one source of packets; made by open_captures()."""
 
-    def __init__(self) -> None:
-        """Start without a file."""
+    def __init__(self, offsets: list[int] | None = None) -> None:
+        """Start without a file; ``offsets`` is that of open_stream, for one file only."""
+        self._offsets = offsets
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
@@ -53,7 +54,7 @@ class Captures:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
         if not isinstance(name, str):
             title = str(getattr(name, "name", "the file object"))
-            self._captures.append(_recognise(title, _chunks(name, chunk_size), self))
+            self._captures.append(_recognise(title, _chunks(name, chunk_size), self, self._offsets))
             return
         title = "standard input" if name == "-" else name
         try:
@@ -68,7 +69,7 @@ class Captures:
         self._files.append(file)
         if file.isatty():
             raise CaptureError(f"{title}: a terminal, not a capture file")
-        self._captures.append(_recognise(title, _chunks(file, chunk_size), self))
+        self._captures.append(_recognise(title, _chunks(file, chunk_size), self, self._offsets))
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets: of one file in its order, of several merged by time."""
@@ -99,17 +100,18 @@ class Captures:
             file.close()
 
 
-def open_captures(names: Sequence[str | BinaryIO]) -> Captures:
+def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = None) -> Captures:
     """Open capture files by name, ``-`` for standard input, and return them as one source.
 
-    An object that is open stays so: it belongs to who opened it.
+    An object that is open stays so: it belongs to who opened it. ``offsets``, of one file only, is that of open_stream.
 
     All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that
     cannot be read or is no capture.
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
-    captures = Captures()
+    assert offsets is None or len(names) == 1
+    captures = Captures(offsets)
     try:
         for name in names:
             captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))

@@ -7,6 +7,7 @@ import sys
 import click
 
 from zmtpsniff import __version__
+from zmtpsniff.cli.browse import browse
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.diagnose import diagnose
 from zmtpsniff.cli.extract import extract
@@ -17,6 +18,8 @@ from zmtpsniff.cli.keys import keys
 from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
+from zmtpsniff.cli.replay import replay
+from zmtpsniff.cli.report import report
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
@@ -36,13 +39,30 @@ def cli() -> None:
     zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
+    zmtpsniff browse capture.pcap                look around: list, tree, octets
     zmtpsniff diagnose capture.pcap              what is wrong here
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
+    zmtpsniff report capture.pcap -o FILE.html   one page to pass on
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
-for _command in (read, live, diagnose, check, stats, keys, extract, interfaces, fields, schema, spark):
+for _command in (
+    read,
+    live,
+    browse,
+    diagnose,
+    check,
+    stats,
+    report,
+    extract,
+    replay,
+    keys,
+    interfaces,
+    fields,
+    schema,
+    spark,
+):
     cli.add_command(_command)
 
 

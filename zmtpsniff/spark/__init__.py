@@ -2,10 +2,10 @@
 
 As a library::
 
-    from zmtpsniff.spark import Run, get_session, ingest, open_tables
+    from zmtpsniff.spark import IngestRun, get_session, ingest, open_tables
 
     spark = get_session("local[2]")
-    ingest(spark, ["/captures"], Run("/tables"))
+    ingest(spark, ["/captures"], IngestRun("/tables"))
     open_tables(spark, "/tables")["messages"].groupBy("conn_id").count().show()
 
 The unit of work is a *shard* of a *series*. A series is the files that are read as one capture, as ``read`` reads them:
@@ -20,7 +20,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `tables` | names, types and meanings of all columns; `ddl(table)` for Spark, `arrow_schema(table)` for Arrow |
 | `options` | `Options`: what a run is asked for, as executors get it |
 | `locations` * | paths and URLs: the file system of each |
-| `listing` | inputs to files (`list_files`) |
+| `file_list` | inputs to files (`list_files`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
 | `series` | files to series, what the tables have of them, which files come late, how many shards there are |
 | `places` | numbers of packets that say in which file and where they are |
@@ -29,7 +29,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `connections` | `connection_id`; `Connections`: what two ends say to each other, segments in, events out |
 | `rows` * | `Rows`: events to Arrow record batches |
 | `shard` * | `Shard`: dissects a shard; `ShardRows`: its events as rows |
-| `writing` * | rows to Parquet files by the task that made them |
+| `writer` * | rows to Parquet files by the task that made them |
 | `state_log` * | the states of what is open, in the tables' folder |
 | `task` * | `dissect`: what one task does |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
@@ -49,14 +49,14 @@ Nothing of pyspark, pyarrow, pandas or deltalake is imported before it is used.
 
 from typing import TYPE_CHECKING
 
-from zmtpsniff.spark.ingest import IngestOutcome, Run, ingest
+from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError, get_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["IngestOutcome", "Options", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
+__all__ = ["IngestOutcome", "IngestRun", "Options", "SparkError", "get_session", "ingest", "open_tables", "register"]
 
 
 def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":

@@ -25,13 +25,13 @@ from pyspark.sql.types import StructType
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
+from zmtpsniff.spark.file_list import list_files
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
 from zmtpsniff.spark.progress import Progress
 from zmtpsniff.spark.series import by_series, check_series, series_of, shard_counts
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
+from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
 from zmtpsniff.spark.tables import ddl
 
 TABLES: dict[str, tuple[type, ...]] = {
@@ -105,14 +105,14 @@ class Partition(InputPartition):
 
     series: str
     files: list[str]
-    part: Part
+    spec: ShardSpec
     before: int = 0
     after: int = 0
     known: bool = False
 
     def __post_init__(self) -> None:
         """Say what InputPartition wants to know."""
-        super().__init__((self.series, self.part.number))
+        super().__init__((self.series, self.spec.number))
 
 
 class ZmtpSource(DataSource):
@@ -164,7 +164,7 @@ class _Reader(DataSourceReader):
         for name in wanted:
             count = self._request.shards or counts[name]
             paths = [file.path for file in found[name]]
-            partitions += [Partition(name, paths, Part(number, count)) for number in range(count)]
+            partitions += [Partition(name, paths, ShardSpec(number, count)) for number in range(count)]
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -172,7 +172,7 @@ class _Reader(DataSourceReader):
         if not isinstance(partition, Partition):  # of no files at all
             return
         options = _narrowed(self._request.options, self._conditions)
-        shard = Shard(partition.files, options, MemoryStates(), partition.part)
+        shard = Shard(partition.files, options, MemoryStates(), partition.spec)
         yield from _Table(self._request, partition.series, self._schema, self._conditions).rows(shard, options)
 
 
@@ -218,7 +218,7 @@ class _StreamReader(DataSourceStreamReader):
                     found.setdefault(name, []).append(path)
         count = self._request.shards or 1
         return [
-            Partition(name, files, Part(number, count, 1 + before.get(name, 0)), first, last, name in before)
+            Partition(name, files, ShardSpec(number, count, 1 + before.get(name, 0)), first, last, name in before)
             for name, files in found.items()
             for number in range(count)
         ]
@@ -227,23 +227,23 @@ class _StreamReader(DataSourceStreamReader):
         """Dissect the files of a shard from where it was left, and leave it where they end."""
         assert isinstance(partition, Partition)
         progress = Progress(self._request.state)
-        part, series = partition.part, partition.series
+        spec, series = partition.spec, partition.series
         states, end_ns, first_group = progress.snapshot(series, partition.before) if partition.known else ({}, 0, 0)
-        part = Part(part.number, part.count, part.first_file, first_group, end_ns)
+        spec = ShardSpec(spec.number, spec.count, spec.first_file, first_group, end_ns)
         begins = {path: File(path).first() for path in partition.files} if end_ns else {}
         late = [path for path, first in begins.items() if first is not None and first[0][0] < end_ns]
         files = [path for path in partition.files if path not in late]
         table = _Table(self._request, series, self._schema)
         if late:  # what came after it has been given out: it is read as a capture of its own
-            numbered = Part(part.number, part.count, part.first_file + len(files))
+            numbered = ShardSpec(spec.number, spec.count, spec.first_file + len(files))
             yield from table.rows(Shard(late, self._request.options, MemoryStates(), numbered), self._request.options)
-        kept = MemoryStates({name: state for name, state in states.items() if part.has(name)})
+        kept = MemoryStates({name: state for name, state in states.items() if spec.has(name)})
         options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
-        shard = Shard(files, options, kept, part)
+        shard = Shard(files, options, kept, spec)
         yield from table.rows(shard, options)
         if shard.has_unreadable_states:
             raise SparkError(f"{self._request.state}: another version left this; begin with new folders")
-        progress.keep(series, partition.after, part, kept.states, max(end_ns, shard.end_ns))
+        progress.keep(series, partition.after, spec, kept.states, max(end_ns, shard.end_ns))
 
     def commit(self, end: dict[str, int]) -> None:
         """What was left before ``end`` is not asked for again."""

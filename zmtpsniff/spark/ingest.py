@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zmtpsniff.spark.listing import FileInfo, list_files, tables_of
+from msgspec.structs import replace
+
+from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.locations import is_there
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.session import SparkError
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from zmtpsniff.spark.series import KnownFile
     from zmtpsniff.spark.store import Store
-    from zmtpsniff.spark.task import Work
+    from zmtpsniff.spark.task import ShardTask
 
 _Outcome = TypeVar("_Outcome")
 _TRIES = 5  # against another run on the same series
@@ -43,7 +45,7 @@ class IngestOutcome(NamedTuple):
     unreadable: tuple[tuple[str, str, str], ...] = ()
 
 
-class Run(NamedTuple):
+class IngestRun(NamedTuple):
     """What a run is asked for, beside its input.
 
     ``series`` says which files are read as one capture (see series_of), ``shards`` how many tasks share one (None: as
@@ -57,7 +59,7 @@ class Run(NamedTuple):
     anew: bool = False
 
 
-def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> IngestOutcome:
+def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> IngestOutcome:
     """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
 
     The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
@@ -67,7 +69,7 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> IngestOu
     return add(session, list_files(inputs, tables_of(run.output)), run)
 
 
-def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int | None = None) -> IngestOutcome:
+def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, most: int | None = None) -> IngestOutcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
     from zmtpsniff.spark.series import check_series, known_files
     from zmtpsniff.spark.store import Store
@@ -86,14 +88,14 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int
         count = len(listed) - len(new)
         if not new:
             return IngestOutcome(0, count, 0)
-        works = _plan(session, store, known, new, listed, run, lost)
-        rows = _dissect(session, store, base, works, known, run.options, lost)
+        shards = _plan(session, store, known, new, listed, run, lost)
+        rows = _dissect(session, store, base, shards, known, run.options, lost)
         return IngestOutcome(len(new), count, rows, store.unreadable([file.path for file in new]))
 
     return _until_done(run, attempt)
 
 
-def _until_done(run: Run, attempt: Callable[[set[str]], _Outcome]) -> _Outcome:
+def _until_done(run: IngestRun, attempt: Callable[[set[str]], _Outcome]) -> _Outcome:
     """What an attempt comes to that no other run disturbs; it is told the series whose states cannot be read."""
     from zmtpsniff.spark.store import ConflictError
 
@@ -119,37 +121,36 @@ def _plan(
     known: "dict[str, list[KnownFile]]",
     new: Sequence[FileInfo],
     listed: Sequence[FileInfo],
-    run: Run,
+    run: IngestRun,
     unreadable: set[str],
-) -> "list[Work]":
+) -> "list[ShardTask]":
     """The shards to dissect."""
     from zmtpsniff.spark.job import cores
     from zmtpsniff.spark.series import by_series, shard_counts
-    from zmtpsniff.spark.shard import Part
     from zmtpsniff.spark.state_log import StateLog
-    from zmtpsniff.spark.task import Work
 
     lost = StateLog(store.location, store.state_files()).lost() | unreadable
     seen = {file.path for file in listed}
-    works = [
-        _work(name, files, known.get(name, []), name in lost, seen)
+    shards = [
+        _task(name, files, known.get(name, []), name in lost, seen)
         for name, files in by_series(new, run.series).items()
     ]
-    octets = {one.series: sum(file.size for file in (*one.files, *one.alone)) for one in works}
+    octets = {one.series: one.octets for one in shards}
     counts = dict.fromkeys(octets, run.shards) if run.shards is not None else shard_counts(octets, cores(session))
     return [
-        Work(one.series, Part(number, counts[one.series], one.part.first_file, 0, one.part.end_ns), *rest)
-        for one in works
+        replace(one, spec=replace(one.spec, number=number, count=counts[one.series]))
+        for one in shards
         for number in range(counts[one.series])
-        for rest in [(one.files, one.anew, one.alone)]
     ]
 
 
-def _work(name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_lost: bool, seen: set[str]) -> "Work":
+def _task(
+    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_lost: bool, seen: set[str]
+) -> "ShardTask":
     """What is to be done with new files of a series, as one shard."""
     from zmtpsniff.spark.series import late_files
-    from zmtpsniff.spark.shard import Part
-    from zmtpsniff.spark.task import Work
+    from zmtpsniff.spark.shard import ShardSpec
+    from zmtpsniff.spark.task import ShardTask
 
     paths = {file.path for file in files}
     others = [file.listed for file in known if file.listed.path not in paths]
@@ -157,18 +158,18 @@ def _work(name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is
     late = [] if changed else late_files(files, known)
     if changed or late or (is_lost and known):
         if all(file.path in seen or is_there(file.path) for file in others):
-            return Work(name, Part(), sorted([*files, *others]), anew=True)
+            return ShardTask(name, ShardSpec(), sorted([*files, *others]), anew=True)
         files = [file for file in files if file.path not in changed]  # what was read of these stays
     end_ns = max((file.last_ns for file in known), default=0)
-    part = Part(first_file=1 + len(known), end_ns=end_ns)
-    return Work(name, part, sorted(file for file in files if file not in late), alone=late)
+    spec = ShardSpec(first_file=1 + len(known), end_ns=end_ns)
+    return ShardTask(name, spec, sorted(file for file in files if file not in late), alone=late)
 
 
 def _dissect(
     session: "SparkSession",
     store: "Store",
     base: int,
-    works: "Sequence[Work]",
+    shards: "Sequence[ShardTask]",
     known: "dict[str, list[KnownFile]]",
     options: Options,
     lost: set[str],
@@ -183,19 +184,21 @@ def _dissect(
     from zmtpsniff.spark.task import Job
 
     states = store.state_files()
-    outcomes = run(session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), works)
+    outcomes = run(
+        session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), shards
+    )
     unreadable = {series for one in outcomes for series in one.unreadable} - lost
     if unreadable:
         raise UnreadableStatesError(unreadable)
     files = [file for one in outcomes for file in one.files]
-    touched = {one.series for one in works}
+    touched = {one.series for one in shards}
     mine = {name: sorted(known[name]) for name in touched if name in known}
 
     def same() -> bool:
         now = known_files(store.captures([*touched]))
         return {name: sorted(some) for name, some in now.items()} == mine
 
-    store.commit(base, files, touched, {one.series for one in works if one.anew}, same)
+    store.commit(base, files, touched, {one.series for one in shards if one.anew}, same)
     return sum(file.rows for file in files if file.table != STATES)
 
 
@@ -205,7 +208,7 @@ def _dissect(
 def follow(
     session: "SparkSession",
     inputs: Sequence[str],
-    run: Run,
+    run: IngestRun,
     report: Callable[[IngestOutcome], None],
     once: bool = False,
     every_seconds: float = _EVERY_SECONDS,
@@ -233,7 +236,7 @@ def follow(
         time.sleep(every_seconds)
 
 
-def tell_quiet(session: "SparkSession", run: Run, now_ns: int | None = None) -> int:
+def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = None) -> int:
     """Add provisional rows on what is open in series whose latest file was written ``idle_seconds`` ago.
 
     ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
@@ -252,11 +255,13 @@ def tell_quiet(session: "SparkSession", run: Run, now_ns: int | None = None) -> 
         known = known_files(store.captures())
         log = StateLog(store.location, store.state_files())
         told = store.provisional_series()
-        works = [
-            _work(name, [], files, name in lost, set())
+        shards = [
+            _task(name, [], files, name in lost, set())
             for name, files in known.items()
             if max(file.listed.modified_ns for file in files) < before_ns and name not in told and log.groups(name)
         ]
-        return _dissect(session, store, base, works, known, run.options._replace(tells_open=True), lost) if works else 0
+        return (
+            _dissect(session, store, base, shards, known, run.options._replace(tells_open=True), lost) if shards else 0
+        )
 
     return _until_done(run, attempt)

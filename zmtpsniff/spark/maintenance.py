@@ -13,7 +13,7 @@ from zmtpsniff.spark.shard import NEVER
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
-from zmtpsniff.spark.writing import DataFile, Writer, statistics
+from zmtpsniff.spark.writer import DataFile, TableWriter, statistics
 
 _TIMES = {"connections": "start_ns", "captures": "first_ns"}  # what rows are in the order of; else time_ns
 _LARGE = 64 << 20  # octets of a file that stays as it is
@@ -125,6 +125,6 @@ def _open_series(store: Store, paths: list[str]) -> set[str]:
 def _lost_states(store: Store, series: set[str]) -> list[DataFile]:
     """A row for each series, which says that its states are lost."""
     row = {"name": b"", "number": 0, "over_ns": NEVER, "state": b""}
-    writer = Writer(store.location, StateLog(store.location, []).next_prefix())
+    writer = TableWriter(store.location, StateLog(store.location, []).next_prefix())
     writer.take(STATES, pa.RecordBatch.from_pylist([row | {"series": one} for one in sorted(series)], schema=SCHEMA))
     return writer.close()

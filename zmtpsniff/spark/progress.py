@@ -15,10 +15,10 @@ from uuid import uuid4
 import msgspec
 from pyarrow.fs import FileSelector
 
-from zmtpsniff.spark.listing import below
+from zmtpsniff.spark.file_list import below
 from zmtpsniff.spark.locations import file_system, make_parent
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import Part, State
+from zmtpsniff.spark.shard import ShardSpec, State
 
 Groups = dict[bytes, tuple[int, State]]
 """The states of groups, each with the time when it is over."""
@@ -72,10 +72,10 @@ class Progress:
         return groups, max(shard.end_ns for shard in shards), next_group
 
     def keep(
-        self, series: str, number: int, part: Part, groups: Mapping[bytes, tuple[int, State]], end_ns: int
+        self, series: str, number: int, spec: ShardSpec, groups: Mapping[bytes, tuple[int, State]], end_ns: int
     ) -> None:
         """Keep what a shard of a series is left with after list ``number``."""
-        name = f"{_folder(series)}/{number}-{part.number}.msgpack"
+        name = f"{_folder(series)}/{number}-{spec.number}.msgpack"
         self._write(name, zlib.compress(msgspec.msgpack.encode(_Snapshot(end_ns, dict(groups))), _FASTEST))
 
     def forget(self, number: int) -> None:

@@ -21,12 +21,12 @@ from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import marked, marks, placed
-from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
+from zmtpsniff.spark.rows import Batch, CaptureRow, Places, RowOrigin, Rows, places_of
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -88,7 +88,7 @@ class MemoryStates:
         return [name for name, (over_ns, _) in self.states.items() if over_ns <= now_ns]
 
 
-class Part(msgspec.Struct, frozen=True):
+class ShardSpec(msgspec.Struct, frozen=True):
     """Which part of a series a shard is: number ``number`` of ``count``, from 0.
 
     Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
@@ -134,16 +134,16 @@ class _Group:
 class Shard:
     """One shard of a series."""
 
-    def __init__(self, paths: Sequence[str], options: Options, states: States, part: Part | None = None) -> None:
+    def __init__(self, paths: Sequence[str], options: Options, states: States, spec: ShardSpec | None = None) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
         Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
         be read begins anew, and ``has_unreadable_states`` says so.
         """
-        self.part = part or Part()
-        self._paths = dict(enumerate(paths, self.part.first_file))
+        self.spec = spec or ShardSpec()
+        self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = dict(self._paths)  # by number, also those that states refer to
-        self.captures: list[Capture] = []
+        self.captures: list[CaptureRow] = []
         self._options = options
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
@@ -151,8 +151,8 @@ class Shard:
         self._states = states
         self._held_octets = 0
         self._octets = 0
-        self._next_group = self.part.first_group + self.part.number
-        self.end_ns = self.part.end_ns  # when the last segment came
+        self._next_group = self.spec.first_group + self.spec.number
+        self.end_ns = self.spec.end_ns  # when the last segment came
         self._swept_ns = 0
         self.has_unreadable_states = False
 
@@ -233,7 +233,7 @@ class Shard:
         if file.unreadable:
             problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
-            Capture(
+            CaptureRow(
                 path,
                 number,
                 count,
@@ -270,13 +270,13 @@ class Shard:
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         for name, mine in found.items():
-            if self.part.has(name):
+            if self.spec.has(name):
                 group = self._of(name, files, sum(len(segment[6]) for segment in mine))
                 yield from self._events_of(group, group.connections.take(mine))
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
-            if name is None or not self.part.has(name) or not self._sorted.wants(protocol, key, payload, missing):
+            if name is None or not self.spec.has(name) or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
             yield from self._events_of(group, group.connections.take_datagram(datagram))
@@ -308,7 +308,7 @@ class Shard:
         except StateError:
             self.has_unreadable_states = True
         number = self._next_group
-        self._next_group += self.part.count
+        self._next_group += self.spec.count
         return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
 
     def _restored(self, state: State) -> _Group:
@@ -377,10 +377,10 @@ class ShardRows:
             for one in source:
                 yield from self._take(one)
         yield from self._flush()
-        if self._shard.part.number == 0:
+        if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
-                yield from self._rows.of_capture(capture, listed, self._series, self._shard.part.count)
+                yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
 
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
@@ -397,7 +397,7 @@ class ShardRows:
         self._events, self._ids, self._octets = ([], []), {}, 0
         for provisional in (False, True):
             if events[provisional]:
-                origin = Origin(self._series, ids, self._place)
+                origin = RowOrigin(self._series, ids, self._place)
                 yield from self._rows.of_events(events[provisional], origin, bool(provisional))
 
     def _place(self, packets: Sequence[int]) -> Places:

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from zmtpsniff.spark.connections import StateError
 from zmtpsniff.spark.locations import file_system
-from zmtpsniff.spark.shard import NEVER, Part, State
-from zmtpsniff.spark.writing import DataFile, Writer
+from zmtpsniff.spark.shard import NEVER, ShardSpec, State
+from zmtpsniff.spark.writer import DataFile, TableWriter
 
 STATES = "_states"
 SCHEMA = pa.schema(
@@ -109,7 +109,7 @@ class StateLog:
         if len(self.files) - first < _MANY:
             return [], []
         number, merges, _ = _key(self.files[first])
-        writer = Writer(self._folder, _prefix(number, merges + 1))
+        writer = TableWriter(self._folder, _prefix(number, merges + 1))
         latest: dict[tuple[Any, ...], int] = {}
         for file in range(first, len(self.files)):
             columns = self._parquet(file).read(["series", "name"]).columns
@@ -141,7 +141,7 @@ def _key(name: str) -> tuple[int, int, str]:
 class ShardStates:
     """The states of the groups of one shard, and those of them that were changed."""
 
-    def __init__(self, log: StateLog, series: str, part: Part, anew: bool = False) -> None:
+    def __init__(self, log: StateLog, series: str, spec: ShardSpec, anew: bool = False) -> None:
         """Begin with what a log has, or, for a series that is dissected ``anew``, with nothing.
 
         Groups that are new are numbered from ``first_group`` on.
@@ -150,7 +150,7 @@ class ShardStates:
         self._series = series
         groups = log.groups(series)
         self.first_group = 1 + max((number for _, number in groups.values()), default=-1)
-        groups = {name: one for name, one in groups.items() if part.has(name)}
+        groups = {name: one for name, one in groups.items() if spec.has(name)}
         self._places = {} if anew else {name: place for name, (place, _) in groups.items()}
         self._numbers = {name: number for name, (_, number) in groups.items()}
         self._changed: dict[bytes, None] = dict.fromkeys(groups) if anew else {}

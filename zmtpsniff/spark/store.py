@@ -31,7 +31,7 @@ from zmtpsniff.spark.locations import canonical, delta_options, file_system, mak
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
-from zmtpsniff.spark.writing import DataFile, Writer, now_ms, statistics
+from zmtpsniff.spark.writer import DataFile, TableWriter, now_ms, statistics
 
 _APP = "zmtpsniff"  # whose transactions those in the logs are
 _COMMIT = "commit-"
@@ -249,7 +249,7 @@ class Store:
 
     def _rest(self, name: str, parquet: pq.ParquetFile, gone: pa.Array, one: dict[str, Any]) -> list[DataFile]:
         """New files with the rows of one that are not ``gone``."""
-        writer = Writer(self.location)
+        writer = TableWriter(self.location)
         at = 0
         for batch in parquet.iter_batches():
             rest = batch.filter(pc.invert(gone.slice(at, batch.num_rows)))

@@ -134,9 +134,10 @@ WITH windows AS (
     WHERE quickest IS NOT NULL AND quickest_back IS NOT NULL
 )
 SELECT one, other, min(first_ns) AS at_ns,
-    CAST(round(coalesce(regr_intercept(difference_ns, (at_ns - first_ns) / 1e9), avg(difference_ns))) AS BIGINT)
-        AS difference_ns,
-    coalesce(regr_slope(difference_ns, (at_ns - first_ns) / 1e9), 0) / 1000 AS drift_ppm,
+    CAST(round(CASE WHEN min(at_ns) < max(at_ns) THEN regr_intercept(difference_ns, (at_ns - first_ns) / 1e9)
+        ELSE avg(difference_ns) END) AS BIGINT) AS difference_ns,
+    CASE WHEN min(at_ns) < max(at_ns) THEN regr_slope(difference_ns, (at_ns - first_ns) / 1e9) ELSE 0 END / 1000
+        AS drift_ppm,
     CAST(round(min(least_ns) / 2) AS BIGINT) AS uncertainty_ns,
     count(*) AS windows
 FROM measured

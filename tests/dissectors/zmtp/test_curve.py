@@ -432,7 +432,7 @@ def test_patience_ends() -> None:
         5, 6, 7, 8, 9, 10
     ]  # fmt: skip
     assert [(event.packet, event.incomplete) for event in events if isinstance(event, Message)] == [
-        (11, True), (14, False)
+        (11, True), (14, True)
     ]  # fmt: skip
     assert dissect(sent, [], patience_ns=2 * SECOND) == dissect(sent, [])
 

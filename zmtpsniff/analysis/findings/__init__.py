@@ -11,7 +11,7 @@ from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, 
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
-from zmtpsniff.analysis.findings.finding import Finding, by_harm, finding
+from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
@@ -190,11 +190,9 @@ class Diagnosis:
 
     def findings(self) -> list[Finding]:
         """What is wrong, the most harmful first. To be asked once, when all events have been taken."""
-        made: dict[tuple[str, str], Finding] = {}
+        claims: dict[tuple[str, str], Claim] = {}
         for one in self._inquiries:
             for claim in one.claims(self._now_ns):
-                found = finding(claim)
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
-                key = (found.code, found.endpoints[0] if found.code == "subscriber-slow" else found.summary)
-                made.setdefault(key, found)
-        return by_harm(made.values())
+                claims.setdefault((claim.code, claim.subject or claim.summary), claim)
+        return by_harm(map(finding, claims.values()))

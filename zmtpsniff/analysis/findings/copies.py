@@ -447,4 +447,5 @@ class Copies(Inquiry):
                 late = stream.late
                 late.add(None, None, None, 0 if late.count else 1)
                 summary = f"the subscriber {stream.address} is {span(stream.lag_ns)} behind others of {stream.server}"
-                yield Claim("subscriber-slow", summary, "others got the same messages so much earlier", late, ends)
+                known = "others got the same messages so much earlier"
+                yield Claim("subscriber-slow", summary, known, late, ends, subject=stream.address)

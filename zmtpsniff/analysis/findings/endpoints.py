@@ -36,14 +36,16 @@ _HOSTS = 16
 class _Tries:
     """Attempts to connect to one address that failed in one way since somebody answered there last."""
 
-    __slots__ = ("hosts", "longest_ns", "seen")
+    __slots__ = ("connections", "hosts", "longest_ns", "seen")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
+        self.connections = 0  # that were tried, each with one SYN or more
         self.hosts: Counter[str] = Counter()
         self.longest_ns = 0  # between two attempts
 
     def add(self, attempt: Attempt) -> None:
+        self.connections += 1
         host = host_of(attempt.client)
         if host in self.hosts or len(self.hosts) < _HOSTS:
             self.hosts[host] += attempt.syns
@@ -55,7 +57,7 @@ class _Tries:
     @property
     def has_rhythm(self) -> bool:
         """Whether attempts come as libzmq's do."""
-        count = self.seen.count
+        count = self.connections
         fastest, slowest = _RHYTHM_NS
         return count >= _RHYTHM_ATTEMPTS and self.longest_ns <= slowest and self.seen.span_ns >= fastest * (count - 1)
 

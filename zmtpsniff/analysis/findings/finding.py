@@ -91,6 +91,7 @@ class Claim(NamedTuple):
     certainty: Certainty = "certain"
     suggestion: str | None = None
     advice: str | None = None  # None: that of the code
+    subject: str | None = None  # what else may be said of this one with the same code is left out
 
 
 def finding(claim: Claim) -> Finding:

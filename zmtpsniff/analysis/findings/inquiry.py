@@ -87,12 +87,17 @@ class Ledger(Generic[Key, Value]):
         """The entry of a key, made if there is none."""
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = self._make()
-            if len(self.entries) > self._limit:
-                self.entries.popitem(last=False)
+            entry = self._make()
+            self.put(key, entry)
         else:
             self.entries.move_to_end(key)
         return entry
+
+    def put(self, key: Key, entry: Value) -> None:
+        """Remember a new entry."""
+        self.entries[key] = entry
+        if len(self.entries) > self._limit:
+            self.entries.popitem(last=False)
 
 
 def host_of(address: str) -> str:

@@ -68,4 +68,4 @@ class Receivers(Inquiry):
                 summary = f"the {kind} at {address} stopped taking messages: {receiver.sender} waited {lasted} for it"
             known = f"its TCP window was closed, {times(seen.count, 'time')}, while there was more to send"
             severity: Severity | None = None if kind in SUBSCRIBERS else "note"
-            yield Claim("subscriber-slow", summary, known, seen, [address, receiver.sender], severity)
+            yield Claim("subscriber-slow", summary, known, seen, [address, receiver.sender], severity, subject=address)

@@ -125,16 +125,17 @@ class _Service:
         return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
 
 
-class _Unanswered:
+class _Backlog:
     """Requests of one host to one address that got no reply."""
 
-    __slots__ = ("details", "flows", "has_timed_out", "seen")
+    __slots__ = ("details", "flows", "has_waited", "is_at_end", "seen")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.details: dict[str, None] = {}
         self.flows: set[int] = set()
-        self.has_timed_out = False
+        self.has_waited = False  # one of them for long enough
+        self.is_at_end = True  # of the capture: the replies may have come later
 
 
 class Requests(Inquiry):
@@ -146,7 +147,9 @@ class Requests(Inquiry):
         self._exchanges: dict[int, _Exchange] = {}
         self._asked_by_peers: Ledger[str, _Service] = Ledger(_Service)
         self._asks_peers: Ledger[str, _Service] = Ledger(_Service)
-        self._unanswered: Ledger[tuple[str, str], _Unanswered] = Ledger(_Unanswered)
+        self._unanswered: Ledger[tuple[str, str], _Backlog] = Ledger(_Backlog)
+        self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
+        self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
 
     def attempt(self, attempt: Attempt) -> None:
@@ -174,12 +177,14 @@ class Requests(Inquiry):
         if event.code != "request-unanswered" or event.src is None or event.flow is None or event.time_ns is None:
             return
         exchange = self._exchanges.get(event.flow)
-        if exchange is not None and exchange.is_worker:
+        until_ns, is_worker = self._ended.entries.get(event.flow, (None, exchange is not None and exchange.is_worker))
+        if is_worker:
             return
         unanswered = self._unanswered.at((host_of(event.src), str(event.dst)))
         unanswered.flows.add(event.flow)
         unanswered.seen.add(event.time_ns, event.packet, event.flow)
-        unanswered.has_timed_out |= event.severity != "note"
+        unanswered.is_at_end &= event.severity == "note"
+        unanswered.has_waited |= until_ns is None or until_ns - event.time_ns >= _RECENT_NS
         if len(unanswered.details) < 2:
             unanswered.details[event.detail] = None
 
@@ -188,9 +193,11 @@ class Requests(Inquiry):
         exchange = self._exchanges.pop(event.flow, None)
         if exchange is None or exchange.asker is None:
             return
+        self._ended.put(event.flow, (until_ns, exchange.is_worker))
         server_asks = exchange.asker == event.server.address
         service = (self._asks_peers if server_asks else self._asked_by_peers).at(event.server.address)
         if exchange.answered:
+            self._answering.at(event.client.address if server_asks else event.server.address)
             service.asked += exchange.asked
             service.answered += exchange.answered
             service.peers += 1
@@ -211,10 +218,10 @@ class Requests(Inquiry):
         for service in self._asks_peers.entries.values():
             yield from self._silent_workers(service, told)
         for (host, replier), unanswered in self._unanswered.entries.items():
-            is_recent = not unanswered.has_timed_out and now_ns - (unanswered.seen.first_ns or 0) < _RECENT_NS
-            if not (unanswered.flows <= told or is_recent):
-                told |= unanswered.flows
-                yield self._claim_unanswered(host, replier, unanswered)
+            if unanswered.flows <= told or not (unanswered.has_waited or not unanswered.is_at_end):
+                continue
+            told |= unanswered.flows
+            yield self._claim_unanswered(host, replier, unanswered)
         for service in self._asked_by_peers.entries.values():
             yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.entries.items():
@@ -265,11 +272,13 @@ class Requests(Inquiry):
         seen.add(time_ns, packet, suspect.flow, missing)
         return seen
 
-    def _claim_unanswered(self, host: str, replier: str, unanswered: _Unanswered) -> Claim:
+    def _claim_unanswered(self, host: str, replier: str, unanswered: _Backlog) -> Claim:
         seen = unanswered.seen
         requests = times(seen.count, "request")
         summary = f"{replier} does not answer {host}: {requests} without a reply"
-        severity: Severity | None = None if unanswered.has_timed_out else "note"
+        # Programs that end do so while they wait, too.
+        is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
+        severity: Severity | None = "note" if unanswered.is_at_end or is_farewell else None
         known = "; ".join(unanswered.details)
         return Claim("request-unanswered", summary, known, seen, [replier], severity)
 

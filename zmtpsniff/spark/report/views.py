@@ -34,11 +34,10 @@ def make_views(
             raise SparkError(
                 f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
             )
-        conditions = _conditions(table, since_ns, until_ns)
         frame = _read(
             session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
         )
-        for condition in conditions:
+        for condition in conditions(table, since_ns, until_ns):
             frame = frame.where(condition)
         frame.createOrReplaceTempView(f"all_{table}")
     for name, query in views(since_ns or 0).items():
@@ -69,7 +68,8 @@ def _of_hadoop(location: str) -> str:
     return f"s3a{location[2:]}" if location.startswith("s3:") else location
 
 
-def _conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
+def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
+    """What holds of the rows of a table that are of some time, as SQL (see :func:`make_views`)."""
     begin, end = {
         "connections": ("start_ns", "end_ns"),
         "captures": ("first_ns", "last_ns"),
