@@ -24,6 +24,7 @@ ALLOWED = {
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.decode_as",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.zmtp.sockets",
