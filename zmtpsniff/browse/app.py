@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from rich.text import Text
 from textual import work
@@ -48,6 +48,8 @@ from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import escape, quote
+
+_Made = TypeVar("_Made")
 
 THEMES = ("terminal", "dark", "light")
 
@@ -539,9 +541,17 @@ class BrowseApp(App[None]):
                 self.apply_filter(condition)
                 self._list.focus()
 
+    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
+    def _prepare(self, make: Callable[[], _Made], show: Callable[[_Made], None]) -> None:
+        """Make something that takes a while where records are many, and then show it."""
+        made = make()
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(show, made)
+
     def action_conversations(self) -> None:
         """Show the connections, those of one socket together."""
-        self._show_table("conversations, by bound socket", conversations(self._index))
+        title = "conversations, by bound socket"
+        self._prepare(lambda: conversations(self._index), lambda table: self._show_table(title, table))
 
     def action_findings(self) -> None:
         """Show what is wrong and what to do about it, as zmtpsniff diagnose does."""
@@ -553,7 +563,7 @@ class BrowseApp(App[None]):
 
     def action_problems(self) -> None:
         """Show what is wrong with single records, by what it is."""
-        self._show_table("problems", problems(self._index))
+        self._prepare(lambda: problems(self._index), lambda table: self._show_table("problems", table))
 
     def action_topics(self) -> None:
         """Show topics and groups."""
@@ -574,7 +584,7 @@ class BrowseApp(App[None]):
         self._back_to_records()
         self.push_screen(ViewScreen("statistics", TextLines(lines), "Esc back"))
 
-    @work(thread=True, group="statistics", exclusive=True, exit_on_error=False)
+    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
     def _with_statistics(self, show: Callable[[list[AnyRecord]], None]) -> None:
         """Count all records that have come, unless that has been done, and show something of it."""
         worker = get_current_worker()
@@ -609,11 +619,14 @@ class BrowseApp(App[None]):
     def action_ladder(self) -> None:
         """Show what the list shows as a ladder."""
         selection = self._records.selection
-        flows: Iterable[int] = self._index.talks
-        if not isinstance(selection, EveryRow):
-            flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
-        lines = self._ladder_lines(selection, flows)
-        self._show_rows("ladder", lines, selection, self._row)
+
+        def make() -> LadderLines:
+            flows: Iterable[int] = list(self._index.talks)
+            if not isinstance(selection, EveryRow):
+                flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
+            return self._ladder_lines(selection, flows)
+
+        self._prepare(make, lambda lines: self._show_rows("ladder", lines, selection, self._row))
 
     def action_ladder_here(self) -> None:
         """Show the conversation of the record as a ladder."""
@@ -638,7 +651,9 @@ class BrowseApp(App[None]):
             self.say("only a message has a way through proxies")
 
     def _show_trace(self, row: int) -> None:
-        rows = trace(self._index, row)
+        self._prepare(lambda: trace(self._index, row), lambda rows: self._show_way(row, rows))
+
+    def _show_way(self, row: int, rows: list[int]) -> None:
         selection = SomeRows(rows)
         events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
         ends = [(event.flow, address) for event in events for address in (event.src, event.dst)]
@@ -652,7 +667,7 @@ class BrowseApp(App[None]):
         self._show_view(title, lines, lambda place: Target(selection.row(place)), cursor)
         self._complete(selection)
 
-    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
+    @work(thread=True, group="rows", exclusive=True, exit_on_error=False)
     def _complete(self, selection: Selection) -> None:
         """Find the rest of the rows of a view."""
         worker = get_current_worker()
