@@ -15,7 +15,12 @@ from tests.support.paths import PROJECT
 ALLOWED = {
     "dissectors": {"dissectors"},
     "zmtpsniff/capture": {"zmtpsniff.capture", "zmtpsniff.errors"},  # files and engines
-    "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.plaintexts", "zmtpsniff.capture.source"},
+    "zmtpsniff/net": {
+        "zmtpsniff.net",
+        "zmtpsniff.capture.plaintexts",
+        "zmtpsniff.capture.source",
+        "dissectors.numbers",
+    },
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
@@ -103,6 +108,13 @@ ALLOWED = {
         "zmtpsniff.render.payload",
         "dissectors.events",
         "dissectors.payloads",
+    },
+    "zmtpsniff/replay": {
+        "zmtpsniff.replay",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.payloads",
+        "dissectors.zmtp.sockets",
     },
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
@@ -347,6 +359,66 @@ def test_public_classes_have_names_of_their_own() -> None:
         if not short.startswith("_"):
             where.setdefault(short, set()).add(module)
     assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
+
+
+# What is documented although its name begins with an underscore: methods of NamedTuple. And pyspark's gateway to Java,
+# of which it has no public name.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_jvm"}
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_ALL_THE_SAME
+
+
+def _names_made(tree: ast.AST) -> set[str]:
+    """What a module defines: functions, classes, variables, and what its classes set of themselves."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+def _private_names_of_others(source: str) -> set[str]:
+    """Private names that a module uses, by a dot, an import or as text, and does not define."""
+    tree = ast.parse(source)
+    used = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name):
+                used.add(name)
+            case ast.ImportFrom(names=aliases):
+                used |= {alias.name for alias in aliases}
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr" | "delattr"), args=[_, ast.Constant(value=str(name)), *_]
+            ):
+                used.add(name)
+    return set(filter(_is_private, used)) - _names_made(tree)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["half._read", "half._buffer.held = 1", "self.half._read()", "from a.b import _c", "setattr(x, '_y', 1)"],
+)
+def test_private_names_of_others_are_recognised(source: str) -> None:
+    assert len(_private_names_of_others(source)) == 1
+    assert not _private_names_of_others(f"{source}\n_read = _buffer = _c = _y = 0")
+
+
+@pytest.mark.parametrize("part", ["dissectors", "zmtpsniff", "benchmarks", "docs", "fixtures"])
+def test_nobody_names_what_is_private_to_another_module(part: str) -> None:
+    """What others need has a public name; what has none may change without a look at the others."""
+    paths = sorted((PROJECT / part).rglob("*.py"))
+    assert paths
+    found = {str(path.relative_to(PROJECT)): _private_names_of_others(path.read_text()) for path in paths}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_classes_inherit_little() -> None:

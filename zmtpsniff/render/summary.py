@@ -29,6 +29,7 @@ from zmtpsniff.render.wording import (
     command_fields,
     connection_words,
     greeting_words,
+    has_relations,
     length_on_wire,
     peer_words,
     relation_words,
@@ -186,7 +187,7 @@ class SummaryRenderer:
         remarks = " (incomplete)" if event.incomplete else ""
         if event.encrypted and self._verbosity:
             remarks += " (encrypted)"
-        if event.request is not None or event.matched is not None or event.forwards is not None:
+        if has_relations(event):
             remarks += self._relations(event)
         text = self._columns.text(" ".join(shown), remarks, True)
         lines.append(f"{start}{self._columns.message(event.socket_type, count, octets)}{text}")
