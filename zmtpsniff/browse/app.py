@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.events import Resize
 from textual.theme import BUILTIN_THEMES
+from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
@@ -77,6 +78,7 @@ class BrowseApp(App[None]):
     """Looks around in what a reader reads."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#records"  # not the filter, which is first: keys that were pressed early are no part of one
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", show=False),
@@ -144,6 +146,7 @@ class BrowseApp(App[None]):
         self._sought = ""
         self._said = ""  # what was done, until the next key
         self._shown_row: int | None = None
+        self._is_zoomed = False
         self._statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
         for theme in BUILTIN_THEMES.values():
             self.register_theme(theme)
@@ -305,6 +308,7 @@ class BrowseApp(App[None]):
             self.action_clear_filter()
             place = row
         self._records.frozen = None
+        self._zoom(None)
         self._list.sync()
         self._list.move_to(place)
         self._list.focus()
@@ -499,6 +503,7 @@ class BrowseApp(App[None]):
         self._back_to_records()
 
     def _back_to_records(self) -> None:
+        self._zoom(None)
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
@@ -641,7 +646,7 @@ class BrowseApp(App[None]):
         """A ladder whose columns are both sides of each flow."""
         talks = [talk for flow in flows if (talk := self._index.talks.get(flow)) is not None]
         ends = [(talk.flow, address) for talk in talks for address in (talk.client, talk.server)]
-        return LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends)
+        return LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends, self.size.width)
 
     def action_trace(self) -> None:
         """Show the way of the request or reply under the cursor."""
@@ -657,7 +662,7 @@ class BrowseApp(App[None]):
         selection = SomeRows(rows)
         events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
         ends = [(event.flow, address) for event in events for address in (event.src, event.dst)]
-        lines = LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends)
+        lines = LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends, self.size.width)
         self._show_rows(f"the way of record {row + 1:,}: {len(rows):,} messages", lines, selection, row)
 
     def _show_rows(self, title: str, lines: LineSource, selection: Selection, row: int | None) -> None:
@@ -753,12 +758,14 @@ class BrowseApp(App[None]):
 
     def action_zoom(self) -> None:
         """Show only the pane with the focus, or all again."""
-        panes = self._panes
-        zoomed = panes.has_class("-zoomed")
-        panes.set_class(not zoomed, "-zoomed")
+        self._zoom(None if self._is_zoomed else self.focused)
+
+    def _zoom(self, pane: Widget | None) -> None:
+        """Show only that pane, or all of them."""
+        self._is_zoomed = pane is not None
         for view in (self._list, self._tree_view, self._octet_view):
-            view.set_class(not zoomed and view.has_focus, "-alone")
-        self._below.set_class(not zoomed and not self._list.has_focus, "-alone")
+            view.display = pane is None or view is pane
+        self._below.display = pane is not self._list
 
     def action_pause(self) -> None:
         """Stop the list, or let it go on; records are read meanwhile."""
@@ -774,5 +781,6 @@ class BrowseApp(App[None]):
     def action_escape(self) -> None:
         """Stop what goes on."""
         self.workers.cancel_group(self, "search")
+        self._zoom(None)
         self.say("")
         self._list.focus()
