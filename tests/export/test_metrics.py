@@ -16,6 +16,7 @@ from tests.support.paths import FIXTURES
 from zmtpsniff.errors import Error
 from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
 
+LABELS = ("service", "sender", "socket_type", "action", "code", "severity", "le")
 CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_subscriptions.pcap", "app_jupyter.pcap"]
 
 
@@ -31,7 +32,11 @@ def made(events: list[AnyEvent], servers: dict[int, str] | None = None) -> dict[
 
 def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
     families = text_string_to_metric_families(text)
-    return {(each.name, tuple(each.labels.values())): each.value for family in families for each in family.samples}
+    return {
+        (each.name, tuple(each.labels[name] for name in LABELS if name in each.labels)): each.value
+        for family in families
+        for each in family.samples
+    }
 
 
 def total(found: dict[tuple[str, tuple[str, ...]], float], name: str) -> float:

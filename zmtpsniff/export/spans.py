@@ -48,7 +48,7 @@ class Spans:
                 continue
             if event.request is not None and event.latency_ns is not None:
                 self._reply(event, event.request, event.latency_ns)
-            elif event.socket_type in _REQUESTERS:
+            if event.socket_type in _REQUESTERS:  # also what answers something may ask for more
                 self._request(event)
 
     def close(self) -> None:
