@@ -110,6 +110,12 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.payloads",
     },
+    "zmtpsniff/export": {
+        "zmtpsniff.__version__",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.zmtp.sockets",
+    },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",
         "zmtpsniff.errors",
