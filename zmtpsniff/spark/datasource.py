@@ -5,8 +5,8 @@ rows of one table to Spark.
 
 Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
 ``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``,
-``curveKeys`` (a file of keys on the driver's machine), ``idle``, ``pushdown`` (of predicates, right for a data frame that
-is asked once). A stream also has ``state``, a folder of its own for what is open and which files it has seen, and
+``curveKeys`` (a file of keys on the driver's machine), ``idle``, ``pushdown`` (of predicates, right for a data frame
+that is asked once). A stream also has ``state``, a folder of its own for what is open and which files it has seen, and
 ``maxFiles``, of a micro-batch.
 """
 
