@@ -12,7 +12,10 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
-    "Files": ("--to", "--messages", "--decompress"),
+    "For monitoring": ("--metrics", "--otlp"),
+    "Where to": ("--to", "--bind", "--yes"),
+    "Files": ("--messages", "--decompress"),
+    "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
     "Tables": (
         "--output", "--series", "--ports", "--shards", "--anew", "--strict", "--keep-days", "--vacuum-hours",
     ),
@@ -32,7 +35,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
-        "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
+        "--factor", "--show", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B", "-p", "--tls-keys",
+        "--tshark-option", "--status",
         "--processes", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys",
         "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards",
         "--anew", "--vacuum-hours", "--help", "--help-all",
