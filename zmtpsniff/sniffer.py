@@ -147,6 +147,10 @@ class Sniffer:
         )
         return events
 
+    def server(self, flow: int) -> str | None:
+        """The address and port of the server of a TCP connection, None once it is over."""
+        return self._flows.server(flow)
+
     @property
     def packets(self) -> int:
         """The number of packets so far."""

@@ -238,6 +238,22 @@ async def test_a_request_is_followed_through_the_proxy() -> None:
 
 
 @in_terminal
+async def test_a_pane_alone_takes_all_the_room() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("j", "j", "tab", "z")
+        assert "Socket-Type" in shown.text()
+        assert shown.app._tree_view.size.height > 15
+        assert not shown.app._list.display
+        await shown.press("z")
+        assert shown.app._list.display
+        await shown.press("tab", "tab", "z")
+        assert "greeting" in shown.text()
+        assert shown.app._list.size.height > 15
+        await shown.press("escape")
+        assert shown.app._tree_view.display
+
+
+@in_terminal
 async def test_the_mouse_works() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.pilot.click("#records", offset=(20, 4))

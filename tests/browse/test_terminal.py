@@ -127,3 +127,27 @@ def test_it_ends_with_its_terminal(tmux: Tmux) -> None:
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline, "it goes on without a terminal"
         time.sleep(0.1)
+
+
+@pytest.mark.slow
+@needs_tmux
+@needs_privilege
+def test_a_busy_interface_is_followed_without_loss(tmux: Tmux) -> None:
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push, context.socket(zmq.PULL) as pull:
+        push.set_hwm(0)
+        pull.set_hwm(0)
+        port = push.bind_to_random_port("tcp://127.0.0.1")
+        tmux.start(f"{PROGRAM} -i lo -f 'tcp port {port}'", 120)
+        tmux.until("following")
+        pull.connect(f"tcp://127.0.0.1:{port}")
+        for number in range(50_000):
+            push.send(b"message %d" % number)
+            if number % 1000 == 0:
+                tmux.press("k" if number % 2000 else "G")  # somebody looks meanwhile
+        for _ in range(50_000):
+            pull.recv()
+        tmux.press("G")
+        assert "dropped" not in tmux.until('"message 49999"')
+        tmux.press("f")
+        tmux.press('type == "message"', "Enter")
+        tmux.until("/50,000 of 50,0")

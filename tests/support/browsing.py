@@ -2,6 +2,7 @@
 
 import html
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -61,6 +62,7 @@ class PacketFeed:
             stop = self.allowed  # which another thread changes
             yield self._packets[given:stop]
             given = stop
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self.is_over = True
@@ -87,7 +89,10 @@ class Screenful:
         self.pilot = pilot
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Press keys one after the other, each when what the one before asked for is shown."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.until(lambda: all(worker.is_finished for worker in self.app.workers if worker.group == "view"))
         await self.pilot.pause()
 
     async def type(self, text: str) -> None:

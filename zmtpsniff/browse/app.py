@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from rich.text import Text
 from textual import work
@@ -17,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.events import Resize
 from textual.theme import BUILTIN_THEMES
+from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
@@ -51,6 +52,8 @@ from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import escape, quote
 
+_Made = TypeVar("_Made")
+
 THEMES = ("terminal", "dark", "light")
 
 _THEMES = {"terminal": "ansi-dark", "dark": "textual-dark", "light": "textual-light"}
@@ -77,6 +80,7 @@ class BrowseApp(App[None]):
     """Looks around in what a reader reads."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#records"  # not the filter, which is first: keys that were pressed early are no part of one
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", show=False),
@@ -144,6 +148,7 @@ class BrowseApp(App[None]):
         self._sought = ""
         self._said = ""  # what was done, until the next key
         self._shown_row: int | None = None
+        self._is_zoomed = False
         self._statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
         for theme in BUILTIN_THEMES.values():
             self.register_theme(theme)
@@ -307,6 +312,7 @@ class BrowseApp(App[None]):
             self.action_clear_filter()
             place = row
         self._records.frozen = None
+        self._zoom(None)
         self._list.sync()
         self._list.move_to(place)
         self._list.focus()
@@ -501,6 +507,7 @@ class BrowseApp(App[None]):
         self._back_to_records()
 
     def _back_to_records(self) -> None:
+        self._zoom(None)
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
@@ -543,9 +550,17 @@ class BrowseApp(App[None]):
                 self.apply_filter(condition)
                 self._list.focus()
 
+    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
+    def _prepare(self, make: Callable[[], _Made], show: Callable[[_Made], None]) -> None:
+        """Make something that takes a while where records are many, and then show it."""
+        made = make()
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(show, made)
+
     def action_conversations(self) -> None:
         """Show the connections, those of one socket together."""
-        self._show_table("conversations, by bound socket", conversations(self._index))
+        title = "conversations, by bound socket"
+        self._prepare(lambda: conversations(self._index), lambda table: self._show_table(title, table))
 
     def action_findings(self) -> None:
         """Show what is wrong and what to do about it, as zmtpsniff diagnose does."""
@@ -557,7 +572,7 @@ class BrowseApp(App[None]):
 
     def action_problems(self) -> None:
         """Show what is wrong with single records, by what it is."""
-        self._show_table("problems", problems(self._index))
+        self._prepare(lambda: problems(self._index), lambda table: self._show_table("problems", table))
 
     def action_topics(self) -> None:
         """Show topics and groups."""
@@ -578,7 +593,7 @@ class BrowseApp(App[None]):
         self._back_to_records()
         self.push_screen(ViewScreen("statistics", TextLines(lines), "Esc back"))
 
-    @work(thread=True, group="statistics", exclusive=True, exit_on_error=False)
+    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
     def _with_statistics(self, show: Callable[[list[AnyRecord]], None]) -> None:
         """Count all records that have come, unless that has been done, and show something of it."""
         worker = get_current_worker()
@@ -613,11 +628,14 @@ class BrowseApp(App[None]):
     def action_ladder(self) -> None:
         """Show what the list shows as a ladder."""
         selection = self._records.selection
-        flows: Iterable[int] = self._index.talks
-        if not isinstance(selection, EveryRow):
-            flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
-        lines = self._ladder_lines(selection, flows)
-        self._show_rows("ladder", lines, selection, self._row)
+
+        def make() -> LadderLines:
+            flows: Iterable[int] = list(self._index.talks)
+            if not isinstance(selection, EveryRow):
+                flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
+            return self._ladder_lines(selection, flows)
+
+        self._prepare(make, lambda lines: self._show_rows("ladder", lines, selection, self._row))
 
     def action_ladder_here(self) -> None:
         """Show the conversation of the record as a ladder."""
@@ -632,7 +650,7 @@ class BrowseApp(App[None]):
         """A ladder whose columns are both sides of each flow."""
         talks = [talk for flow in flows if (talk := self._index.talks.get(flow)) is not None]
         ends = [(talk.flow, address) for talk in talks for address in (talk.client, talk.server)]
-        return LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends)
+        return LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends, self.size.width)
 
     def action_trace(self) -> None:
         """Show the way of the request or reply under the cursor."""
@@ -642,11 +660,13 @@ class BrowseApp(App[None]):
             self.say("only a message has a way through proxies")
 
     def _show_trace(self, row: int) -> None:
-        rows = trace(self._index, row)
+        self._prepare(lambda: trace(self._index, row), lambda rows: self._show_way(row, rows))
+
+    def _show_way(self, row: int, rows: list[int]) -> None:
         selection = SomeRows(rows)
         events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
         ends = [(event.flow, address) for event in events for address in (event.src, event.dst)]
-        lines = LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends)
+        lines = LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends, self.size.width)
         self._show_rows(f"the way of record {row + 1:,}: {len(rows):,} messages", lines, selection, row)
 
     def _show_rows(self, title: str, lines: LineSource, selection: Selection, row: int | None) -> None:
@@ -656,7 +676,7 @@ class BrowseApp(App[None]):
         self._show_view(title, lines, lambda place: Target(selection.row(place)), cursor)
         self._complete(selection)
 
-    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
+    @work(thread=True, group="rows", exclusive=True, exit_on_error=False)
     def _complete(self, selection: Selection) -> None:
         """Find the rest of the rows of a view."""
         worker = get_current_worker()
@@ -742,12 +762,14 @@ class BrowseApp(App[None]):
 
     def action_zoom(self) -> None:
         """Show only the pane with the focus, or all again."""
-        panes = self._panes
-        zoomed = panes.has_class("-zoomed")
-        panes.set_class(not zoomed, "-zoomed")
+        self._zoom(None if self._is_zoomed else self.focused)
+
+    def _zoom(self, pane: Widget | None) -> None:
+        """Show only that pane, or all of them."""
+        self._is_zoomed = pane is not None
         for view in (self._list, self._tree_view, self._octet_view):
-            view.set_class(not zoomed and view.has_focus, "-alone")
-        self._below.set_class(not zoomed and not self._list.has_focus, "-alone")
+            view.display = pane is None or view is pane
+        self._below.display = pane is not self._list
 
     def action_pause(self) -> None:
         """Stop the list, or let it go on; records are read meanwhile."""
@@ -763,5 +785,6 @@ class BrowseApp(App[None]):
     def action_escape(self) -> None:
         """Stop what goes on."""
         self.workers.cancel_group(self, "search")
+        self._zoom(None)
         self.say("")
         self._list.focus()

@@ -35,6 +35,8 @@ class TextLines:
 class ViewScreen(Screen[None]):
     """A list with a title, and what can be done with its lines."""
 
+    AUTO_FOCUS = "#view"
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "app.pop_screen", show=False),
         Binding("f", "go('f')", show=False),

@@ -12,6 +12,7 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "For monitoring": ("--metrics", "--otlp"),
     "Where to": ("--to", "--bind", "--yes"),
     "Files": ("--messages", "--decompress"),
     "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),

@@ -551,6 +551,11 @@ class FlowTable:
         flow.server.begin(dissection.server)
         return True
 
+    def server(self, number: int) -> str | None:
+        """The address and port of the server of a flow, None if the flow is over."""
+        flow = self._flows.get(number)
+        return None if flow is None else addresses(flow.client.key)[1].text
+
     # ------------------------------------------------------------------ ending
 
     def _close(self, direction: FlowDirection, end: int) -> None:
