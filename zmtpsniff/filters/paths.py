@@ -131,7 +131,7 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
 
 
 def _of_payload(node: _Node, left: list[Step], source: SourceCode) -> _Node | None:
-    """A field of the application's protocol, as octets; only its dissector knows it. It takes its steps off ``left``."""
+    """A field of the application's protocol, as octets; only its dissector knows it. Shortens ``left`` by its steps."""
     if left[0].name in fields_of(Payload):
         return None
     names: list[str] = []
