@@ -9,7 +9,7 @@ from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, P
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
-from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.patterns import Notice, Patterns
@@ -147,6 +147,10 @@ class Sniffer:
         )
         return events
 
+    def server(self, flow: int) -> str | None:
+        """The address and port of the server of a TCP connection, None once it is over."""
+        return self._flows.server(flow)
+
     @property
     def packets(self) -> int:
         """The number of packets so far."""
@@ -172,14 +176,22 @@ class Sniffer:
         """Take keys that came with the packets. More may come, and then they come later than what they open."""
         lines = self._source.key_lines[:]
         del self._source.key_lines[: len(lines)]
-        self._curve.patience_ns = _KEYS_LATE_NS
+        try:
+            sodium()
+            self._curve.patience_ns = _KEYS_LATE_NS
+        except NoSodiumError as error:
+            self._refuse_keys(str(error))
+            return
         for line in lines:
             try:
                 self._curve.ring.add_line(line)
-            except (KeyLineError, NoSodiumError) as error:
-                if str(error) not in self._key_faults and len(self._key_faults) < _MOST_KEY_FAULTS:
-                    self._key_faults.add(str(error))
-                    self._report("keys-not-used", f"keys in the capture are not used: {error}")
+            except KeyLineError as error:
+                self._refuse_keys(str(error))
+
+    def _refuse_keys(self, reason: str) -> None:
+        if reason not in self._key_faults and len(self._key_faults) < _MOST_KEY_FAULTS:
+            self._key_faults.add(reason)
+            self._report("keys-not-used", f"keys in the capture are not used: {reason}")
 
     def _take(self, packets: list[Packet]) -> None:
         if not packets:

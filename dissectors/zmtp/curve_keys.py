@@ -142,7 +142,8 @@ class KeyRing:
         self._shared: deque[tuple[int, SharedKey]] = deque()
         self._wildcards: deque[tuple[int, SharedKey]] = deque()
         self._secrets: deque[tuple[int, SecretKey]] = deque()
-        self._by_name: dict[bytes, SharedKey] = {}
+        self._by_client: dict[bytes, SharedKey] = {}
+        self._by_key: dict[bytes, SharedKey] = {}  # those without a client
         self._by_public: dict[bytes, SecretKey] = {}
         for key in keys:
             self.add(key)
@@ -166,10 +167,10 @@ class KeyRing:
                 self.added += 1
                 self._secrets.append((self.added, self._by_public[public]))
             return
-        if self._by_name.get(_name(key)) != key:
-            keys = self._wildcards if key.client is None else self._shared
-            _forget(keys, self._by_name)
-            self._by_name[_name(key)] = key
+        keys, index = (self._wildcards, self._by_key) if key.client is None else (self._shared, self._by_client)
+        if index.get(_name(key)) != key:
+            _forget(keys, index)
+            index[_name(key)] = key
             self.added += 1
             keys.append((self.added, key))
 
@@ -179,7 +180,7 @@ class KeyRing:
 
     def shared_by(self, client: bytes) -> SharedKey | None:
         """The precomputed key of the connection whose client's transient public key this is."""
-        return self._by_name.get(client)
+        return self._by_client.get(client)
 
     def secret_of(self, public: bytes) -> bytes | None:
         """The secret key that belongs to a public key."""

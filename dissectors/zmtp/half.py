@@ -23,7 +23,7 @@ from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
 from dissectors.snapshots import Part, SnapshotError
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import Buffer, BufferState, Read
+from dissectors.zmtp.buffer import Buffer, BufferState, Read, collect
 from dissectors.zmtp.evidence import EvidenceState
 from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
 from dissectors.zmtp.journal import Journal, JournalState
@@ -171,8 +171,14 @@ class Half:
             return
         journal.seen = seen
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
-        reached = self._read(data, 0)
-        if reached != size:
+        read = self._read
+        buffer.need = 1
+        reached = read(data, 0)
+        if reached == size:
+            return
+        if buffer.need > size - reached and self._read is read and self.stage in ("frames", "opening"):
+            buffer.hold(data, reached)  # it has said so of the octets from there on
+        else:
             self._run(data, reached)
 
     def _run(self, data: bytes, position: int) -> None:
@@ -309,6 +315,7 @@ class Half:
             self._react(fact)
             if position == end or self.stage != "opening":
                 return position
+            self.buffer.need = 1
 
     def _react(self, fact: Fact) -> None:
         """Report what the opening has found out, and tell the pair."""
@@ -377,7 +384,7 @@ class Half:
         opening, reader = self.opening, self.reader
         assert reader is not None
         if reader.body is not None:
-            return reader.collect(data, position)
+            return collect(reader, data, position)
         assert opening.evidence is not None
         stop, legal = opening.evidence.frames(data, position)
         while position < stop:

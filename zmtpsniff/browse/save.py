@@ -1,5 +1,6 @@
 """Taking out of a capture what somebody found there."""
 
+import errno
 import io
 import os
 from pathlib import Path
@@ -22,7 +23,7 @@ class SaveError(Error):
 
 
 def json_line(event: AnyEvent, show_secrets: bool = False) -> str:
-    """A record as a line of JSON Lines, with all its octets but passwords."""
+    """A record as a line of JSON LineSource, with all its octets but passwords."""
     if isinstance(event, Message) and not show_secrets:
         fields = {name: getattr(event, name) for name in event.__struct_fields__}
         event = Message(**{**fields, "frames": frames_to_show(event)})
@@ -37,7 +38,7 @@ def save_octets(path: Path, octets: bytes) -> None:
         with open(path, "xb") as file:
             file.write(octets)
     except OSError as error:
-        raise SaveError(f"{path}: {error.strerror or error}") from error
+        raise SaveError(f"{error.strerror or error}: {path}") from error  # the reason is seen on a narrow line
 
 
 def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | None) -> int:
@@ -47,7 +48,7 @@ def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | No
     save_octets().
     """
     if os.path.lexists(path):
-        raise SaveError(f"{path}: File exists")
+        raise SaveError(f"{os.strerror(errno.EEXIST)}: {path}")
     try:
         saver = Saver(str(path), Provenance(f"zmtpsniff {__version__}"))
     except CaptureError as error:

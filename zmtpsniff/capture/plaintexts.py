@@ -6,7 +6,6 @@ in order, what comes twice and what is missing, and no plaintext can end up wher
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import blake2b
 
 # As much as may wait between tshark and the flows in a live capture (capture/live.py), which is the longest way.
 _MOST_OCTETS = 256 << 20
@@ -104,4 +103,6 @@ class Plaintexts:
 
 
 def _digest(record: bytes) -> bytes:
+    from hashlib import blake2b  # which loads OpenSSL; few captures have anything to compare
+
     return blake2b(record, digest_size=16).digest()

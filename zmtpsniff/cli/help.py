@@ -12,7 +12,10 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
-    "Files": ("--to", "--messages", "--decompress"),
+    "For monitoring": ("--metrics", "--otlp"),
+    "Where to": ("--to", "--bind", "--yes"),
+    "Files": ("--messages", "--decompress"),
+    "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
     "Tables": (
         "--output", "--series", "--ports", "--shards", "--anew", "--strict", "--keep-days", "--vacuum-hours",
     ),
@@ -20,7 +23,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
+        "-i", "--pid", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option",
+        "--status", "--processes",
     ),
     "Decoding": (
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
@@ -31,10 +35,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
-        "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
-        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows",
-        "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew",
-        "--vacuum-hours", "--help", "--help-all",
+        "--factor", "--show", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B", "-p", "--tls-keys",
+        "--tshark-option", "--status",
+        "--processes", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys",
+        "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards",
+        "--anew", "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

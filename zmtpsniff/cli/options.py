@@ -14,7 +14,7 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.render import FORMATS, Color, Format
+from zmtpsniff.render import FORMATS, TRAITS, Color, Format
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
@@ -255,8 +255,7 @@ output_options = option_group(
     display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
-        help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump. "
-        "mermaid: a sequence diagram; dot: who talks to whom, for Graphviz.",
+        help=f"{'; '.join(f'{name}: {TRAITS[name].words}' for name in FORMATS)}.",
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",

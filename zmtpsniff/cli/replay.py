@@ -32,7 +32,7 @@ _DIFFERENT = 1  # exit status
 
 @click.command(cls=CommandWithHelp, short_help="Send messages of a capture again, to a real peer.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
-@click.option("--to", metavar="ENDPOINT", help="Connect to tcp://HOST:PORT or ipc://PATH, a socket a connection.")
+@click.option("--to", metavar="ENDPOINT", help="Connect to tcp://HOST:PORT or ipc://PATH.")
 @click.option("--bind", metavar="ENDPOINT", help="Bind one socket there, and wait for a peer.")
 @click.option(
     "--as",
@@ -79,14 +79,12 @@ def replay(
     dissection: Settings,
     output: Output,
 ) -> None:
-    """Send messages of a capture again, to a real peer, as sockets of the same types, and compare what comes back.
+    """Send messages of a capture again, as sockets of the same types, and compare what comes back.
 
-    It shows what it sends and what comes, and sums up. The exit status is 1 if not all could be sent, or what came back
-    is not what the capture has.
+    The exit status is 1 if not all could be sent, or what came back is not what the capture has.
 
     \b
-    zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555
-    zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555 --wait-replies --speed 10 -Y 'frames[1] == "price?"'
+    zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555 --wait-replies
     zmtpsniff replay feed.pcap --as PUB --bind tcp://127.0.0.1:5556 --loop 3
     """
     if (to is None) == (bind is None):

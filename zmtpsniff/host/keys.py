@@ -19,7 +19,7 @@ _MOST_REMEMBERED = 1 << 16  # connections
 
 
 @dataclass(slots=True)
-class _Search:
+class _MissingKey:
     """A connection whose key is missing."""
 
     next_search: float
@@ -36,7 +36,7 @@ class ConnectionKeys:
         self._helper = helper
         self._owners = owners
         self._boxes = UnopenedBoxes()
-        self._wanted: dict[int, _Search] = {}
+        self._wanted: dict[int, _MissingKey] = {}
         self._clients: OrderedDict[bytes, None] = OrderedDict()  # C' that HELLOs of this capture showed
         self._others: OrderedDict[bytes, str] = OrderedDict()  # keys whose HELLO has not been seen, by C'
 
@@ -82,7 +82,7 @@ class ConnectionKeys:
         connection = self._boxes.connection(flow)
         if wanted is None:
             self._owners.ask(flow, connection.src, connection.dst)
-            self._wanted[flow] = _Search(now + _WAIT_SECONDS)
+            self._wanted[flow] = _MissingKey(now + _WAIT_SECONDS)
         elif now >= wanted.next_search and wanted.searches < _MOST_SEARCHES and (pids := self._owners.pids(flow)):
             wanted.searches += 1
             wanted.next_search = now + _AGAIN_SECONDS

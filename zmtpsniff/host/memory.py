@@ -201,7 +201,7 @@ def _neighbours(octets: bytes, at: int, client: bytes, target: SearchTarget) -> 
             return [] if target.boxes else [SecretKey(client, secret)]
     secret = octets[at - KEY_SIZE : at] if at >= KEY_SIZE else b""
     if pairs.get(secret) in near and (shared := _agree(client, secret)):  # a server
-        return [SharedKey(client, pairs[secret], shared)]
+        return [SharedKey(client, pairs[secret], shared)] if _is_possible(target, shared) else []
     return []
 
 
@@ -211,6 +211,11 @@ def _agree(public: bytes, secret: bytes) -> bytes | None:
     except (CryptoError, RuntimeError):
         return None
     return key
+
+
+def _is_possible(target: SearchTarget, key: bytes) -> bool:
+    """Whether a precomputed key opens one of the boxes, or there is none that could tell."""
+    return not target.boxes or _is_opened(target, key)
 
 
 def _is_opened(target: SearchTarget, key: bytes) -> bool:

@@ -15,7 +15,7 @@ _PLAIN_CONTAINER = re.compile(r"/(?:lxc(?:\.payload)?[./]|machine\.slice/machine
 _ID_SHOWN = 12  # digits, as container tools show them
 
 
-class Mapping(NamedTuple):
+class MemoryArea(NamedTuple):
     """A piece of a file, or of no file, in the memory of a process."""
 
     begin: int
@@ -30,7 +30,7 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
-def mappings(pid: int) -> Iterator[Mapping]:
+def mappings(pid: int) -> Iterator[MemoryArea]:
     """What a process has mapped; nothing if it has ended, or may not be looked at."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
@@ -40,7 +40,7 @@ def mappings(pid: int) -> Iterator[Mapping]:
     for line in lines:
         fields = line.rstrip("\n").split(maxsplit=5)
         begin, _, end = fields[0].partition("-")
-        yield Mapping(
+        yield MemoryArea(
             int(begin, 16),
             int(end, 16),
             fields[1],
@@ -49,7 +49,7 @@ def mappings(pid: int) -> Iterator[Mapping]:
         )
 
 
-def open_mapped(pid: int, mapping: Mapping) -> int | None:
+def open_mapped(pid: int, mapping: MemoryArea) -> int | None:
     """A descriptor of the file that is mapped, also if its name is gone or is another container's; None if it fails."""
     for name in (f"/proc/{pid}/map_files/{mapping.begin:x}-{mapping.end:x}", f"/proc/{pid}/root{mapping.path}"):
         try:

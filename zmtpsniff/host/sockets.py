@@ -141,7 +141,7 @@ def pack(text: str) -> bytes:
     """An end as text as 18 octets; raises ValueError."""
     host, _, port = text.rpartition(":")
     try:
-        if host.startswith("["):
+        if host.startswith("[") and host.endswith("]"):
             address = socket.inet_pton(socket.AF_INET6, host[1:-1].partition("%")[0])
         else:
             address = _MAPPED + socket.inet_pton(socket.AF_INET, host)

@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import msgspec
 
+from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
@@ -30,12 +31,9 @@ from zmtpsniff.net.segment import (
     FIN,
     RST,
     SYN,
-    Number,
     Segment,
     StoredSegment,
-    fetch_number,
     fetch_segment,
-    store_number,
     store_segment,
 )
 from zmtpsniff.net.witness import Attempt, ClosedWindow, Stall, Witness
@@ -552,6 +550,11 @@ class FlowTable:
         flow.client.begin(dissection.client)
         flow.server.begin(dissection.server)
         return True
+
+    def server(self, number: int) -> str | None:
+        """The address and port of the server of a flow, None if the flow is over."""
+        flow = self._flows.get(number)
+        return None if flow is None else addresses(flow.client.key)[1].text
 
     # ------------------------------------------------------------------ ending
 

@@ -65,7 +65,8 @@ class Publications:
 
     def is_new(self, flow: int, frames: Sequence[bytes]) -> bool:
         """Whether a message to a subscriber has not been sent yet; then it counts as sent."""
-        self.join(flow)
+        # A subscriber of whom the capture has no beginning may have got whatever is remembered.
+        self._places.setdefault(flow, self._sent - len(self._latest))
         key = hash(tuple(frames))
         numbers = self._numbers.setdefault(key, deque())
         place = bisect_left(numbers, self._places[flow])

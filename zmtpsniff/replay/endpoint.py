@@ -28,10 +28,10 @@ def parse_endpoint(name: str, bound: bool) -> Endpoint:
     if name.startswith("ipc://") and len(name) > len("ipc://"):
         return Endpoint(name, name, name, False, True)
     parts = _TCP.fullmatch(name)
-    if parts is None or not 0 < int(parts["port"]) < 65536:
+    if parts is None or not 0 < int(parts["port"]) < 65536 or (parts["host"] == "*" and not bound):
         raise Error(f"{name}: must be tcp://HOST:PORT or ipc://PATH")
     host, port = parts["host"].strip("[]"), int(parts["port"])
-    if bound and host == "*":
+    if host == "*":
         return Endpoint(name, name, f"*:{port}", False, False)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

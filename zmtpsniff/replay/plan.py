@@ -11,7 +11,7 @@ Key = tuple[str, int | str]
 """What senders have in common that are played by one socket."""
 
 
-class Sender(NamedTuple):
+class Role(NamedTuple):
     """One side of a connection of the capture, which is played."""
 
     flow: int
@@ -26,7 +26,7 @@ class Sender(NamedTuple):
 class Plan(NamedTuple):
     """What is played: senders by flow, each with how many messages and subscriptions in all."""
 
-    senders: dict[int, Sender]
+    senders: dict[int, Role]
     messages: int
     subscriptions: int
 
@@ -44,8 +44,8 @@ def make_plan(
 ) -> Plan:
     """Read a capture and choose who is played, by what they sent that ``passes``; raises Error if nobody can be.
 
-    ``as_whom`` is a socket type, ``clients`` or ``servers``; None for clients if they sent messages, else servers. ``bound``:
-    one socket, which others connect to, plays all.
+    ``as_whom`` is a socket type, ``clients`` or ``servers``; None for clients if they sent messages, else servers.
+    ``bound``: one socket, which others connect to, plays all.
     """
     sent: dict[tuple[int, str], list[int]] = {}  # messages and subscriptions, by flow and address
     connections: list[Connection] = []
@@ -64,7 +64,7 @@ def make_plan(
     if not chosen:
         what = "message" if as_whom is None else f"message of {as_whom}"
         raise Error(f"nothing to replay: no {what} passes" if sent else f"nothing to replay: there is no {what}")
-    senders: dict[int, Sender] = {}
+    senders: dict[int, Role] = {}
     for connection, side in chosen:
         sender = _sender(connection, side, socket_type, bound)
         senders.setdefault(sender.flow, sender)  # the client, if both have the type
@@ -103,7 +103,7 @@ def _chosen(
     return []
 
 
-def _sender(connection: Connection, side: Side, socket_type: str | None, bound: bool) -> Sender:
+def _sender(connection: Connection, side: Side, socket_type: str | None, bound: bool) -> Role:
     own, other = _peer(connection, side), _peer(connection, "server" if side == "client" else "client")
     kind = own.socket_type or socket_type
     if kind is None:
@@ -119,7 +119,7 @@ def _sender(connection: Connection, side: Side, socket_type: str | None, bound: 
         key = "flow", connection.flow
     else:
         key = f"server {kind}", own.address
-    return Sender(connection.flow, side, own.address, kind, _name(own.identity), _name(other.identity), key)
+    return Role(connection.flow, side, own.address, kind, _name(own.identity), _name(other.identity), key)
 
 
 def _peer(connection: Connection, side: Side) -> Peer:

@@ -11,7 +11,7 @@ import msgspec
 from dissectors.events import AnyEvent, Connection, Message, Subscription
 from zmtpsniff.errors import Error
 from zmtpsniff.replay.endpoint import Endpoint
-from zmtpsniff.replay.plan import Key, Plan, Sender
+from zmtpsniff.replay.plan import Key, Plan, Role
 from zmtpsniff.replay.socket import PlayedSocket
 from zmtpsniff.replay.wire import whole_frames
 
@@ -119,7 +119,7 @@ class Player:
         elif sender.key in self._sockets:
             self._sockets[sender.key].join(sender)
 
-    def _message(self, sender: Sender, message: Message) -> None:
+    def _message(self, sender: Role, message: Message) -> None:
         frames = whole_frames(message)
         if frames is None:
             self.score.incomplete += 1
@@ -143,8 +143,8 @@ class Player:
             ]
         )  # fmt: skip
 
-    def _send(self, played: PlayedSocket, sender: Sender, frames: list[bytes], is_reply: bool) -> bool:
-        """Send it, once it is the socket's turn; False if that does not come. A peer that is stuck is waited for once."""
+    def _send(self, played: PlayedSocket, sender: Role, frames: list[bytes], is_reply: bool) -> bool:
+        """Send it, once it is the socket's turn; False if that does not come. What is stuck is waited for once."""
         patience = 0.0 if played.is_stuck else self._tempo.patience
         played.is_stuck = not self._await(lambda: played.may_send(sender, is_reply), patience)
         if played.is_stuck and not played.gives_up_reply():
@@ -154,7 +154,7 @@ class Player:
         played.is_stuck = True
         return False
 
-    def _subscription(self, sender: Sender, subscription: Subscription) -> None:
+    def _subscription(self, sender: Role, subscription: Subscription) -> None:
         if not isinstance(subscription.topic, bytes) or subscription.incomplete:
             self.score.incomplete += 1
             return
@@ -164,7 +164,7 @@ class Player:
         self.score.subscriptions += 1
         self._show([msgspec.structs.replace(subscription, time_ns=time.time_ns(), dst=self._endpoint.shown)])
 
-    def _expect(self, sender: Sender, message: Message) -> None:
+    def _expect(self, sender: Role, message: Message) -> None:
         """What a played socket got in the capture: it ought to come now, too."""
         frames = whole_frames(message)
         if frames is None:
@@ -181,7 +181,7 @@ class Player:
             if self._due is not None:
                 self._due += time.monotonic() - began
 
-    def _end(self, sender: Sender) -> None:
+    def _end(self, sender: Role) -> None:
         """A connection of the capture is over: that which was made for it ends, too."""
         played = self._sockets.get(sender.key)
         if played is None:
@@ -191,7 +191,7 @@ class Player:
             self._await_replies([played])
             self._close(sender.key)
 
-    def _socket(self, sender: Sender, frames: list[bytes]) -> PlayedSocket:
+    def _socket(self, sender: Role, frames: list[bytes]) -> PlayedSocket:
         played = self._sockets.get(sender.key)
         if played is None:
             names = {each.peer_identity for each in self._plan.senders.values() if each.peer_identity is not None}

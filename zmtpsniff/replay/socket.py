@@ -9,7 +9,7 @@ from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.errors import Error
 from zmtpsniff.replay.comparison import Comparison, Publications
 from zmtpsniff.replay.endpoint import Endpoint
-from zmtpsniff.replay.plan import Sender
+from zmtpsniff.replay.plan import Role
 from zmtpsniff.replay.wire import has_correlation, to_application
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class PlayedSocket:
     def __init__(
         self,
         context: "zmq.Context[zmq.Socket[bytes]]",
-        sender: Sender,
+        sender: Role,
         endpoint: Endpoint,
         bound: bool,
         frames: list[bytes],
@@ -68,16 +68,16 @@ class PlayedSocket:
             self._socket: zmq.Socket[bytes] = context.socket(getattr(zmq, self._kind))
             self._set_options(sender, endpoint, frames)
             events = zmq.EVENT_CONNECTED | zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
-            failures = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            failures = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED
             self._monitor = self._socket.get_monitor_socket(events | failures | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
             (self._socket.bind if bound else self._socket.connect)(endpoint.address)
         except zmq.ZMQError as error:
             raise Error(f"{endpoint.name}: {error.strerror}") from None
 
-    def _set_options(self, sender: Sender, endpoint: Endpoint, frames: list[bytes]) -> None:
+    def _set_options(self, sender: Role, endpoint: Endpoint, frames: list[bytes]) -> None:
         zmq, socket = self._zmq, self._socket
         socket.ipv6 = endpoint.is_ipv6
-        if not self._bound:
+        if not self._bound and self._kind != "ROUTER":  # whose peer would lose the name that we give it
             socket.immediate = True  # messages wait here, not for a peer that is not there
         if sender.identity is not None:
             socket.routing_id = sender.identity
@@ -117,21 +117,21 @@ class PlayedSocket:
             return f"{self._failure}; its peer must be a socket that a {self._kind} socket may talk to"
         return f"nobody {'connected' if self._bound else 'answers'} within {patience:g} s"
 
-    def join(self, sender: Sender) -> None:
+    def join(self, sender: Role) -> None:
         """A connection of the capture has begun."""
         if self._publications is not None:
             self._publications.join(sender.flow)
 
-    def leave(self, sender: Sender) -> None:
+    def leave(self, sender: Role) -> None:
         """A connection of the capture is over."""
         if self._publications is not None:
             self._publications.leave(sender.flow)
 
-    def is_new(self, sender: Sender, frames: list[bytes]) -> bool:
+    def is_new(self, sender: Role, frames: list[bytes]) -> bool:
         """Whether a message has not been sent yet, to another subscriber of the capture."""
         return self._publications is None or self._publications.is_new(sender.flow, frames)
 
-    def may_send(self, sender: Sender, is_reply: bool) -> bool:
+    def may_send(self, sender: Role, is_reply: bool) -> bool:
         """Whether it is this socket's turn: REQ has its reply, REP and ROUTER have what they answer."""
         if self._kind == "REQ":
             return not (self._awaits_reply and self._reply_is_due)
@@ -145,7 +145,7 @@ class PlayedSocket:
         relaxed, self._awaits_reply = self._kind == "REQ", False
         return relaxed
 
-    def send(self, sender: Sender, frames: list[bytes]) -> bool:
+    def send(self, sender: Role, frames: list[bytes]) -> bool:
         """Send a message, whose frames are those on the wire; False if there is no room, or nothing to answer, yet.
 
         Raises Error.
@@ -189,7 +189,7 @@ class PlayedSocket:
             if action == "subscribe":
                 raise Error(f"{self._shown}: {error.strerror}") from None
 
-    def expect(self, sender: Sender, frames: list[bytes], request: int | None) -> bool:
+    def expect(self, sender: Role, frames: list[bytes], request: int | None) -> bool:
         """A message that this socket got in the capture; False if it is not to come, as its request was not sent."""
         if request is not None and request not in self._requests:
             return False
@@ -251,7 +251,7 @@ class PlayedSocket:
         if peer not in self._routes.values() and peer not in self._strangers and peer not in self._names:
             self._strangers.append(peer)
 
-    def _route(self, sender: Sender) -> bytes | None:
+    def _route(self, sender: Role) -> bytes | None:
         """The peer that plays the other side of a flow: by the identity that it has there, else whoever came."""
         if not self._bound:
             return _PEER_NAME
@@ -281,5 +281,5 @@ class PlayedSocket:
                 self._ready_at = now
             elif event["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 self._failure = "the peer refused the connection"
-            else:
+            else:  # also a peer that ends the connection before it is one
                 self._failure = "the handshake failed"

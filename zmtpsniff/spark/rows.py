@@ -4,9 +4,9 @@ Nothing here is done row by row but to pick one value out of each event for each
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
+from functools import lru_cache, partial, reduce
+from itertools import chain, compress, islice
+from operator import attrgetter, is_not, or_
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -212,23 +212,36 @@ def _without_data(lists: pa.Array) -> pa.Array:
 
 
 def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
-    """The columns that every event from the wire has."""
-    times = _numbers([event.time_ns for event in events])
-    files, numbers, offsets = origin.place([event.packet for event in events])
-    flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
-    conn_ids = pa.array([origin.conn_ids[flow].name for flow in flows.dictionary.to_pylist()], pa.string())
-    return {
-        "date": _dates(times, len(events)),
-        "series": pa.repeat(origin.series, len(events)),
-        "conn_id": conn_ids.take(flows.indices),
+    """The columns that every event from the wire has, which are the same for all that one packet completed."""
+    firsts, runs = _runs(events)
+    times = _numbers([event.time_ns for event in firsts])
+    files, numbers, offsets = origin.place([event.packet for event in firsts])
+    columns = {
+        "date": _dates(times, len(firsts)),
+        "conn_id": pa.array([origin.conn_ids[event.flow].name for event in firsts], pa.string()),
         "time": _times(times),
         "time_ns": times,
-        "file": files if isinstance(files, pa.Array) else pa.array(files, pa.string()),
+        "file": pa.array(files, pa.string()),
         "packet": pa.array(numbers, pa.int64()),
         "offset": pa.array(offsets, pa.int64()),
-        **_ends("src", [event.src for event in events]),
-        **_ends("dst", [event.dst for event in events]),
+        **_ends("src", [event.src for event in firsts]),
+        **_ends("dst", [event.dst for event in firsts]),
     }
+    if len(firsts) < len(events):
+        columns = {name: column.take(runs) for name, column in columns.items()}
+    return {"series": pa.repeat(origin.series, len(events)), **columns}
+
+
+def _runs(events: Sequence[Any]) -> tuple[list[Any], pa.Array]:
+    """Of runs of events of one packet, flow and sender the first events; and which run each event is in.
+
+    Whoever makes events gives all of a run the same objects, so that nothing needs to be compared.
+    """
+    values = ([getattr(event, name) for event in events] for name in ("packet", "flow", "src"))
+    changes = (map(is_not, some, islice(some, 1, None)) for some in values)
+    begins = bytes(chain((True,), reduce(partial(map, or_), changes)))
+    counts = pa.Array.from_buffers(pa.uint8(), len(events), [None, pa.py_buffer(begins)]).cast(pa.int64())
+    return list(compress(events, begins)), pc.subtract(pc.cumulative_sum(counts), 1)
 
 
 def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], RowOrigin], dict[str, Any]]:

@@ -67,7 +67,7 @@ def _common(one: bytes, other: bytes) -> bytes:
     return one[: min(len(one), len(other))] if length is None else one[:length]
 
 
-class Sender:
+class SenderShape:
     """One socket that sends and hears nothing, on all its connections."""
 
     __slots__ = ("deals", "last", "outlets", "round")
@@ -120,7 +120,7 @@ class Senders:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._senders: OrderedDict[str, Sender] = OrderedDict()
+        self._senders: OrderedDict[str, SenderShape] = OrderedDict()
         self._first: OrderedDict[int, str] = OrderedDict()  # contents, and who sent them first
         self._relayed: set[str] = set()  # senders whose messages others sent, too
 
@@ -138,9 +138,9 @@ class Senders:
         """Whether the messages of a sender are known from another one, too."""
         return address in self._relayed
 
-    def at(self, address: str) -> Sender:
+    def at(self, address: str) -> SenderShape:
         """The one at an address."""
-        sender = self._senders.setdefault(address, Sender())
+        sender = self._senders.setdefault(address, SenderShape())
         self._senders.move_to_end(address)
         if len(self._senders) > _SENDERS:
             self._senders.popitem(last=False)

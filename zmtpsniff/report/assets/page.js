@@ -7,10 +7,6 @@
   const NARROW = 640;
   const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
   const whole = new Intl.NumberFormat("en");
-  const clock = new Intl.DateTimeFormat("en-GB", {
-    timeZone: "UTC", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit",
-    second: "2-digit", fractionalSecondDigits: 3,
-  });
 
   const safe = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
   const lines = (...parts) => parts.filter(Boolean).map(safe).join("<br>");
@@ -18,7 +14,7 @@
 
   /** Nanoseconds as a span of time with three digits. */
   function span(ns) {
-    const [size, unit] = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([each]) => ns >= each)
+    const [size, unit] = [[6e10, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]].find(([each]) => ns >= each)
       || [1, "ns"];
     return `${Number((ns / size).toPrecision(3))} ${unit}`;
   }
@@ -74,7 +70,7 @@
     inactiveColor: palette.rest, pageTextStyle: label(), pageIconColor: palette.text, pageIconInactiveColor: palette.rest,
     ...extra,
   });
-  const when = (of, place) => clock.format(new Date(of.start + place * of.interval)).replace(",", "");
+  const when = (of, place) => new Date(of.start + place * of.interval).toISOString().slice(0, 23).replace("T", " ");
 
   /** One value for each interval, without gaps. */
   function filled(of, rows, column) {

@@ -25,7 +25,7 @@ TOTAL = f"""
 SELECT *
 FROM (
     SELECT count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,
-        count_if(condition <> 'whole') AS damaged
+        count(*) FILTER (WHERE condition <> 'whole') AS damaged
     FROM captures
 ), (
     SELECT count(*) AS connections, {_sum("client_octets::HUGEINT + server_octets")} AS octets,
@@ -125,7 +125,7 @@ GROUP BY ALL
 STORMS = f"""
 WITH ends AS (
     SELECT series, {_host("client")} AS client, server, start_ns, end_ns, handshake,
-        "end" IN ('fin', 'rst') AND end_ns - start_ns <= 1000000000 AND client_messages + server_messages = 0
+        connections.end IN ('fin', 'rst') AND end_ns - start_ns <= 1000000000 AND client_messages + server_messages = 0
             AND handshake IS DISTINCT FROM 'not-seen' AS is_short
     FROM connections
 ), begun AS (
@@ -134,18 +134,20 @@ WITH ends AS (
     FROM ends
     WINDOW in_order AS (PARTITION BY series, client, server ORDER BY end_ns, start_ns)
 ), rows_of AS (
-    SELECT *, sum(begins::INTEGER) OVER (PARTITION BY series, client, server ORDER BY end_ns, start_ns
-        ROWS UNBOUNDED PRECEDING) AS row_of
+    SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY series, client, server
+        ORDER BY end_ns, start_ns ROWS UNBOUNDED PRECEDING) AS row_of
     FROM begun
 )
 SELECT client, server, count(*) AS connections, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
-    arg_max(handshake, end_ns) AS handshake
+    max_by(handshake, end_ns) AS handshake
 FROM rows_of
 WHERE is_short
 GROUP BY series, client, server, row_of
 HAVING count(*) >= 5
 """
-"""Connections of a host in a row that ended soon, without a message, by the rule of the problem reconnect-storm."""
+"""Connections of a host in a row that ended soon, without a message, by the rule of the problem reconnect-storm.
+
+Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
 
 IDENTITIES = """
 SELECT DISTINCT identity.data AS data
@@ -363,7 +365,7 @@ receive that have changed their subscriptions more than a thousand times is left
 
 SERIES = f"""
 SELECT series, count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,
-    count_if(condition <> 'whole') AS damaged, min(first_ns) AS start_ns, max(last_ns) AS end_ns,
+    count(*) FILTER (WHERE condition <> 'whole') AS damaged, min(first_ns) AS start_ns, max(last_ns) AS end_ns,
     avg(last_ns - first_ns) AS mean_ns
 FROM captures
 GROUP BY series
