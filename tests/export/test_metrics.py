@@ -22,7 +22,7 @@ LABELS = ("service", "sender", "socket_type", "action", "code", "severity", "le"
 CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_subscriptions.pcap", "app_jupyter.pcap"]
 
 
-class Watched:
+class Source:
     """What Metrics asks a sniffer."""
 
     packets, dropped = 7, 1
@@ -44,7 +44,7 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, tuple[str, ...]], float]:
     """All samples, by name and the values of their labels, as Prometheus reads them."""
-    metrics = Metrics(Watched(*going_on))
+    metrics = Metrics(Source(*going_on))
     registry = CollectorRegistry()
     registry.register(metrics)  # which asks, so that the next events bring the numbers up to date
     for begin in range(0, len(events), 10):
@@ -119,7 +119,7 @@ def test_hostile_labels() -> None:
 
 def test_what_goes_on_counts_once() -> None:
     """Before its summary has come, and after."""
-    metrics = Metrics(Watched(connected(1, messages=5), connected(2)))
+    metrics = Metrics(Source(connected(1, messages=5), connected(2)))
     list(metrics.collect())
     metrics.take([])
     registry = CollectorRegistry()
@@ -127,7 +127,7 @@ def test_what_goes_on_counts_once() -> None:
     found = samples(generate_latest(registry).decode())
     assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (12, 2)
     assert total(found, "zmtp_subscriptions_active") == 4
-    metrics._sniffer = Watched(connected(2))
+    metrics._sniffer = Source(connected(2))
     metrics.take([])  # flow 1 is over, and its summary is on its way
     found = samples(generate_latest(registry).decode())
     assert total(found, "zmtp_messages_total") == 12
@@ -148,7 +148,7 @@ def test_buckets_add_up() -> None:
 
 
 def test_it_answers_where_it_was_told_to() -> None:
-    metrics = Metrics(Watched())
+    metrics = Metrics(Source())
     metrics.take([connected(5555)])
     port = metrics.serve("127.0.0.1", 0)
     try:
@@ -156,7 +156,7 @@ def test_it_answers_where_it_was_told_to() -> None:
             found = samples(answer.read().decode())
         assert total(found, "zmtpsniff_packets_total") == 7
         with pytest.raises(Error, match="in use"):
-            Metrics(Watched()).serve("127.0.0.1", port)
+            Metrics(Source()).serve("127.0.0.1", port)
     finally:
         metrics.close()
 

@@ -22,7 +22,7 @@ _PATIENCE = 0.5  # seconds; packets come in batches every 50 ms, empty or not
 _SOCKET = ("service", "sender", "socket_type")
 
 
-class Watched(Protocol):
+class MetricsSource(Protocol):
     """What Metrics asks a Sniffer."""
 
     @property
@@ -73,7 +73,7 @@ class Metrics:
     events, and asks for the summaries of connections that go on when somebody asks for samples.
     """
 
-    def __init__(self, sniffer: Watched) -> None:
+    def __init__(self, sniffer: MetricsSource) -> None:
         """``sniffer`` knows the connections that go on."""
         self._sniffer = sniffer
         self._services: set[str] = set()
