@@ -14,6 +14,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from dissectors.events import AnyEvent, Cut, Hidden, Octets
+from dissectors.numbers import store_number
 
 FORMAT = 2
 
@@ -62,16 +63,6 @@ def decode(octets: bytes, kind: str, state: type[P]) -> P:
     if found != kind:
         raise SnapshotError(f"a snapshot of {found!r}, not of {kind!r}")
     raise SnapshotError(f"a snapshot of format {number}; this version reads format {FORMAT}")
-
-
-def store_number(number: int) -> int | bytes:
-    """The number of a packet, which may have more bits than MessagePack's numbers."""
-    return number if number < 1 << 63 else number.to_bytes((number.bit_length() + 7) // 8, "big")
-
-
-def fetch_number(stored: int | bytes) -> int:
-    """The number of :func:`store_number`."""
-    return stored if isinstance(stored, int) else int.from_bytes(stored, "big")
 
 
 def store(octets: Octets) -> Stored:

@@ -191,24 +191,24 @@ def policy_page() -> str:
             key: "the longest, in milliseconds"
             if percent == 100
             else f"{percent} of 100 are not slower, in milliseconds"
-            for key, percent in policy._PERCENTILES.items()
+            for key, percent in policy.PERCENTILES.items()
         },
     }
-    kinds = ", ".join(f"`{kind}`" for kind in policy._KINDS)
+    kinds = ", ".join(f"`{kind}`" for kind in policy.KINDS)
     lines = [
         "A policy is a TOML file; [Captured traffic as a test](../check.md) explains it with examples.",
         "",
-        f"At its top are {' and '.join(f'`{key}`' for key in policy._TOP)}: `include` is a list of built-in sets,",
+        f"At its top are {' and '.join(f'`{key}`' for key in policy.TOP_KEYS)}: `include` is a list of built-in sets,",
         "`[[rule]]` begins a rule.",
         "",
         "## Keys of a rule",
         "",
         f"A rule has a `name`, and one of {kinds}.",
         "",
-        *_table("Key | What it says", [(_code(key), meaning(key, RULE_KEYS)) for key in policy._KEYS]),
+        *_table("Key | What it says", [(_code(key), meaning(key, RULE_KEYS)) for key in policy.RULE_KEYS]),
         "## Keys of a latency",
         "",
-        *_table("Key | What it says", [(_code(key), meaning(key, latency)) for key in policy._LATENCY]),
+        *_table("Key | What it says", [(_code(key), meaning(key, latency)) for key in policy.LATENCY_KEYS]),
         "## Built-in sets",
         "",
         *_table(

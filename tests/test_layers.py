@@ -15,10 +15,16 @@ from tests.support.paths import PROJECT
 ALLOWED = {
     "dissectors": {"dissectors"},
     "zmtpsniff/capture": {"zmtpsniff.capture", "zmtpsniff.errors"},  # files and engines
-    "zmtpsniff/net": {"zmtpsniff.net", "zmtpsniff.capture.plaintexts", "zmtpsniff.capture.source"},
+    "zmtpsniff/net": {
+        "zmtpsniff.net",
+        "zmtpsniff.capture.plaintexts",
+        "zmtpsniff.capture.source",
+        "dissectors.numbers",
+    },
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.decode_as",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.zmtp.sockets",
@@ -81,10 +87,10 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
-        "zmtpsniff.net.witness",
     },
     "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
@@ -167,6 +173,20 @@ ALLOWED = {
         "dissectors.records",
     },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/browse": {
+        "zmtpsniff.browse",
+        "zmtpsniff.__version__",
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.statistics",
+        "zmtpsniff.capture",
+        "zmtpsniff.dissection",
+        "zmtpsniff.errors",
+        "zmtpsniff.filters",
+        "zmtpsniff.net.addresses",
+        "zmtpsniff.net.packets",
+        "zmtpsniff.render",
+        "dissectors",
+    },
     "zmtpsniff/decode_as.py": set(),
     "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
@@ -174,9 +194,19 @@ ALLOWED = {
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
 LATE = [
-    "rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "zmq",
-    "prometheus_client", "opentelemetry", "dissectors.events", "msgspec", *SPARK,
-]  # fmt: skip
+    "rich",
+    "textual",
+    "scapy",
+    "pyshark",
+    "zstandard",
+    "cbor2",
+    "lzma",
+    "lark",
+    "re2",
+    "dissectors.events",
+    "msgspec",
+    *SPARK,
+]
 
 # Words that are nouns although they end like a participle, or are the term of the field.
 NOUNS = {
@@ -272,7 +302,8 @@ def test_the_helper_reads_nothing_of_the_network() -> None:
 
 
 def test_spark_is_imported_late() -> None:
-    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in ("ingest", "inputs", "file_list", "session", "tables"))
+    names = ("file_list", "ingest", "inputs", "session", "tables", "vantage")
+    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in names)
     code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -336,6 +367,66 @@ def test_public_classes_have_names_of_their_own() -> None:
         if not short.startswith("_"):
             where.setdefault(short, set()).add(module)
     assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
+
+
+# What is documented although its name begins with an underscore: methods of NamedTuple. And pyspark's gateway to Java,
+# of which it has no public name.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_jvm"}
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_ALL_THE_SAME
+
+
+def _names_made(tree: ast.AST) -> set[str]:
+    """What a module defines: functions, classes, variables, and what its classes set of themselves."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+def _private_names_of_others(source: str) -> set[str]:
+    """Private names that a module uses, by a dot, an import or as text, and does not define."""
+    tree = ast.parse(source)
+    used = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(attr=name):
+                used.add(name)
+            case ast.ImportFrom(names=aliases):
+                used |= {alias.name for alias in aliases}
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr" | "delattr"), args=[_, ast.Constant(value=str(name)), *_]
+            ):
+                used.add(name)
+    return set(filter(_is_private, used)) - _names_made(tree)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["half._read", "half._buffer.held = 1", "self.half._read()", "from a.b import _c", "setattr(x, '_y', 1)"],
+)
+def test_private_names_of_others_are_recognised(source: str) -> None:
+    assert len(_private_names_of_others(source)) == 1
+    assert not _private_names_of_others(f"{source}\n_read = _buffer = _c = _y = 0")
+
+
+@pytest.mark.parametrize("part", ["dissectors", "zmtpsniff", "benchmarks", "docs", "fixtures"])
+def test_nobody_names_what_is_private_to_another_module(part: str) -> None:
+    """What others need has a public name; what has none may change without a look at the others."""
+    paths = sorted((PROJECT / part).rglob("*.py"))
+    assert paths
+    found = {str(path.relative_to(PROJECT)): _private_names_of_others(path.read_text()) for path in paths}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_classes_inherit_little() -> None:

@@ -1,6 +1,7 @@
 """Octets of a stream in any pieces: those that wait for more, and long bodies of which only the first are kept."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from dissectors.snapshots import Part
 
@@ -151,3 +152,32 @@ class LongBody:
         body._pieces = [state.octets]
         body._kept = len(state.octets)
         return body
+
+
+class Collector(Protocol):
+    """A reader that collects the body of a frame which comes in pieces."""
+
+    body: LongBody | None
+
+    def end_body(self, body: LongBody) -> None:
+        """Take note that this body is over: all of its octets have come, or are known to be missing."""
+
+
+def collect(reader: Collector, data: bytes, position: int) -> int:
+    """Take octets from ``position`` on for the body that a reader collects; returns how far they go."""
+    body = reader.body
+    assert body is not None
+    position = body.take(data, position)
+    if not body.left:
+        reader.end_body(body)
+    return position
+
+
+def skip(reader: Collector, length: int | None) -> bool:
+    """Go on behind ``length`` octets that are missing (None: nobody knows how many); False if no body covers them."""
+    body = reader.body
+    if body is None or not body.skip(length):
+        return False
+    if not body.left:
+        reader.end_body(body)
+    return True

@@ -18,7 +18,7 @@ from typing import Literal
 from dissectors.events import Cut, Message, Octets
 from dissectors.snapshots import Part
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState, collect, skip
 from dissectors.zmtp.session import Session
 
 Failure = Literal["lost", "unreadable"]
@@ -57,21 +57,13 @@ class FrameReader:
         """Take frames from ``position`` on; returns how far it got."""
         raise NotImplementedError
 
-    def collect(self, data: bytes, position: int) -> int:
-        """Take octets of the body that is being collected; returns how far they go."""
-        body = self.body
-        assert body is not None
-        position = body.take(data, position)
-        if not body.left:
-            self._end_body(body)
-        return position
-
     def _begin_body(self, flags: int, length: int) -> LongBody:
         self._flags = flags
         self.body = LongBody(length, self._keep)
         return self.body
 
-    def _end_body(self, body: LongBody) -> None:
+    def end_body(self, body: LongBody) -> None:
+        """Pass the frame of a body that is over to the session."""
         self.body = None
         octets = body.octets
         whole = octets if len(octets) == body.length else Cut(octets, body.length)
@@ -83,12 +75,7 @@ class FrameReader:
         Of the frame that the hole is in only those octets are lost.
         """
         self.open()
-        body = self.body
-        if body is None or not body.skip(length):
-            return False
-        if not body.left:
-            self._end_body(body)
-        return True
+        return skip(self, length)
 
     def open(self) -> None:
         """Collect the body of the frame that waits for its last octets, if its header is there."""
@@ -138,7 +125,7 @@ class ReaderV2(FrameReader):
     def read(self, data: bytes, position: int) -> int:
         """Take frames from ``position`` on; returns how far it got."""
         if self.body is not None:
-            return self.collect(data, position)
+            return collect(self, data, position)
         session, journal = self._session, self._journal
         end = len(data)
         parts = session.parts
@@ -254,7 +241,7 @@ class ReaderV1(FrameReader):
     def read(self, data: bytes, position: int) -> int:
         """Take frames from ``position`` on; returns how far it got."""
         if self.body is not None:
-            return self.collect(data, position)
+            return collect(self, data, position)
         session, journal = self._session, self._journal
         end = len(data)
         parts = session.parts

@@ -23,7 +23,7 @@ from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
 from dissectors.snapshots import Part, SnapshotError
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import Buffer, BufferState, Read
+from dissectors.zmtp.buffer import Buffer, BufferState, Read, collect
 from dissectors.zmtp.evidence import EvidenceState
 from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
 from dissectors.zmtp.journal import Journal, JournalState
@@ -384,7 +384,7 @@ class Half:
         opening, reader = self.opening, self.reader
         assert reader is not None
         if reader.body is not None:
-            return reader.collect(data, position)
+            return collect(reader, data, position)
         assert opening.evidence is not None
         stop, legal = opening.evidence.frames(data, position)
         while position < stop:

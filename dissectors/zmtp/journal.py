@@ -1,8 +1,9 @@
 """What the events of one direction have in common: who sends to whom, and which packet was read last."""
 
 from dissectors.events import UNBOUNDED, AnyEvent, Problem
+from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.problems import PROBLEMS
-from dissectors.snapshots import Part, fetch_number, store_number
+from dissectors.snapshots import Part
 
 _NONE: frozenset[str] = frozenset()
 
@@ -11,7 +12,7 @@ class JournalState(Part):
     """What a journal says of itself in a snapshot."""
 
     time_ns: int
-    packet: int | bytes
+    packet: Number
     begin: int
     seen: int
     reported: frozenset[str]

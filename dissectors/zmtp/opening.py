@@ -748,7 +748,7 @@ def agree(one: Opening, other: Opening) -> Agreement:
     version = None
     versions = one.revision, one.minor, other.revision, other.minor
     if None not in versions:
-        version = greeting.negotiated_v3(versions[:2], versions[2:])  # type: ignore[arg-type]
+        version = greeting.negotiated_v3(versions[:2], versions[2:])
     mechanism, theirs = one.mechanism, other.mechanism
     if mechanism is None or theirs is None:
         return Agreement(version, is_known=False)

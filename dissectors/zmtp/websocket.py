@@ -12,7 +12,7 @@ from dissectors.events import Command, Cut, Octets
 from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import deflate, wire
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState, collect, skip
 from dissectors.zmtp.framing import Failure
 from dissectors.zmtp.session import Session
 
@@ -88,7 +88,7 @@ class WebSocketReader:
     def read(self, data: bytes, position: int) -> int:
         """Take WebSocket frames (RFC 6455, section 5.2) from ``position`` on; returns how far it got."""
         if self.body is not None:
-            return self.collect(data, position)
+            return collect(self, data, position)
         end = len(data)
         while position < end:
             header = ws.parse_header(data, position)
@@ -137,16 +137,8 @@ class WebSocketReader:
         self.body = LongBody(length, self._room(first))
         return self.body
 
-    def collect(self, data: bytes, position: int) -> int:
-        """Take octets of the payload that is being collected; returns how far they go."""
-        body = self.body
-        assert body is not None
-        position = body.take(data, position)
-        if not body.left:
-            self._end_body(body)
-        return position
-
-    def _end_body(self, body: LongBody) -> None:
+    def end_body(self, body: LongBody) -> None:
+        """Take the payload of a frame that is over."""
         self.body = None
         self._payload(self._first, ws.unmask(body.octets, self._mask), body.length, body.is_whole)
 
@@ -155,12 +147,7 @@ class WebSocketReader:
         if self._inflater and self.body is None:
             self._inflater.lose()
         self._open()
-        body = self.body
-        if body is None or not body.skip(length):
-            return False
-        if not body.left:
-            self._end_body(body)
-        return True
+        return skip(self, length)
 
     def _open(self) -> None:
         """Collect the payload of the frame that waits for its last octets, if its header is there."""

@@ -14,7 +14,7 @@ import zmtpsniff
 from dissectors.events import Message
 from tests.support.browsing import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.paths import FIXTURES, PROJECT
-from zmtpsniff.browse.app import THEMES, Look
+from zmtpsniff.browse.app import THEMES, BrowseOptions
 from zmtpsniff.browse.prompt import FieldCompletion
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.files import open_captures
@@ -238,6 +238,22 @@ async def test_a_request_is_followed_through_the_proxy() -> None:
 
 
 @in_terminal
+async def test_a_pane_alone_takes_all_the_room() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("j", "j", "tab", "z")
+        assert "Socket-Type" in shown.text()
+        assert shown.app._tree_view.size.height > 15
+        assert not shown.app._list.display
+        await shown.press("z")
+        assert shown.app._list.display
+        await shown.press("tab", "tab", "z")
+        assert "greeting" in shown.text()
+        assert shown.app._list.size.height > 15
+        await shown.press("escape")
+        assert shown.app._tree_view.display
+
+
+@in_terminal
 async def test_the_mouse_works() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.pilot.click("#records", offset=(20, 4))
@@ -293,7 +309,7 @@ def _where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 60)])
 @in_terminal
 async def test_it_works_at_any_size_in_any_colours(theme: str, size: tuple[int, int]) -> None:
-    async with browsing(make_reader(REQ_REP), size, Look("x", utc=True, theme=theme)) as shown:
+    async with browsing(make_reader(REQ_REP), size, BrowseOptions("x", utc=True, theme=theme)) as shown:
         for keys in (
             ["j", "tab", "j", "tab", "l", "z", "z"],
             ["2", "escape", "3", "j", "escape", "T", "question_mark"],
@@ -319,7 +335,7 @@ async def test_without_colours_the_cursor_and_the_field_are_seen() -> None:
 async def test_live_records_come_and_a_pause_loses_none() -> None:
     packets = [packet for batch in open_captures([str(REQ_REP)]).batches() for packet in batch]
     feed = PacketFeed(packets)
-    async with browsing(make_live(feed), look=Look("lo", is_live=True, utc=True), wait=False) as shown:
+    async with browsing(make_live(feed), look=BrowseOptions("lo", is_live=True, utc=True), wait=False) as shown:
         app = shown.app
         feed.allowed = 20
         await shown.until(lambda: len(app._index) > 5)
@@ -353,7 +369,9 @@ async def test_a_capture_that_cannot_be_read_on_says_so() -> None:
     octets = REQ_REP.read_bytes()
     broken.write_bytes(octets[: len(octets) // 2])
     async with browsing(make_reader(broken)) as shown:
-        await shown.press("e")
+        problems = [shown.app._index.event(row) for row in shown.app._index.problems]
+        assert "capture-truncated" in [getattr(problem, "code", "") for problem in problems]
+        await shown.press("8")
         assert "capture-truncated" in shown.text()
 
 

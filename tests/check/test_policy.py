@@ -10,8 +10,8 @@ from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.formats import FORMATS
 from zmtpsniff.check.model import PATTERNS
-from zmtpsniff.check.policy import _KEYS, _LATENCY, PolicyError, parse_policy
-from zmtpsniff.cli.check import _FORMATS
+from zmtpsniff.check.policy import LATENCY_KEYS, RULE_KEYS, PolicyError, parse_policy
+from zmtpsniff.cli.check import FORMAT_NAMES
 
 GOOD = """\
 include = ["protocol", "complete"]        # built-in rule sets
@@ -61,9 +61,9 @@ def test_what_the_documentation_shows_is_a_policy() -> None:
 
 
 def test_the_documentation_has_every_key_set_and_rule() -> None:
-    for key in (*_KEYS, *_LATENCY, *FORMATS, *PATTERNS):
+    for key in (*RULE_KEYS, *LATENCY_KEYS, *FORMATS, *PATTERNS):
         assert re.search(rf"`\"?{key}", _documentation()), key
-    assert tuple(_FORMATS) == FORMATS
+    assert tuple(FORMAT_NAMES) == FORMATS
     for name, rules in SETS.items():
         assert f"| `{name}` |" in _documentation()
         for rule in rules:

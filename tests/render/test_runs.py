@@ -1,10 +1,16 @@
 """Messages that are shown together because they differ in their frame only."""
 
+import io
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Comment, Envelope, Message, Place
+from dissectors.events import AnyEvent, Body, Comment, Envelope, Message, Payload, Place
+from dissectors.records import record_fields
+from zmtpsniff.render import Format, make_renderer
 from zmtpsniff.render.runs import Run, runs
+from zmtpsniff.render.wording import has_relations
 
 PLACE = (1_700_000_000_000_000_000, 1_000, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 
@@ -42,6 +48,44 @@ def test_what_is_known_of_a_message_is_in_no_run() -> None:
         Message(*PLACE, []),
     ]
     assert list(runs(known)) == known
+
+
+RELATIONS: dict[str, dict[str, object]] = {  # each with what a message that has it has beside it
+    "envelope": {"envelope": Envelope(0, True)},
+    "matched": {"matched": b""},
+    "latency_ns": {"request": 1, "latency_ns": 2},
+    "request": {"request": 1},
+    "paired": {"request": 1, "paired": "order"},
+    "forwards": {"forwards": Place(1, 1)},
+    "payload": {"payload": Payload("p", "s")},
+    "bodies": {"bodies": [Body(0, "msgpack", [])]},
+}
+
+
+def test_all_relations_of_a_message_are_known_here() -> None:
+    assert set(RELATIONS) == {field.name for field in record_fields(Message) if field.kind == "relation"}
+
+
+@pytest.mark.parametrize("name", RELATIONS)
+def test_a_relation_is_shown_wherever_it_is(name: str) -> None:
+    """The loops over messages each ask for relations themselves; here they are held against what there is."""
+    related = [message(b"a", **RELATIONS[name]), message(b"a", **RELATIONS[name])]
+    assert list(runs(related)) == related
+    told_by_words = name not in ("envelope", "payload", "bodies")
+    assert has_relations(related[0]) == told_by_words
+    for output in ("json", "summary", "tree"):
+        plain = shown(output, [message(b"a")] * 2)
+        if name != "bodies" or output != "summary":
+            assert (name == "envelope" and output != "json") or shown(output, related) != plain
+
+
+def shown(output: Format, events: list[AnyEvent]) -> bytes:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    renderer = make_renderer(output, stream, utc=True)
+    renderer.write(events)
+    renderer.close()
+    stream.flush()
+    return stream.buffer.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.lists(st.binary(max_size=2), max_size=2))))

@@ -2,6 +2,7 @@
 
 import html
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from textual.pilot import Pilot
 
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.findings import Diagnosis
-from zmtpsniff.browse.app import BrowseApp, Look
+from zmtpsniff.browse.app import BrowseApp, BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, can_be_read_again
 from zmtpsniff.browse.reader import CaptureReader
@@ -61,6 +62,7 @@ class PacketFeed:
             stop = self.allowed  # which another thread changes
             yield self._packets[given:stop]
             given = stop
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self.is_over = True
@@ -87,7 +89,10 @@ class Screenful:
         self.pilot = pilot
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """Press keys one after the other, each when what the one before asked for is shown."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.until(lambda: all(worker.is_finished for worker in self.app.workers if worker.group == "view"))
         await self.pilot.pause()
 
     async def type(self, text: str) -> None:
@@ -136,10 +141,10 @@ class Screenful:
 
 @asynccontextmanager
 async def browsing(
-    reader: CaptureReader, size: tuple[int, int] = (80, 24), look: Look | None = None, *, wait: bool = True
+    reader: CaptureReader, size: tuple[int, int] = (80, 24), look: BrowseOptions | None = None, *, wait: bool = True
 ) -> AsyncIterator[Screenful]:
     """The app with a reader, once all is read and shown, unless told not to wait."""
-    app = BrowseApp(reader, look or Look("capture.pcap", utc=True))
+    app = BrowseApp(reader, look or BrowseOptions("capture.pcap", utc=True))
     async with app.run_test(size=size) as pilot:
         shown = Screenful(app, pilot)
         if wait:

@@ -1,20 +1,23 @@
 """The terminal to look around in: records, the tree of one, its octets, and views of them all."""
 
+import asyncio
 import io
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.drivers import linux_driver  # noqa: F401  # which Textual imports late: privileges may be gone then
 from textual.events import Resize
 from textual.theme import BUILTIN_THEMES
+from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
@@ -27,8 +30,8 @@ from zmtpsniff.browse.panes import (
     ConversationLines,
     OctetLines,
     OctetView,
+    RecordClock,
     RecordLines,
-    RowClock,
     TreeLines,
     TreeView,
     time_of,
@@ -41,13 +44,15 @@ from zmtpsniff.browse.selection import EveryRow, FilteredRows, FlowRows, Selecti
 from zmtpsniff.browse.sheet import make_sheet
 from zmtpsniff.browse.tables import TableLines, Target, conversations, findings, problems, services, topics
 from zmtpsniff.browse.trace import trace
-from zmtpsniff.browse.virtual_list import Lines, VirtualList
+from zmtpsniff.browse.virtual_list import LineSource, VirtualList
 from zmtpsniff.browse.wire import WireFinder
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import escape, quote
+
+_Made = TypeVar("_Made")
 
 THEMES = ("terminal", "dark", "light")
 
@@ -59,7 +64,7 @@ _CHUNK = 20_000  # records that statistics take at a time
 _VIEW_HINTS = "Enter record  f filter  c follow  L ladder  Esc back"
 
 
-class Look(NamedTuple):
+class BrowseOptions(NamedTuple):
     """How everything is shown at first."""
 
     title: str  # what is looked at, safe to show
@@ -75,6 +80,7 @@ class BrowseApp(App[None]):
     """Looks around in what a reader reads."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#records"  # not the filter, which is first: keys that were pressed early are no part of one
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", show=False),
@@ -123,15 +129,16 @@ class BrowseApp(App[None]):
         "packets": "save packets to file: ",
     }
 
-    def __init__(self, reader: CaptureReader, look: Look) -> None:
+    def __init__(self, reader: CaptureReader, options: BrowseOptions) -> None:
         """Show what the reader has read; it is started, and stopped in the end."""
-        super().__init__()
+        # NO_COLOR takes colours out of those of the terminal; made of others it would leave shades of grey.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._reader = reader
         self._index = reader.index
-        self._look = look
-        self._clock = RowClock(self._index, look.utc)
-        self._clock.times = look.times
-        self._records = RecordLines(self._index, EveryRow(self._index), self._clock, look.show_secrets)
+        self._options = options
+        self._clock = RecordClock(self._index, options.utc)
+        self._clock.times = options.times
+        self._records = RecordLines(self._index, EveryRow(self._index), self._clock, options.show_secrets)
         self._finder = WireFinder(self._index, reader.packets)
         self._tree = TreeLines()
         self._octets = OctetLines()
@@ -141,10 +148,11 @@ class BrowseApp(App[None]):
         self._sought = ""
         self._said = ""  # what was done, until the next key
         self._shown_row: int | None = None
+        self._is_zoomed = False
         self._statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
         for theme in BUILTIN_THEMES.values():
             self.register_theme(theme)
-        self.theme = _THEMES[look.theme]
+        self.theme = _THEMES[options.theme]
 
     # ------------------------------------------------------------------ what there is on the screen
 
@@ -174,12 +182,14 @@ class BrowseApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read, and to show what has come."""
-        self._list.border_title = Text(self._look.title)  # a name of a file is no markup
+        self._list.border_title = Text(self._options.title)  # a name of a file is no markup
         self._list.focus()
-        self._list.is_live = self._list.follows = self._look.is_live
-        if self._look.condition:
-            self._filter.value = self._look.condition
-            self.apply_filter(self._look.condition)
+        self._list.is_live = self._list.follows = self._options.is_live
+        if self._options.condition:
+            self._filter.value = self._options.condition
+            self.apply_filter(self._options.condition)
+        for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or somebody ends the program
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self._reader.start()
         self.set_interval(_SYNC_SECONDS, self._sync)
         self.set_timer(0.02, self._sync)
@@ -211,7 +221,7 @@ class BrowseApp(App[None]):
         words.append(shown if not self._condition else f"{shown} of {len(self._index):,}")
         if self._records.frozen is not None:
             words.append(f"paused, {len(self._records.selection) - count:,} more")
-        if self._look.is_live:
+        if self._options.is_live:
             following = self._list.follows and self._records.frozen is None
             words.append("over" if reader.is_over else ("following" if following else "live"))
         elif (progress := reader.progress) is not None:
@@ -249,7 +259,7 @@ class BrowseApp(App[None]):
         event = self._index.event(row)
         time_ns = time_of(event)
         told = "" if time_ns is None else self._clock.whole(time_ns)
-        sheet = make_sheet(event, self._finder.image(row), told, self._look.show_secrets)
+        sheet = make_sheet(event, self._finder.image(row), told, self._options.show_secrets)
         self._tree.show(sheet)
         self._octets.octets = sheet.octets
         self._octets.lit = range(0)
@@ -268,7 +278,7 @@ class BrowseApp(App[None]):
             whole = self._tree_view.cursor == 0
             self._octet_view.light(0 if whole else field.start, 0 if whole else field.stop)
 
-    def on_virtual_list_moved(self, event: VirtualList.Moved) -> None:
+    def on_virtual_list_cursor_move(self, event: VirtualList.CursorMove) -> None:
         """Show what the cursor is on."""
         self._said = ""
         if event.view.id == "records":
@@ -277,12 +287,12 @@ class BrowseApp(App[None]):
         elif event.view.id == "tree":
             self._light()
 
-    def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
+    def on_virtual_list_choice(self, event: VirtualList.Choice) -> None:
         """From a record to its tree."""
         if event.view.id == "records":
             self._tree_view.focus()
 
-    def on_octet_view_pointed(self, event: OctetView.Pointed) -> None:
+    def on_octet_view_octet_choice(self, event: OctetView.OctetChoice) -> None:
         """Go to the field that the octet belongs to."""
         number = self._tree.sheet.field_at(event.octet)
         if number is None:
@@ -302,6 +312,7 @@ class BrowseApp(App[None]):
             self.action_clear_filter()
             place = row
         self._records.frozen = None
+        self._zoom(None)
         self._list.sync()
         self._list.move_to(place)
         self._list.focus()
@@ -353,7 +364,7 @@ class BrowseApp(App[None]):
         if text:
             self._answer(text)
 
-    def on_prompt_left(self, event: Prompt.Left) -> None:
+    def on_prompt_departure(self, event: Prompt.Departure) -> None:
         """Go back to the records."""
         if event.prompt is self._filter:
             self._filter.value = self._condition
@@ -454,7 +465,7 @@ class BrowseApp(App[None]):
         while 0 <= place < count:
             if place % _SEARCHED == 0 and worker.is_cancelled:
                 return
-            words = record_words(self._records.event(place), 1 << 20, self._look.show_secrets)
+            words = record_words(self._records.event(place), 1 << 20, self._options.show_secrets)
             if sought in f"{words.kind} {words.text}".casefold():
                 self.call_from_thread(self._found, place)
                 return
@@ -496,6 +507,7 @@ class BrowseApp(App[None]):
         self._back_to_records()
 
     def _back_to_records(self) -> None:
+        self._zoom(None)
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
@@ -505,7 +517,7 @@ class BrowseApp(App[None]):
         lines = [Text(line, no_wrap=True, end="") for line in text.splitlines()]
         self.push_screen(ViewScreen("zmtpsniff browse: keys", TextLines(lines), "Esc back"))
 
-    def _show_view(self, title: str, lines: Lines, targets: Callable[[int], Target], cursor: int = 0) -> None:
+    def _show_view(self, title: str, lines: LineSource, targets: Callable[[int], Target], cursor: int = 0) -> None:
         def go(place: int, key: str) -> None:
             self._go(targets(place), key)
 
@@ -538,9 +550,17 @@ class BrowseApp(App[None]):
                 self.apply_filter(condition)
                 self._list.focus()
 
+    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
+    def _prepare(self, make: Callable[[], _Made], show: Callable[[_Made], None]) -> None:
+        """Make something that takes a while where records are many, and then show it."""
+        made = make()
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(show, made)
+
     def action_conversations(self) -> None:
         """Show the connections, those of one socket together."""
-        self._show_table("conversations, by bound socket", conversations(self._index))
+        title = "conversations, by bound socket"
+        self._prepare(lambda: conversations(self._index), lambda table: self._show_table(title, table))
 
     def action_findings(self) -> None:
         """Show what is wrong and what to do about it, as zmtpsniff diagnose does."""
@@ -552,7 +572,7 @@ class BrowseApp(App[None]):
 
     def action_problems(self) -> None:
         """Show what is wrong with single records, by what it is."""
-        self._show_table("problems", problems(self._index))
+        self._prepare(lambda: problems(self._index), lambda table: self._show_table("problems", table))
 
     def action_topics(self) -> None:
         """Show topics and groups."""
@@ -568,12 +588,12 @@ class BrowseApp(App[None]):
 
     def _show_statistics(self, records: list[AnyRecord]) -> None:
         stream = io.StringIO()
-        draw(records, stream, self._look.utc, "always", max(self.size.width - 2, 40))
+        draw(records, stream, self._options.utc, "always", max(self.size.width - 2, 40))
         lines = [Text.from_ansi(line, no_wrap=True, end="") for line in stream.getvalue().splitlines()]
         self._back_to_records()
         self.push_screen(ViewScreen("statistics", TextLines(lines), "Esc back"))
 
-    @work(thread=True, group="statistics", exclusive=True, exit_on_error=False)
+    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
     def _with_statistics(self, show: Callable[[list[AnyRecord]], None]) -> None:
         """Count all records that have come, unless that has been done, and show something of it."""
         worker = get_current_worker()
@@ -597,7 +617,7 @@ class BrowseApp(App[None]):
     def _follow(self, flows: tuple[int, ...], row: int | None = None) -> None:
         """Show some flows from beginning to end, both sides in turn."""
         selection = FlowRows(self._index, flows)
-        lines = ConversationLines(self._index, selection, self._clock, self._look.show_secrets)
+        lines = ConversationLines(self._index, selection, self._clock, self._options.show_secrets)
         talk = self._index.talks.get(flows[0])
         title = f"flow {flows[0]}" if len(flows) == 1 else f"{len(flows):,} flows"
         if talk is not None:
@@ -608,11 +628,14 @@ class BrowseApp(App[None]):
     def action_ladder(self) -> None:
         """Show what the list shows as a ladder."""
         selection = self._records.selection
-        flows: Iterable[int] = self._index.talks
-        if not isinstance(selection, EveryRow):
-            flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
-        lines = self._ladder_lines(selection, flows)
-        self._show_rows("ladder", lines, selection, self._row)
+
+        def make() -> LadderLines:
+            flows: Iterable[int] = list(self._index.talks)
+            if not isinstance(selection, EveryRow):
+                flows = sorted({self._index.flows[selection.row(place)] for place in range(len(selection))})
+            return self._ladder_lines(selection, flows)
+
+        self._prepare(make, lambda lines: self._show_rows("ladder", lines, selection, self._row))
 
     def action_ladder_here(self) -> None:
         """Show the conversation of the record as a ladder."""
@@ -627,7 +650,7 @@ class BrowseApp(App[None]):
         """A ladder whose columns are both sides of each flow."""
         talks = [talk for flow in flows if (talk := self._index.talks.get(flow)) is not None]
         ends = [(talk.flow, address) for talk in talks for address in (talk.client, talk.server)]
-        return LadderLines(self._index, selection, self._clock, self._look.show_secrets, ends)
+        return LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends, self.size.width)
 
     def action_trace(self) -> None:
         """Show the way of the request or reply under the cursor."""
@@ -637,21 +660,23 @@ class BrowseApp(App[None]):
             self.say("only a message has a way through proxies")
 
     def _show_trace(self, row: int) -> None:
-        rows = trace(self._index, row)
+        self._prepare(lambda: trace(self._index, row), lambda rows: self._show_way(row, rows))
+
+    def _show_way(self, row: int, rows: list[int]) -> None:
         selection = SomeRows(rows)
         events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
         ends = [(event.flow, address) for event in events for address in (event.src, event.dst)]
-        lines = LadderLines(self._index, selection, self._clock, self._look.show_secrets, ends)
+        lines = LadderLines(self._index, selection, self._clock, self._options.show_secrets, ends, self.size.width)
         self._show_rows(f"the way of record {row + 1:,}: {len(rows):,} messages", lines, selection, row)
 
-    def _show_rows(self, title: str, lines: Lines, selection: Selection, row: int | None) -> None:
+    def _show_rows(self, title: str, lines: LineSource, selection: Selection, row: int | None) -> None:
         while len(selection) < 1000 and selection.advance():
             pass
         cursor = 0 if row is None else selection.place(row)
         self._show_view(title, lines, lambda place: Target(selection.row(place)), cursor)
         self._complete(selection)
 
-    @work(thread=True, group="view", exclusive=True, exit_on_error=False)
+    @work(thread=True, group="rows", exclusive=True, exit_on_error=False)
     def _complete(self, selection: Selection) -> None:
         """Find the rest of the rows of a view."""
         worker = get_current_worker()
@@ -666,7 +691,7 @@ class BrowseApp(App[None]):
         if field is None:
             return
         if field.depth == 0:
-            words = record_words(self._index.event(self._shown_row or 0), 1 << 20, self._look.show_secrets)
+            words = record_words(self._index.event(self._shown_row or 0), 1 << 20, self._options.show_secrets)
             self._copy(words.text)
         elif field.octets is not None:
             octets = at_hand(field.octets)
@@ -681,7 +706,7 @@ class BrowseApp(App[None]):
         """Copy the record as a line of JSON."""
         event = self._event()
         if event is not None:
-            self._copy(json_line(event, self._look.show_secrets))
+            self._copy(json_line(event, self._options.show_secrets))
 
     def _copy(self, text: str) -> None:
         self.copy_to_clipboard(text)
@@ -696,7 +721,7 @@ class BrowseApp(App[None]):
             return
         try:
             if what == "record":
-                octets = (json_line(event, self._look.show_secrets) + "\n").encode()
+                octets = (json_line(event, self._options.show_secrets) + "\n").encode()
             else:
                 field = self._tree.field(self._tree_view.cursor)
                 octets = self._tree.sheet.octets if field is None or field.octets is None else at_hand(field.octets)
@@ -737,12 +762,14 @@ class BrowseApp(App[None]):
 
     def action_zoom(self) -> None:
         """Show only the pane with the focus, or all again."""
-        panes = self._panes
-        zoomed = panes.has_class("-zoomed")
-        panes.set_class(not zoomed, "-zoomed")
+        self._zoom(None if self._is_zoomed else self.focused)
+
+    def _zoom(self, pane: Widget | None) -> None:
+        """Show only that pane, or all of them."""
+        self._is_zoomed = pane is not None
         for view in (self._list, self._tree_view, self._octet_view):
-            view.set_class(not zoomed and view.has_focus, "-alone")
-        self._below.set_class(not zoomed and not self._list.has_focus, "-alone")
+            view.display = pane is None or view is pane
+        self._below.display = pane is not self._list
 
     def action_pause(self) -> None:
         """Stop the list, or let it go on; records are read meanwhile."""
@@ -758,5 +785,6 @@ class BrowseApp(App[None]):
     def action_escape(self) -> None:
         """Stop what goes on."""
         self.workers.cancel_group(self, "search")
+        self._zoom(None)
         self.say("")
         self._list.focus()

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dissectors.events import Message, Octets
 from zmtpsniff.browse.index import RecordIndex, Talk
-from zmtpsniff.browse.panes import RowClock, time_of
+from zmtpsniff.browse.panes import RecordClock, time_of
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.text import escape, quote
@@ -24,11 +24,12 @@ class LadderLines:
         self,
         index: RecordIndex,
         selection: Selection,
-        clock: RowClock,
+        clock: RecordClock,
         show_secrets: bool,
         ends: Iterable[tuple[int, str]],
+        room: int = 80,
     ) -> None:
-        """``ends`` are the sides of flows, by flow and address, in the order of their columns."""
+        """``ends`` are the sides of flows, by flow and address, in the order of their columns; ``room`` is for all."""
         self.selection = selection
         self._index = index
         self._clock = clock
@@ -40,10 +41,7 @@ class LadderLines:
             if talk is not None and len(self._sockets) < _SOCKETS:
                 name = _socket(talk, address)
                 self._ends[flow, address] = self._sockets.setdefault(name, len(self._sockets))
-
-    @property
-    def _column(self) -> int:
-        return _LEAST if len(self._sockets) > 4 else min(_MOST, max(_LEAST, 120 // max(len(self._sockets), 1)))
+        self._column = min(_MOST, max(_LEAST, (room - _TIME) // max(len(self._sockets), 1)))
 
     @property
     def columns(self) -> int:

@@ -7,7 +7,7 @@ from textual.message import Message
 from dissectors.events import AnyEvent, Connection
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.selection import Selection
-from zmtpsniff.browse.sheet import Field, Sheet
+from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.clock import Clock, Times
@@ -22,7 +22,7 @@ _TEXT = 4096  # octets of a frame on its line, which can be scrolled
 _ROW = 16  # octets on a line of the dump
 
 
-class RowClock:
+class RecordClock:
     """Tells the time of a row: of day, since the first record, or since the row shown before."""
 
     def __init__(self, index: RecordIndex, utc: bool = False) -> None:
@@ -57,7 +57,9 @@ class RecordLines:
 
     columns = 0
 
-    def __init__(self, index: RecordIndex, selection: Selection, clock: RowClock, show_secrets: bool = False) -> None:
+    def __init__(
+        self, index: RecordIndex, selection: Selection, clock: RecordClock, show_secrets: bool = False
+    ) -> None:
         """Show the selected rows; passwords only with ``show_secrets``."""
         self.selection = selection
         self.marks: set[int] = set()  # rows
@@ -83,7 +85,8 @@ class RecordLines:
         if self._clock.times == "delta" and place:
             before = time_of(self.event(place - 1))
         packet = getattr(event, "packet", None)
-        text = Text("*" if row in self.marks else " ", style="bold yellow", no_wrap=True, end="")
+        text = Text(no_wrap=True, end="")
+        text.append("*" if row in self.marks else " ", "bold yellow")
         text.append(self._clock.words(time_of(event), before), "dim")
         text.append(f" {packet or '':>6} ", "dim")
         wide = width >= _WIDE
@@ -111,7 +114,9 @@ class ConversationLines:
 
     columns = _TEXT
 
-    def __init__(self, index: RecordIndex, selection: Selection, clock: RowClock, show_secrets: bool = False) -> None:
+    def __init__(
+        self, index: RecordIndex, selection: Selection, clock: RecordClock, show_secrets: bool = False
+    ) -> None:
         """Show the selected rows; passwords only with ``show_secrets``."""
         self._index = index
         self._selection = selection
@@ -164,7 +169,7 @@ class TreeLines:
         self._closed.clear()
         self._lay_out()
 
-    def field(self, place: int) -> Field | None:
+    def field(self, place: int) -> TreeField | None:
         """The field on a line."""
         return self.sheet.fields[self._shown[place]] if 0 <= place < len(self._shown) else None
 
@@ -264,7 +269,7 @@ class OctetLines:
             # The blank between two octets of a field is lit, too, so that it is one stripe.
             text.append(f"{octet:02x}", style)
             joined = start + column in self.lit and start + column + 1 in self.lit
-            text.append(" ", "reverse" if joined and column not in (_ROW // 2 - 1, _ROW - 1) else "not dim")
+            text.append(" ", "reverse not dim" if joined and column not in (_ROW // 2 - 1, _ROW - 1) else "not dim")
             characters.append(chr(octet) if 32 <= octet < 127 else ".", style)
         text.append(" ")
         text.append_text(characters)
@@ -281,7 +286,7 @@ class OctetView(VirtualList):
 
     marks_line = False
 
-    class Pointed(Message):
+    class OctetChoice(Message):
         """The cursor is on another octet."""
 
         def __init__(self, octet: int) -> None:
@@ -312,7 +317,7 @@ class OctetView(VirtualList):
         self.cursor = octet // _ROW
         self.reveal()
         self.refresh()
-        self.post_message(self.Pointed(octet))
+        self.post_message(self.OctetChoice(octet))
 
     def action_move(self, step: int) -> None:
         """Go some lines on."""

@@ -1,4 +1,4 @@
-"""Lines to type in: the display filter with completion, and questions below the panes."""
+"""LineSource to type in: the display filter with completion, and questions below the panes."""
 
 import re
 from typing import ClassVar
@@ -68,7 +68,7 @@ class Prompt(Input):
         Binding("down", "earlier(1)", show=False),
     ]
 
-    class Left(Message):
+    class Departure(Message):
         """Somebody wants no more of it."""
 
         def __init__(self, prompt: "Prompt") -> None:
@@ -92,7 +92,7 @@ class Prompt(Input):
 
     def action_leave(self) -> None:
         """Type no more."""
-        self.post_message(self.Left(self))
+        self.post_message(self.Departure(self))
 
     def action_complete(self) -> None:
         """Complete the last word."""

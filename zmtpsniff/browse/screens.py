@@ -1,7 +1,7 @@
 """Screens in front of the panes: tables, texts, ladders, conversations."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -9,14 +9,14 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from zmtpsniff.browse.virtual_list import Lines, VirtualList
+from zmtpsniff.browse.virtual_list import LineSource, VirtualList
 
 Go = Callable[[int, str], None]
 """What to do with a line of a view, by its place, and the key that was pressed there."""
 
 
 class TextLines:
-    """Lines that are there already."""
+    """LineSource that are there already."""
 
     def __init__(self, lines: Sequence[Text]) -> None:
         """Show these."""
@@ -32,16 +32,10 @@ class TextLines:
         return self._lines[place]
 
 
-class Headed(Protocol):
-    """Lines below a heading."""
-
-    @property
-    def heading(self) -> str:
-        """What stands above the columns."""
-
-
 class ViewScreen(Screen[None]):
     """A list with a title, and what can be done with its lines."""
+
+    AUTO_FOCUS = "#view"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "app.pop_screen", show=False),
@@ -53,7 +47,7 @@ class ViewScreen(Screen[None]):
         Binding("t", "times", show=False),
     ]
 
-    def __init__(self, title: str, lines: Lines, hints: str, go: Go | None = None, cursor: int = 0) -> None:
+    def __init__(self, title: str, lines: LineSource, hints: str, go: Go | None = None, cursor: int = 0) -> None:
         """``go`` is called with the place of a line when a key of ``hints`` is pressed there."""
         super().__init__()
         self._title = title
@@ -79,7 +73,7 @@ class ViewScreen(Screen[None]):
         self.set_interval(0.25, self._sync)
         self.watch(self.view, "scroll_x", self._scroll_heading, init=False)
 
-    def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
+    def on_virtual_list_choice(self, event: VirtualList.Choice) -> None:
         """Go where the line leads."""
         event.stop()
         self.action_go("enter")

@@ -15,7 +15,7 @@ _SHOWN = 240  # octets of a value on its line
 _MOST = 100_000  # frames, properties or items of a record that have lines
 
 
-class Field(NamedTuple):
+class TreeField(NamedTuple):
     """A line of the tree."""
 
     depth: int
@@ -29,7 +29,7 @@ class Field(NamedTuple):
 class Sheet(NamedTuple):
     """All that is shown of a record."""
 
-    fields: list[Field]
+    fields: list[TreeField]
     octets: bytes
     is_whole: bool  # the octets are those on the wire, with headers
 
@@ -70,12 +70,12 @@ class _SheetMaker:
         self._octets = image.octets
         self._spans = image.spans()
         self._left = dict.fromkeys(self._spans)  # that have no line yet
-        self._fields: list[Field] = []
+        self._fields: list[TreeField] = []
 
     def make(self) -> Sheet:
         event = self._event
         title = str(event.__struct_config__.tag)
-        self._fields.append(Field(0, title, "", 0, len(self._octets)))
+        self._fields.append(TreeField(0, title, "", 0, len(self._octets)))
         for label in ("signature", "flags", "length"):
             self._add_header(1, (label,))
         for field in record_fields(type(event)):
@@ -97,7 +97,7 @@ class _SheetMaker:
     def _line(self, depth: int, label: str, value: str, name: Name, octets: Octets | None = None) -> None:
         start, stop = self._spans.get(name, (0, len(self._octets)))
         self._left.pop(name, None)
-        self._fields.append(Field(depth, escape(label), value, start, stop, octets))
+        self._fields.append(TreeField(depth, escape(label), value, start, stop, octets))
 
     def _add_frames(self, event: Message) -> None:
         frames = frames_to_show(event, self._show_secrets)

@@ -15,7 +15,7 @@ _CHOSEN = Style(reverse=True)
 _LEFT = Style(underline=True)  # the line that is chosen in a list that has not the focus
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """What a list shows."""
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class NoLines:
 
 
 class VirtualList(ScrollView, can_focus=True):
-    """Lines with a cursor, moved by the keys of less and vim, and by the mouse."""
+    """LineSource with a cursor, moved by the keys of less and vim, and by the mouse."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False),
@@ -60,7 +60,7 @@ class VirtualList(ScrollView, can_focus=True):
         Binding("enter", "choose", show=False),
     ]
 
-    class Moved(Message):
+    class CursorMove(Message):
         """The cursor is on another line."""
 
         def __init__(self, view: "VirtualList", place: int) -> None:
@@ -74,20 +74,20 @@ class VirtualList(ScrollView, can_focus=True):
             """The list."""
             return self.view
 
-    class Chosen(Moved):
+    class Choice(CursorMove):
         """Somebody wants what the line leads to."""
 
     marks_line = True  # whether the line with the cursor is marked as a whole
 
-    def __init__(self, lines: Lines | None = None, *, id: str | None = None) -> None:  # noqa: A002  # as Textual has it
+    def __init__(self, lines: LineSource | None = None, *, id: str | None = None) -> None:  # noqa: A002  # as Textual has it
         """Show these lines."""
         super().__init__(id=id)
-        self.lines: Lines = NoLines() if lines is None else lines
+        self.lines: LineSource = NoLines() if lines is None else lines
         self.cursor = 0
         self.is_live = False  # lines come as long as somebody looks
         self.follows = False  # the end, when lines come
 
-    def show(self, lines: Lines, cursor: int = 0) -> None:
+    def show(self, lines: LineSource, cursor: int = 0) -> None:
         """Show other lines."""
         self.lines = lines
         self.cursor = min(max(cursor, 0), max(len(lines) - 1, 0))
@@ -102,6 +102,8 @@ class VirtualList(ScrollView, can_focus=True):
         if size != self.virtual_size:
             self.virtual_size = size
             self.refresh()
+            if self.follows:
+                self.call_after_refresh(self.reveal)  # how far it can be scrolled is known only then
         if self.cursor >= count:
             self.cursor = max(count - 1, 0)
         if self.follows and count and self.cursor != count - 1:
@@ -121,7 +123,7 @@ class VirtualList(ScrollView, can_focus=True):
         self.reveal()
         self.refresh()
         if moved and not silent:
-            self.post_message(self.Moved(self, place))
+            self.post_message(self.CursorMove(self, place))
 
     def reveal(self) -> None:
         """Scroll so that the cursor is on the screen."""
@@ -171,7 +173,7 @@ class VirtualList(ScrollView, can_focus=True):
     def action_choose(self) -> None:
         """Go where the line leads to."""
         if len(self.lines):
-            self.post_message(self.Chosen(self, self.cursor))
+            self.post_message(self.Choice(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; twice: go where that leads to."""

@@ -23,7 +23,7 @@ Name = tuple[str, ...]
 """Which piece: as the tree names it, such as ``("frames[0]", "flags")``."""
 
 
-class Piece(NamedTuple):
+class WirePiece(NamedTuple):
     """Octets that belong to one field."""
 
     name: Name
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
 class WireImage(NamedTuple):
     """The octets of a record with what each of them belongs to."""
 
-    pieces: list[Piece]
+    pieces: list[WirePiece]
     is_whole: bool  # as on the wire; else only what the record says, without headers
 
     @property
@@ -58,7 +58,7 @@ class WireFinder:
     """Finds the octets of records in the packets of a capture."""
 
     def __init__(self, index: RecordIndex, packets: PacketLog) -> None:
-        """Look in these packets for those records."""
+        """BrowseOptions in these packets for those records."""
         self._index = index
         self._packets = packets
 
@@ -146,31 +146,31 @@ def _around(segments: dict[int, bytes], anchor: int) -> bytes:
 # ------------------------------------------------------------------ how records are encoded
 
 
-def _bodies(event: AnyEvent) -> list[Piece]:
+def _bodies(event: AnyEvent) -> list[WirePiece]:
     """What is known of a record's octets without its packets."""
     if isinstance(event, Message):
-        return [Piece((f"frames[{place}]",), at_hand(frame)) for place, frame in enumerate(event.frames)]
+        return [WirePiece((f"frames[{place}]",), at_hand(frame)) for place, frame in enumerate(event.frames)]
     if isinstance(event, Subscription):
-        return [Piece(("topic",), at_hand(event.topic))]
+        return [WirePiece(("topic",), at_hand(event.topic))]
     return []
 
 
-def _encodings(event: WireEvent) -> Iterator[list[Piece]]:
+def _encodings(event: WireEvent) -> Iterator[list[WirePiece]]:
     """Each way in which a record can stand on the wire."""
     if isinstance(event, Message) and all(type(frame) is bytes for frame in event.frames):
         last = len(event.frames) - 1
         frames = [(f"frames[{place}]", at_hand(frame), place < last) for place, frame in enumerate(event.frames)]
-        yield [piece for name, body, more in frames for piece in _frame_v2(name, [Piece(("body",), body)], more)]
+        yield [piece for name, body, more in frames for piece in _frame_v2(name, [WirePiece(("body",), body)], more)]
         yield [piece for name, body, more in frames for piece in _frame_v1(name, body, more)]
     elif isinstance(event, Subscription) and type(event.topic) is bytes:
-        topic = Piece(("topic",), event.topic)
+        topic = WirePiece(("topic",), event.topic)
         if event.encoding == "message":
             octet = b"\x01" if event.action == "subscribe" else b"\x00"
-            yield _frame_v2("", [Piece(("action",), octet), topic])
+            yield _frame_v2("", [WirePiece(("action",), octet), topic])
             yield _frame_v1("", octet + event.topic, False)
         else:
             name = b"\x09SUBSCRIBE" if event.action == "subscribe" else b"\x06CANCEL"
-            yield _frame_v2("", [Piece(("action",), name), topic], flags=wire.COMMAND)
+            yield _frame_v2("", [WirePiece(("action",), name), topic], flags=wire.COMMAND)
     elif isinstance(event, Command):
         body = _command(event)
         if body is not None:
@@ -178,48 +178,48 @@ def _encodings(event: WireEvent) -> Iterator[list[Piece]]:
             yield _frame_v2("", body)  # 25/ZMTP-CURVE: a MESSAGE goes in a frame of messages
 
 
-def _frame_v2(frame: str, body: list[Piece], more: bool = False, flags: int = 0) -> list[Piece]:
+def _frame_v2(frame: str, body: list[WirePiece], more: bool = False, flags: int = 0) -> list[WirePiece]:
     """A frame of ZMTP 2.0 and later (23/ZMTP, "Framing")."""
     length = sum([len(piece.octets) for piece in body])
     flags |= wire.MORE if more else 0
     prefix = (frame,) if frame else ()
     if length <= wire.SHORT_LIMIT:
-        head = [Piece((*prefix, "flags"), bytes([flags])), Piece((*prefix, "length"), bytes([length]))]
+        head = [WirePiece((*prefix, "flags"), bytes([flags])), WirePiece((*prefix, "length"), bytes([length]))]
     else:
         head = [
-            Piece((*prefix, "flags"), bytes([flags | wire.LONG])),
-            Piece((*prefix, "length"), length.to_bytes(8, "big")),
+            WirePiece((*prefix, "flags"), bytes([flags | wire.LONG])),
+            WirePiece((*prefix, "length"), length.to_bytes(8, "big")),
         ]
-    return head + [Piece((*prefix, *piece.name), piece.octets) for piece in body]
+    return head + [WirePiece((*prefix, *piece.name), piece.octets) for piece in body]
 
 
-def _frame_v1(frame: str, body: bytes, more: bool) -> list[Piece]:
+def _frame_v1(frame: str, body: bytes, more: bool) -> list[WirePiece]:
     """A frame of ZMTP 1.0 (13/ZMTP, "Framing"): its length counts the flags."""
     prefix = (frame,) if frame else ()
     length = len(body) + 1
     octets = bytes([length]) if length < wire.LENGTH_ESCAPE_V1 else b"\xff" + length.to_bytes(8, "big")
-    head = [Piece((*prefix, "length"), octets), Piece((*prefix, "flags"), bytes([more]))]
-    return [*head, Piece((*prefix, "body"), body)]
+    head = [WirePiece((*prefix, "length"), octets), WirePiece((*prefix, "flags"), bytes([more]))]
+    return [*head, WirePiece((*prefix, "body"), body)]
 
 
-def _command(event: Command) -> list[Piece] | None:
+def _command(event: Command) -> list[WirePiece] | None:
     """The body of a command (23/ZMTP, "Commands"); None if it is not known how it looks, or must not be shown."""
     name = event.name.encode("utf-8", "surrogateescape")
     if len(name) > 255 or event.incomplete:
         return None
-    pieces = [Piece(("name",), bytes([len(name)]) + name)]
+    pieces = [WirePiece(("name",), bytes([len(name)]) + name)]
     if event.name == "HELLO" and event.version is not None:  # 25/ZMTP-CURVE
         major, _, minor = event.version.partition(".")
         if not (major + minor).isdigit():
             return None
-        pieces.append(Piece(("version",), bytes([int(major) & 255, int(minor) & 255])))
-        pieces.append(Piece(("padding",), bytes(72)))
+        pieces.append(WirePiece(("version",), bytes([int(major) & 255, int(minor) & 255])))
+        pieces.append(WirePiece(("padding",), bytes(72)))
     if event.ttl_ms is not None:  # 37/ZMTP, "Connection Heartbeating": tenths of a second
-        pieces.append(Piece(("ttl_ms",), (event.ttl_ms // 100 & 0xFFFF).to_bytes(2, "big")))
+        pieces.append(WirePiece(("ttl_ms",), (event.ttl_ms // 100 & 0xFFFF).to_bytes(2, "big")))
     if event.reason is not None:
         if type(event.reason) is not bytes or len(event.reason) > 255:
             return None
-        pieces.append(Piece(("reason",), bytes([len(event.reason)]) + event.reason))
+        pieces.append(WirePiece(("reason",), bytes([len(event.reason)]) + event.reason))
     for field in ("context", "group", "username", "password", "client_key", "cookie", "nonce", "box", "token", "data"):
         value: Octets | None = getattr(event, field)
         if value is None:
@@ -227,15 +227,15 @@ def _command(event: Command) -> list[Piece] | None:
         if type(value) is not bytes:
             return None
         sized = field in ("username", "password")  # 23/ZMTP, "The PLAIN Mechanism"
-        pieces.append(Piece((field,), (bytes([len(value) & 255]) if sized else b"") + value))
+        pieces.append(WirePiece((field,), (bytes([len(value) & 255]) if sized else b"") + value))
     for key, value in (event.properties or {}).items():
         if type(value) is not bytes:
             return None
         octets = key.encode("utf-8", "surrogateescape")
         path = ("properties", key)
-        pieces.append(Piece((*path, "name"), bytes([len(octets) & 255]) + octets))
-        pieces.append(Piece((*path, "length"), len(value).to_bytes(4, "big")))
-        pieces.append(Piece((*path, "value"), value))
+        pieces.append(WirePiece((*path, "name"), bytes([len(octets) & 255]) + octets))
+        pieces.append(WirePiece((*path, "length"), len(value).to_bytes(4, "big")))
+        pieces.append(WirePiece((*path, "value"), value))
     return pieces
 
 
@@ -243,20 +243,20 @@ _GREETING = re.compile(rb"(\xff.{8}\x7f)(\x03)(.)(.{20})([\x00\x01])(.{31})", re
 _GREETING_V2 = re.compile(rb"(\xff.{8}\x7f)([\x00\x01])(.)(\x00.)", re.DOTALL)
 
 
-def _greeting(stream: bytes) -> list[Piece]:
+def _greeting(stream: bytes) -> list[WirePiece]:
     """The greeting that a stream has, empty if it has none (23/ZMTP and 15/ZMTP, "Greeting")."""
     if found := _GREETING.search(stream):
         names = ("signature", "version", "minor", "mechanism", "as_server", "filler")
-        pieces = [Piece((name,), octets) for name, octets in zip(names, found.groups(), strict=True)]
-        return [Piece(("version", "major") if name == ("version",) else name, octets) for name, octets in pieces]
+        pieces = [WirePiece((name,), octets) for name, octets in zip(names, found.groups(), strict=True)]
+        return [WirePiece(("version", "major") if name == ("version",) else name, octets) for name, octets in pieces]
     if found := _GREETING_V2.search(stream):
         signature, revision, socket_type, header = found.groups()
         identity = stream[found.end() : found.end() + header[1]]
         return [
-            Piece(("signature",), signature),
-            Piece(("version",), revision),
-            Piece(("socket_type",), socket_type),
-            Piece(("identity", "header"), header),
-            Piece(("identity", "body"), identity),
+            WirePiece(("signature",), signature),
+            WirePiece(("version",), revision),
+            WirePiece(("socket_type",), socket_type),
+            WirePiece(("identity", "header"), header),
+            WirePiece(("identity", "body"), identity),
         ]
     return []

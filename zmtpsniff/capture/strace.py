@@ -224,12 +224,12 @@ class _Calls:
         sends = name in _SENDING
         if result < 0 or not (sends or name in _RECEIVING) or at in self._ignored:
             return []
-        octets = _octets((call["given"] or b"").lstrip(), b"msg" in name or name.endswith(b"v"))[:result]
         key, peer = _socket_of(at, call["what"])
         stream = self._streams.get(key)
         if stream is None and (key in self._doubles or (peer is not None and peer in self._streams)):
             self._remember_double(key)
             return []
+        octets = _octets((call["given"] or b"").lstrip(), b"msg" in name or name.endswith(b"v"), result)
         if stream is None:
             if not result:
                 return []
@@ -292,11 +292,15 @@ def _time(start: re.Match[bytes]) -> int:
     return seconds * 1_000_000_000 + int((start["fraction"] or b"0").ljust(9, b"0"))
 
 
-def _octets(given: bytes, several: bool) -> bytes:
-    """What the arguments of a call hold, up to where the log leaves octets out (-s)."""
+def _octets(given: bytes, several: bool, length: int) -> bytes:
+    """What the arguments of a call hold, up to where the log leaves octets out (-s); ``length`` octets at most."""
     if not several:
+        # A call may pass a part of what it was given, again and again: with -xx it is clear how much that is.
+        digits = given[1 : 1 + 4 * length]
+        if given[:3] == b'"\\x' and digits.count(b"\\x") * 4 == len(digits) == 4 * length:
+            return _unescaped(digits)
         match = _STRING.match(given)
-        return _unescaped(match[1]) if match else b""
+        return _unescaped(match[1])[:length] if match else b""
     parts = []
     at = given.find(_BASE)
     while at >= 0:
@@ -307,7 +311,7 @@ def _octets(given: bytes, several: bool) -> bytes:
         if match[2]:
             break
         at = given.find(_BASE, match.end())
-    return b"".join(parts)
+    return b"".join(parts)[:length]
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -9,12 +9,12 @@ from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.lines import Lines, longest_key
 from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
 
-_TOP = ("include", "rule")
-_KINDS = ("expect", "forbid", "latency", "order")
+TOP_KEYS = ("include", "rule")
+KINDS = ("expect", "forbid", "latency", "order")
 _BOUNDS = ("count", "min", "max", "per", "mean")
-_KEYS = ("name", *_KINDS, *_BOUNDS, "connections", "level")
-_PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
-_LATENCY = ("pattern", *_PERCENTILES, "where")
+RULE_KEYS = ("name", *KINDS, *_BOUNDS, "connections", "level")
+PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
+LATENCY_KEYS = ("pattern", *PERCENTILES, "where")
 _NAME_LENGTH = 200  # of a rule: more fits into no report
 _MOST_OCTETS = 4 << 20  # of a policy file
 _MOST_RULES = 10_000
@@ -99,8 +99,8 @@ class _Reader:
     def rules(self, document: dict[str, Any]) -> list[Rule]:
         """All rules, those of included sets first."""
         for key in document:
-            if key not in _TOP:
-                self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{_suggest(key, (*_TOP, *_KEYS))}")
+            if key not in TOP_KEYS:
+                self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{_suggest(key, (*TOP_KEYS, *RULE_KEYS))}")
         rules = self._included(document.get("include", []))
         tables = document.get("rule", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -129,18 +129,18 @@ class _Reader:
 
     def _rule(self, table: dict[str, Any]) -> Rule:
         for key in table:
-            if key not in _KEYS:
-                self._fail(key, f"unknown key {key!r}{_suggest(key, _KEYS)}")
+            if key not in RULE_KEYS:
+                self._fail(key, f"unknown key {key!r}{_suggest(key, RULE_KEYS)}")
         name = table.get("name")
         if name is None:
             self._fail(None, "it has no name")
         if not isinstance(name, str) or not name.strip() or len(name) > _NAME_LENGTH:
             self._fail("name", f"name must be text of 1 to {_NAME_LENGTH} characters")
         self._title = f"rule {name!r}"
-        kinds = [kind for kind in _KINDS if kind in table]
+        kinds = [kind for kind in KINDS if kind in table]
         if len(kinds) != 1:
             has = f"it has {' and '.join(kinds)}" if kinds else "it has none of them"
-            self._fail(kinds[1] if kinds else None, f"a rule needs one of {_list(_KINDS)}; {has}")
+            self._fail(kinds[1] if kinds else None, f"a rule needs one of {_list(KINDS)}; {has}")
         kind = kinds[0]
         bounds = self._bounds(table, kind)
         connections = None
@@ -208,21 +208,21 @@ class _Reader:
         if not isinstance(table, dict):
             self._fail("latency", 'latency is written as { pattern = "request-reply", p99_ms = 50 }')
         for key in table:
-            if key not in _LATENCY:
-                self._fail("latency", f"latency: unknown key {key!r}{_suggest(key, _LATENCY)}")
+            if key not in LATENCY_KEYS:
+                self._fail("latency", f"latency: unknown key {key!r}{_suggest(key, LATENCY_KEYS)}")
         pattern = table.get("pattern")
         if pattern not in PATTERNS:
             given = "is missing" if pattern is None else f"{pattern!r} is none{_suggest(str(pattern), PATTERNS)}"
             self._fail("latency", f"latency: pattern {given}; there are {_list(PATTERNS)}")
         limits = []
-        for key, percent in _PERCENTILES.items():
+        for key, percent in PERCENTILES.items():
             if key in table:
                 value = table[key]
                 if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
                     self._fail("latency", f"latency: {key} must be a number of milliseconds above 0, not {value!r}")
                 limits.append((key.removesuffix("_ms"), percent, round(value * 1e6)))
         if not limits:
-            self._fail("latency", f"latency: there is no limit; give one of {_list(_PERCENTILES)}")
+            self._fail("latency", f"latency: there is no limit; give one of {_list(PERCENTILES)}")
         filters = (self._filter("where", table["where"], "latency"),) if "where" in table else ()
         text = f"latency of {pattern}: " + ", ".join(f"{name} {_ms(limit)} at most" for name, _, limit in limits)
         if filters:

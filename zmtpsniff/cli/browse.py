@@ -20,7 +20,7 @@ from zmtpsniff.render.clock import TIMES
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.browse.app import Look
+    from zmtpsniff.browse.app import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 THEMES = ("terminal", "dark", "light")
 
 
-@click.command(cls=CommandWithHelp, short_help="Look around in a capture, or in what passes.")
+@click.command(cls=CommandWithHelp, short_help="BrowseOptions around in a capture, or in what passes.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @live_options
 @saver_options
@@ -93,19 +93,19 @@ def browse(
             compile_filter(condition)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}") from None
-    from zmtpsniff.browse.app import Look
+    from zmtpsniff.browse.app import BrowseOptions
     from zmtpsniff.render.text import escape
 
     spare_collector()
     title = escape(", ".join(captures or live.interfaces))
-    look = Look(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
+    options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
     if captures:
-        _browse_files(captures, dissection, look)
+        _browse_files(captures, dissection, options)
     else:
-        _browse_interfaces(live, saver, dissection, look)
+        _browse_interfaces(live, saver, dissection, options)
 
 
-def _browse_files(captures: tuple[str, ...], settings: Settings, look: "Look") -> None:
+def _browse_files(captures: tuple[str, ...], settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
     from zmtpsniff.browse.reader import CaptureReader
@@ -119,16 +119,18 @@ def _browse_files(captures: tuple[str, ...], settings: Settings, look: "Look") -
     dissection = Dissection(
         source, settings, again=lambda: open_captures(captures), tap=packets.take, witness=diagnosis
     )
-    _run(CaptureReader(dissection, packets, diagnosis), look)
+    _run(CaptureReader(dissection, packets, diagnosis), options)
 
 
-def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, look: "Look") -> None:
+def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packets import StoredPackets
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
 
     load_sniffer(settings)
+    import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
+
     capture = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
     source = capture.source
     settle_capture(capture, live, saver, records=None, count=settings.count, verbosity=0)
@@ -139,7 +141,7 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
         witness=diagnosis,
     )  # fmt: skip
     try:
-        _run(CaptureReader(dissection, packets, diagnosis), look)
+        _run(CaptureReader(dissection, packets, diagnosis), options)
     finally:
         source.close()
     if source.failure is not None:
@@ -147,9 +149,9 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     fail_if_unsaved(source.saver)
 
 
-def _run(reader: "CaptureReader", look: "Look") -> None:
+def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:
     from zmtpsniff.browse.app import BrowseApp
 
-    BrowseApp(reader, look).run()
+    BrowseApp(reader, options).run()
     if reader.error is not None:
         raise CaptureError(reader.error)

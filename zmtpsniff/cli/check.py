@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.sniffer import Sniffer
 
-_FORMATS = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
+FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
 _STANDARD_OUTPUT = "-"
 
@@ -56,8 +56,8 @@ class ReportTarget(click.ParamType):  # type: ignore[type-arg]  # generic from c
         if isinstance(value, tuple):
             return value
         output, equals, file = value.partition("=")
-        if output not in _FORMATS:
-            self.fail(f"{output!r} is none of {', '.join(_FORMATS)}", param, ctx)
+        if output not in FORMAT_NAMES:
+            self.fail(f"{output!r} is none of {', '.join(FORMAT_NAMES)}", param, ctx)
         if equals and not file:
             self.fail(f"{value}: the name of a file is missing", param, ctx)
         return output, file or _STANDARD_OUTPUT
@@ -66,7 +66,7 @@ class ReportTarget(click.ParamType):  # type: ignore[type-arg]  # generic from c
         """The formats; a file behind one is not completed."""
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(name) for name in _FORMATS if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in FORMAT_NAMES if name.startswith(incomplete)]
 
 
 def _complete_set(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -14,7 +14,7 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.render import FORMATS, Color, Format
+from zmtpsniff.render import FORMATS, TRAITS, Color, Format
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
@@ -173,7 +173,7 @@ _dissection = (
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
         "5555-5560 for several ports. For RADIO and DISH over UDP: udp.port==5556,zmtp; to take its messages for a "
-        "protocol: tcp.port==5557,mlm. Repeatable.",
+        "protocol: tcp.port==5557,mlm; to declare the type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,
@@ -255,8 +255,7 @@ output_options = option_group(
     display_filter,
     click.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
-        help="tree, json (JSON Lines), summary (a line each) or dump. tree is for people, dump as zhelpers' s_dump. "
-        "mermaid: a sequence diagram; dot: who talks to whom, for Graphviz.",
+        help=f"{'; '.join(f'{name}: {TRAITS[name].words}' for name in FORMATS)}.",
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",

@@ -8,7 +8,7 @@ import click
 
 from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
 from zmtpsniff.collector import spare_collector
-from zmtpsniff.render import make_renderer
+from zmtpsniff.render import TRAITS, make_renderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def make_sniffer(
 def keeping(settings: "Settings", output: "Output") -> "Settings":
     """The settings, but with as many octets of each body kept as are to be shown."""
     octets = output.max_bytes
-    if octets is None and output.format == "dump":  # s_dump prints all
+    if octets is None and TRAITS[output.format].shows_whole_bodies:
         octets = 0
     return settings if octets is None else replace(settings, limits=settings.limits._replace(body_octets=octets))
 
@@ -96,7 +96,8 @@ def run(
     there is nothing to write. ``observers`` are told everything, whatever the filter.
     """
     spare_collector()
-    with open_output(output.file, binary=output.format == "json") as stream:
+    traits = TRAITS[output.format]
+    with open_output(output.file, binary=traits.is_binary) as stream:
         renderer = make_renderer(
             output.format,
             stream,
@@ -118,7 +119,7 @@ def run(
                     line.see(events, shown)
                 with undisturbed():
                     renderer.write(shown)
-                if output.format in ("dump", "dot"):
+                if not traits.shows_problems:
                     _tell_capture_problems(events, line)
                 if line is not None:
                     line.draw()

@@ -56,8 +56,8 @@ class UnopenedBoxes:
                     self.forget(event.flow)
                 elif self._has_box(event):
                     missing.add(event.flow)
-            elif isinstance(event, Greeting) and event.mechanism == "CURVE" and event.as_server is not None:
-                self._connection(event).curve_client = event.dst if event.as_server else event.src
+            elif isinstance(event, Greeting) and event.mechanism == "CURVE" and event.as_server:
+                self._connection(event).curve_client = event.dst  # libzmq's servers do not say so
         return missing
 
     def connection(self, flow: int) -> UnopenedConnection:

@@ -53,6 +53,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.dissection import FlowDissection
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -67,12 +68,9 @@ from zmtpsniff.net.reassembly import (
 )
 from zmtpsniff.net.segment import (
     ACK,
-    Number,
     Segment,
     StoredSegment,
-    fetch_number,
     fetch_segment,
-    store_number,
     store_segment,
 )
 

@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import msgspec
 
+from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
@@ -30,12 +31,9 @@ from zmtpsniff.net.segment import (
     FIN,
     RST,
     SYN,
-    Number,
     Segment,
     StoredSegment,
-    fetch_number,
     fetch_segment,
-    store_number,
     store_segment,
 )
 from zmtpsniff.net.witness import Attempt, ClosedWindow, Stall, Witness

@@ -13,18 +13,16 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.segment import (
     ACK,
     CLOSED,
     FIN,
     RST,
     SYN,
-    Number,
     Segment,
     StoredSegment,
-    fetch_number,
     fetch_segment,
-    store_number,
     store_segment,
 )
 

@@ -1,5 +1,7 @@
 """The TCP segment, and the datagram, as they pass from the header decoder to the flows."""
 
+from dissectors.numbers import Number, fetch_number, store_number
+
 Segment = tuple[int, int, bytes, int, int, int, bytes, int]
 """time_ns, packet number, key, sequence number, acknowledgment number, flags, payload, missing.
 
@@ -8,21 +10,8 @@ A plain tuple because one is made for every packet. ``key`` names the direction:
 payload octets that were on the wire after ``payload`` but were not captured (snaplen).
 """
 
-Number = int | bytes
-"""The number of a packet in a snapshot: octets if it has more bits than MessagePack's numbers."""
-
 StoredSegment = tuple[int, Number, bytes, int, int, int, bytes, int]
 """A segment in a snapshot."""
-
-
-def store_number(number: int) -> Number:
-    """The number of a packet as it is in a snapshot."""
-    return number if number < 1 << 63 else number.to_bytes((number.bit_length() + 7) // 8, "big")
-
-
-def fetch_number(stored: Number) -> int:
-    """The number of :func:`store_number`."""
-    return stored if isinstance(stored, int) else int.from_bytes(stored, "big")
 
 
 def store_segment(segment: Segment) -> StoredSegment:

@@ -1,6 +1,6 @@
 """How events are shown: for people a tree, a line each, what zhelpers prints, diagrams; for programs JSON Lines."""
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from zmtpsniff.render.clock import Times
@@ -10,6 +10,25 @@ Format = Literal["tree", "json", "summary", "dump", "mermaid", "dot"]
 Color = Literal["auto", "always", "never"]
 _MAX_BYTES_IF_VERBOSE = 4096  # from -vv on: most messages whole, but no screen full of a picture
 FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+class FormatTraits(NamedTuple):
+    """What those must know of an output format who do not write it."""
+
+    words: str  # what it is, for the help
+    is_binary: bool = False  # it is written to a binary stream
+    shows_whole_bodies: bool = False  # unless a limit is given
+    shows_problems: bool = True  # also those of the capture itself
+
+
+TRAITS: dict[Format, FormatTraits] = {
+    "tree": FormatTraits("for people"),
+    "json": FormatTraits("JSON Lines, for programs", is_binary=True),
+    "summary": FormatTraits("a line each"),
+    "dump": FormatTraits("as zhelpers' s_dump", shows_whole_bodies=True, shows_problems=False),
+    "mermaid": FormatTraits("a sequence diagram"),
+    "dot": FormatTraits("who talks to whom, for Graphviz", shows_problems=False),
+}
 
 
 def make_renderer(

@@ -10,7 +10,7 @@ from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.runs import Run
 from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import length_on_wire, message_words, number, relation_words
+from zmtpsniff.render.wording import has_relations, length_on_wire, message_words, number, relation_words
 
 _FRAMES = 32  # of a message, unless everything is asked for
 _KEPT = 1024  # titles and labels
@@ -58,7 +58,7 @@ class MessageTree:
             line += self._paint(self._look.palette.warning, ", incomplete")
         if event.encrypted and self._look.verbosity:
             line += self._shown_encrypted
-        if event.request is not None or event.matched is not None or event.forwards is not None:
+        if has_relations(event):
             line += relations(event, self._look)
         lines.append(line)
         self._add_frames(event, lengths, lines)
