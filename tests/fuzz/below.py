@@ -11,7 +11,7 @@ from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.segment import FIN, PGM, SYN, UDP
+from zmtpsniff.net.segment import CLOSED, FIN, PGM, SYN, UDP
 
 from .octets import pieces, turns
 from .shown import is_safe
@@ -107,7 +107,7 @@ def headers(data: bytes) -> None:
         assert len(key) in (12, 20, 36)
         assert 0 <= seq < 1 << 32
         assert 0 <= ack < 1 << 32
-        assert 0 <= flags < 256
+        assert 0 <= flags & ~CLOSED < 256
         assert missing >= 0
         assert len(payload) <= sum(len(packet[2]) for packet in packets)
     for _, _, protocol, key, _, missing in decoder.datagrams:
