@@ -59,6 +59,7 @@ _FLOW = meaning("The number of the connection, from 1.")
 _SRC = meaning('The sender, as address and port: "10.0.0.1:5555", "[::1]:5555".')
 _DST = meaning("The receiver, in the same way.")
 _INCOMPLETE = meaning("Octets of it are, or may be, missing from the capture.")
+_ENCRYPTED = meaning("It came in a box of CURVE, which a key opened (--curve-keys).")
 _LATENCY = relation("How long it came after what it answers.", "ns")
 _REQUEST = relation("The number of the packet with what it answers.")
 
@@ -130,6 +131,20 @@ class Command(WireEvent, tag="command"):
     )
     version: Annotated[str | None, meaning('CURVE HELLO: the version of CURVE: "1.0".')] = None
     client_key: Annotated[Octets | None, meaning("CURVE HELLO: the client's transient public key.")] = None
+    server_key: Annotated[
+        Octets | None,
+        meaning(
+            "CURVE, opened by a key: the server's public key; in HELLO the long-term one that the client asks for, "
+            "in WELCOME the transient one."
+        ),
+    ] = None
+    long_term_key: Annotated[
+        Octets | None, meaning("CURVE INITIATE, opened by a key: the client's long-term public key.")
+    ] = None
+    shared_key: Annotated[
+        Octets | None,
+        meaning("CURVE INITIATE, opened: the key of this connection; only its length unless --show-secrets."),
+    ] = None
     nonce: Annotated[Octets | None, meaning("CURVE: the nonce, as short as it is sent.")] = None
     cookie: Annotated[Octets | None, meaning("CURVE INITIATE: the cookie that WELCOME gave.")] = None
     box: Annotated[Octets | None, meaning("CURVE, GSSAPI: the encrypted part.")] = None
@@ -139,6 +154,7 @@ class Command(WireEvent, tag="command"):
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     incomplete: Annotated[bool, _INCOMPLETE] = False
+    encrypted: Annotated[bool, _ENCRYPTED] = False
     latency_ns: Annotated[int | None, _LATENCY] = None
     request: Annotated[int | None, _REQUEST] = None
 
@@ -152,6 +168,7 @@ class Subscription(WireEvent, tag="subscription"):
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     incomplete: Annotated[bool, _INCOMPLETE] = False
+    encrypted: Annotated[bool, _ENCRYPTED] = False
 
 
 class Payload(msgspec.Struct, gc=False):
@@ -181,6 +198,7 @@ class Message(WireEvent, tag="message"):
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     incomplete: Annotated[bool, _INCOMPLETE] = False
+    encrypted: Annotated[bool, _ENCRYPTED] = False
     envelope: Annotated[Envelope | None, relation("What is in front of a request or reply.")] = None
     matched: Annotated[Octets | None, relation("The subscription that a message matches.")] = None
     latency_ns: Annotated[int | None, _LATENCY] = None
@@ -236,6 +254,16 @@ class Comment(Event, tag="comment"):
     packet: Annotated[int | None, _PACKET] = None
 
 
+class Process(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
+    """A process of the machine that a live capture runs on (Linux)."""
+
+    pid: Annotated[int, meaning("The number of the process.")]
+    name: Annotated[str, meaning("The name of the process, as the kernel has it.")]
+    container: Annotated[
+        str | None, meaning("The container that it runs in: its name, or the first digits of its id.")
+    ] = None
+
+
 class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     """One end of a connection, as it announced itself."""
 
@@ -244,6 +272,10 @@ class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     socket_type: Annotated[str | None, meaning("The type of its socket.")] = None
     identity: Annotated[Octets | None, meaning("Its identity.")] = None
     beacon: Annotated[int | None, relation("The number of the packet with the first beacon that announced it.")] = None
+    inferred: Annotated[bool, relation("The type of its socket is not announced, but found out by what it sends.")] = (
+        False
+    )
+    process: Annotated[Process | None, relation("Live on Linux: the process that has this end.")] = None
 
 
 class Sides(msgspec.Struct, gc=False):

@@ -322,6 +322,20 @@ PROBLEMS: dict[str, Kind] = {
     "not-encrypted": _error(
         "A peer sends a frame in clear, though the mechanism encrypts all frames.", "The peer is broken."
     ),
+    "keys-not-used": _note(
+        "The capture file holds keys of CURVE connections that cannot be used.",
+        "`detail` says why: PyNaCl is not installed, or a line is not that of a key file.",
+    ),
+    "box-not-opened": _error(
+        "A box of CURVE does not open with the key that opens the others of its connection.",
+        "Its octets are not those that the sender sealed: they were changed on the way, or the sender is broken. "
+        "libzmq closes such a connection.",
+    ),
+    "server-key-wrong": _warning(
+        "A client's HELLO of CURVE is for another server: the server closed the connection at once, and no key given "
+        "with `--curve-keys` opens HELLO, or that of another server does.",
+        "Give the client the public key of this server (`zmq.CURVE_SERVERKEY`); `detail` names it where it is known.",
+    ),
     # --- what messages mean to each other
     "request-unanswered": _warning(
         "A request got no reply within `--timeout`, or before its connection was closed. A note if the capture ends "

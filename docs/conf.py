@@ -5,7 +5,7 @@ from zmtpsniff import __version__
 project = "zmtpsniff"
 author = "the zmtpsniff developers"
 version = release = __version__
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["man", "completion", "debian"]
 root_doc = "index"
 html_theme = "furo"
@@ -20,5 +20,9 @@ html_theme_options = {"top_of_page_buttons": []}
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 nitpicky = True
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+# The reference of the Python interface names types that have no page of their own.
+nitpick_ignore_regex = [("py:.*", r".*")]
 smartquotes = False  # what is quoted is to be copied
 suppress_warnings = ["misc.highlighting_failure"]  # JSON with jq's or our own dots in it

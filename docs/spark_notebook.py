@@ -7,7 +7,7 @@
 #
 # `zmtpsniff spark ingest INPUT... --output /tables` has made the tables; [spark.md](spark.md) says what is in them.
 # `ZMTPSNIFF_TABLES` names their folder, `ZMTPSNIFF_MASTER` where Spark runs (by default in this process).
-# A connection is named by `series` and `conn_id` together.
+# A connection is named by `series` and `conn_id` together; each is there once, however many hosts captured it.
 
 # %%
 import os
@@ -77,7 +77,7 @@ versions.show()
 # ## Messages of publishers by their first frame
 #
 # `frames` holds octets: their number on the wire, and those that were kept. What a peer sends need not be text: group
-# by octets. `zmtpsniff spark report` goes further and finds the subscription that each message matched.
+# by octets. `zmtpsniff spark report` also finds the subscription that each message matched.
 
 # %%
 topics_sql = spark.sql("""
@@ -104,7 +104,7 @@ topics.show(truncate=40)
 # ## How long replies of REP sockets took, by service and hour
 #
 # A REQ socket asks again only once it has its reply, so a message of a REP socket answers the one before it.
-# `zmtpsniff.spark.report.queries.REPLIES` also follows DEALER sockets, requests that were given up, and holes.
+# `zmtpsniff spark report` also follows DEALER sockets, requests that were given up, and holes.
 
 # %%
 latency_sql = spark.sql("""

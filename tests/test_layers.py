@@ -14,7 +14,7 @@ from tests.support.paths import PROJECT
 # module or package: what it may import of ours
 ALLOWED = {
     "dissectors": {"dissectors"},
-    "zmtpsniff/capture": {"zmtpsniff.capture"},  # files and engines
+    "zmtpsniff/capture": {"zmtpsniff.capture", "zmtpsniff.errors"},  # files and engines
     "zmtpsniff/net": {
         "zmtpsniff.net",
         "zmtpsniff.capture.plaintexts",
@@ -24,6 +24,7 @@ ALLOWED = {
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.decode_as",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.zmtp.sockets",
@@ -33,21 +34,65 @@ ALLOWED = {
         "zmtpsniff.analysis.defaults",
         "dissectors.events",
     },
-    "zmtpsniff/analysis": {"zmtpsniff.analysis", "zmtpsniff.decode_as", "dissectors"},
+    "zmtpsniff/analysis/findings": {
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.defaults",
+        "zmtpsniff.analysis.statistics.sketch",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.net.witness",
+        "dissectors.events",
+        "dissectors.problems",
+        "dissectors.records",
+        "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/analysis": {
+        "zmtpsniff.analysis",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
+        "zmtpsniff.net.witness",
+        "dissectors",
+    },
+    "zmtpsniff/host": {
+        "zmtpsniff.host",
+        "zmtpsniff.capture.source",
+        "dissectors.events",
+        "dissectors.zmtp.curve_keys",
+    },
     "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.limits",
+        "dissectors.zmtp.curve_keys",
         "dissectors.zmtp.limits",
     },
+    "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
     "zmtpsniff/assembly.py": {
+        "dissectors.zmtp.curve",
+        "dissectors.zmtp.curve_keys",
         "zmtpsniff.analysis",
         "zmtpsniff.capture.source",
+        "zmtpsniff.host.local",
         "zmtpsniff.net.tls",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
+    "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
+    "zmtpsniff/dissection.py": {
+        "zmtpsniff.arrow",
+        "zmtpsniff.analysis.plugins",
+        "zmtpsniff.assembly",
+        "zmtpsniff.capture",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
+        "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
+        "zmtpsniff.settings",
+        "zmtpsniff.sniffer",
+        "dissectors",
+    },
+    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
         "zmtpsniff.decode_as",
@@ -57,15 +102,53 @@ ALLOWED = {
         "zmtpsniff.sniffer",
         "dissectors",
     },
-    "zmtpsniff/filters": {"zmtpsniff.filters", "zmtpsniff.render.text", "dissectors.events", "dissectors.records"},
+    "zmtpsniff/errors.py": set(),
+    "zmtpsniff/extraction.py": {
+        "zmtpsniff.analysis.bodies",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.payloads",
+    },
+    "zmtpsniff/export": {
+        "zmtpsniff.__version__",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/replay": {
+        "zmtpsniff.replay",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.payloads",
+        "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/filters": {
+        "zmtpsniff.filters",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.text",
+        "dissectors.events",
+        "dissectors.records",
+    },
+    "zmtpsniff/report": {
+        "zmtpsniff.report",
+        "zmtpsniff.render",
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.statistics",
+        "dissectors.events",
+    },
     "zmtpsniff/spark": {
         "zmtpsniff.spark",
+        "zmtpsniff.analysis.statistics",
+        "zmtpsniff.report.results",
+        "zmtpsniff.key_file",
         "zmtpsniff.net.addresses",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",
         "zmtpsniff.collector",
         "zmtpsniff.net.datagrams",
         "zmtpsniff.decode_as",
+        "zmtpsniff.errors",
         "zmtpsniff.factory",
         "zmtpsniff.net.flows",
         "zmtpsniff.net.limits",
@@ -73,8 +156,6 @@ ALLOWED = {
         "zmtpsniff.net.pgm",
         "zmtpsniff.net.segment",
         "zmtpsniff.__version__",
-        "zmtpsniff.render",
-        "zmtpsniff.render.figures",
         "dissectors",
     },
     "zmtpsniff/cli/status.py": {
@@ -86,32 +167,55 @@ ALLOWED = {
     "zmtpsniff/render": {
         "zmtpsniff.render",
         "zmtpsniff.analysis.statistics",
+        "zmtpsniff.analysis.findings.finding",
         "dissectors.events",
         "dissectors.zmtp.limits",
         "dissectors.records",
     },
     "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/browse": {
+        "zmtpsniff.browse",
+        "zmtpsniff.__version__",
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.analysis.statistics",
+        "zmtpsniff.capture",
+        "zmtpsniff.dissection",
+        "zmtpsniff.errors",
+        "zmtpsniff.filters",
+        "zmtpsniff.net.addresses",
+        "zmtpsniff.net.packets",
+        "zmtpsniff.render",
+        "dissectors",
+    },
     "zmtpsniff/decode_as.py": set(),
-    "zmtpsniff/cli/output.py": set(),
+    "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
     "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
 }
-SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "matplotlib"]
-LATE = ["rich", "scapy", "pyshark", "zstandard", "cbor2", "lzma", "lark", "re2", "dissectors.events", "msgspec", *SPARK]
+SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
+LATE = [
+    "rich",
+    "textual",
+    "scapy",
+    "pyshark",
+    "zstandard",
+    "cbor2",
+    "lzma",
+    "lark",
+    "re2",
+    "dissectors.events",
+    "msgspec",
+    *SPARK,
+]
 
-# Names in these parts are about to change, and then leave this list.
-RENAMED_SOON = {
-    "zmtpsniff.spark": {
-        "Capture", "CutRow", "LatencyRow", "Origin", "Part", "ProblemRow", "Record", "Run", "SocketRow", "TimelineRow",
-        "TopicRow", "TotalRow", "Work", "asking", "listing", "writing",
-    },
-}  # fmt: skip
 # Words that are nouns although they end like a participle, or are the term of the field.
 NOUNS = {
     "cut",  # octets that were cut off: one cut
     "drawing",
+    "finding",  # what zmtpsniff diagnose writes
     "framing",  # what 23/ZMTP calls it
     "greeting",  # likewise
+    "mapping",  # of a file into the memory of a process
     "opening",  # the part of a stream before its frames
     "hidden",  # events.Hidden, which plug-ins import
     "ping",
@@ -187,8 +291,19 @@ def test_start_up_imports_little() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_helper_reads_nothing_of_the_network() -> None:
+    """What has root's rights to the end has no code that takes packets, streams or frames apart."""
+    code = "import sys, zmtpsniff.host.helper, zmtpsniff.host.watch, zmtpsniff.host.memory; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.split(".")[0] in ("zmtpsniff", "dissectors")}
+    packages = {"dissectors", "dissectors.zmtp", "zmtpsniff", "zmtpsniff.host"}
+    allowed = packages | {"dissectors.events", "dissectors.records", "dissectors.zmtp.curve_keys"}
+    assert {name for name in ours if not name.startswith("zmtpsniff.host.")} <= allowed
+
+
 def test_spark_is_imported_late() -> None:
-    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in ("ingest", "inputs", "listing", "session", "tables"))
+    names = ("file_list", "ingest", "inputs", "session", "tables", "vantage")
+    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in names)
     code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -223,11 +338,6 @@ def _above(name: str, bases: dict[str, list[str]]) -> set[str]:
     return direct.union(*(_above(base, bases) for base in direct))
 
 
-def _excepted_in(name: str) -> set[str]:
-    """Names that are still allowed where this module or class is."""
-    return set().union(*(names for part, names in RENAMED_SOON.items() if name.startswith(f"{part}.")))
-
-
 def _is_participle(name: str) -> bool:
     """Whether the last word of a name (of ToldRows: Rows) is a participle, such as Taken, Saved or taking."""
     last = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)[-1].lower()
@@ -246,7 +356,7 @@ def test_participles_are_recognised(name: str, expected: bool) -> None:
 def test_names_are_nouns() -> None:
     """A stranger asks "a Taken what?"; a class and a module say what they are."""
     names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources())}
-    assert {name for name, short in names if _is_participle(short) and short not in _excepted_in(name)} == set()
+    assert {name for name, short in names if _is_participle(short)} == set()
 
 
 def test_public_classes_have_names_of_their_own() -> None:
@@ -254,7 +364,7 @@ def test_public_classes_have_names_of_their_own() -> None:
     where: dict[str, set[str]] = {}
     for name in _bases():
         module, _, short = name.rpartition(".")
-        if not short.startswith("_") and short not in _excepted_in(name):
+        if not short.startswith("_"):
             where.setdefault(short, set()).add(module)
     assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
 

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyRing
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Source
+from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.tls import Tls
+from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
@@ -19,12 +23,15 @@ def make_sniffer(
     clock: Callable[[], int] | None = None,
     tls: Tls | None = None,
     entries: Sequence[EntryPoint] | None = None,
+    witness: Witness | None = None,
+    host: LocalHost | None = None,
 ) -> Sniffer:
     """A Sniffer over the source. Plug-ins are run here.
 
     ``clock`` tells the time where packets come as they pass (see Sniffer), ``tls`` takes out of TLS what has been
-    decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already. Raises PluginError,
-    and ValueError for a rule that names a protocol of payloads that nobody knows.
+    decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already, ``witness`` is told
+    what connections show below their octets, ``host`` says which processes have them. Raises PluginError, NoSodiumError
+    for keys without PyNaCl, and ValueError for a rule that names a protocol of payloads that nobody knows.
     """
     return Sniffer(
         source,
@@ -33,9 +40,12 @@ def make_sniffer(
         settings.decode_as,
         settings.count,
         clock,
-        Patterns(settings.reply_seconds) if settings.patterns else None,
+        Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None,
         _make_payloads(settings, entries) if settings.payload else None,
         tls,
+        Curve(KeyRing(settings.curve_keys)),
+        witness,
+        host=host,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dissectors.beacon import Beacons
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.limits import Limits
@@ -23,15 +24,18 @@ class DissectorFactory:
         limits: Limits,
         rules: Sequence[DecodeAs] = (),
         doubts: Doubts | None = None,
+        curve: Curve | None = None,
     ) -> None:
         """``events`` is the list that all dissectors add to; the first rule that matches a flow holds.
 
         ``doubts`` takes note of connections that may speak ZMTP and are not shown; None for nobody who asks.
+        ``curve`` opens the boxes of CURVE, if there are keys.
         """
         self._events = events
         self._limits = limits
         self._rules = rules
         self._doubts = doubts
+        self._curve = curve
 
     def connection(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
         """The dissector of flow ``number``; ``starts`` says of both sides whether their beginning is known."""
@@ -47,7 +51,13 @@ class DissectorFactory:
             None if rule is None else rule.version,
             client.transport,
             doubts,
+            self._wanted,
         )
+
+    @property
+    def _wanted(self) -> Curve | None:
+        """What opens boxes, None as long as nobody has given keys: then a connection has nothing to do with it."""
+        return self._curve if self._curve is not None and self._curve.is_wanted else None
 
     def datagrams(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
         """The dissector of flow ``number``, which is what one sender sends to one destination."""
@@ -69,4 +79,4 @@ class DissectorFactory:
 
     def restored(self, snapshot: bytes) -> ZmtpConnection:
         """The dissector that goes on from a :meth:`save`; raises SnapshotError."""
-        return ZmtpConnection.restore(snapshot, self._events, self._limits, self._doubts)
+        return ZmtpConnection.restore(snapshot, self._events, self._limits, self._doubts, self._wanted)

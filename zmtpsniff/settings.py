@@ -4,11 +4,15 @@ It imports nothing that takes time, since every start of the command line reads 
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.limits import FlowLimits
+
+if TYPE_CHECKING:
+    from dissectors.zmtp.curve_keys import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,4 +27,6 @@ class Settings:
     reply_seconds: float = REPLY_SECONDS  # a request that waits for longer is reported, with patterns
     payload: bool = True  # say what applications say in messages
     plugins: tuple[str, ...] = ()  # files with dissectors of payloads, which are asked first
+    curve_keys: "tuple[Key, ...]" = ()  # what opens boxes of CURVE, beside the keys that a capture brings
+    host_keys: bool = False  # live: keys come from the programs of this machine, too
     decode_bodies: bool = False  # show JSON, MessagePack, CBOR, Protocol Buffers as structure, with payload

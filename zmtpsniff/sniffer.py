@@ -8,6 +8,8 @@ from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.patterns import Notice, Patterns
@@ -17,13 +19,17 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.factory import DissectorFactory
+from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls, TlsConnection
+from zmtpsniff.net.witness import Witness
 
+_KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
+_MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
 
@@ -41,11 +47,16 @@ class Sniffer:
         patterns: Patterns | None = None,
         payloads: Payloads | None = None,
         tls: Tls | None = None,
+        curve: Curve | None = None,
+        witness: Witness | None = None,
+        host: LocalHost | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
-        to leave that out. ``tls`` takes out of TLS what has been decrypted.
+        to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
+        ``witness`` is told what connections show below their octets.
+        ``host`` says which processes of this machine have the connections.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -59,7 +70,12 @@ class Sniffer:
         self._tls = tls
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
-        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts)
+        self._curve = curve or Curve(KeyRing())
+        self._host = host
+        if host is not None and host.keys is not None:
+            self._curve.patience_ns = _KEYS_LATE_NS
+        self._key_faults: set[str] = set()
+        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
         self._flows = FlowTable(
@@ -67,6 +83,7 @@ class Sniffer:
             flow_limits,
             None if patterns is None else self._refuse,
             None if patterns is None else self._suspect,
+            witness,
         )
         self._datagrams = DatagramTable(
             self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits
@@ -89,9 +106,13 @@ class Sniffer:
         for packets in self._source.batches():
             if self._count is not None:
                 packets = packets[: self._count - self._packets]
+            if self._source.key_lines:
+                self._take_keys()
             self._take(packets)
             if self._clock is not None:
                 self._settle(packets)
+            if self._curve.waiting_since_ns is not None:
+                self._curve.settle(self._last_ns if packets or self._clock is None else self._clock())
             yield self._give()
             if self._count is not None and self._packets >= self._count:
                 break
@@ -126,6 +147,10 @@ class Sniffer:
         )
         return events
 
+    def server(self, flow: int) -> str | None:
+        """The address and port of the server of a TCP connection, None once it is over."""
+        return self._flows.server(flow)
+
     @property
     def packets(self) -> int:
         """The number of packets so far."""
@@ -146,6 +171,27 @@ class Sniffer:
             self._datagrams.sweep(now_ns)
             if self._patterns is not None:
                 self._patterns.settle(now_ns)  # which it tells of once it has seen what came until then
+
+    def _take_keys(self) -> None:
+        """Take keys that came with the packets. More may come, and then they come later than what they open."""
+        lines = self._source.key_lines[:]
+        del self._source.key_lines[: len(lines)]
+        try:
+            sodium()
+            self._curve.patience_ns = _KEYS_LATE_NS
+        except NoSodiumError as error:
+            self._refuse_keys(str(error))
+            return
+        for line in lines:
+            try:
+                self._curve.ring.add_line(line)
+            except KeyLineError as error:
+                self._refuse_keys(str(error))
+
+    def _refuse_keys(self, reason: str) -> None:
+        if reason not in self._key_faults and len(self._key_faults) < _MOST_KEY_FAULTS:
+            self._key_faults.add(reason)
+            self._report("keys-not-used", f"keys in the capture are not used: {reason}")
 
     def _take(self, packets: list[Packet]) -> None:
         if not packets:
@@ -203,7 +249,9 @@ class Sniffer:
         events = self._events[:]
         self._events.clear()  # the connections hold this list
         if self._patterns is not None:
-            events = self._patterns.take(events, self._flows.waiting_since_ns, self._notices)
+            horizons = (self._flows.waiting_since_ns, self._curve.waiting_since_ns)
+            horizon_ns = min((time_ns for time_ns in horizons if time_ns is not None), default=None)
+            events = self._patterns.take(events, horizon_ns, self._notices)
             self._notices.clear()
             if at_end:
                 events += self._patterns.finish()
@@ -214,6 +262,9 @@ class Sniffer:
             self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
+        if self._host is not None:
+            others = [event for event in events if type(event) is not Message] if messages < len(kinds) else []
+            self._host.take(others, self._curve.sealed())
         self._messages += messages
         if messages < len(kinds):
             self._problems += kinds.count(Problem)

@@ -169,7 +169,7 @@ def is_known(name: str, mechanism: str | None) -> bool:
 _Result = tuple[Fields, list[Fault]]
 
 
-def _metadata(data: bytes, whole: bool) -> _Result:
+def metadata(data: bytes, whole: bool = True) -> tuple[Fields, list[Fault]]:
     """READY and INITIATE: properties, two of which everybody asks for (23/ZMTP, "The NULL Security Mechanism")."""
     properties, faults = parse_metadata(data, whole)
     socket_type = find_property(properties, "Socket-Type")
@@ -286,8 +286,8 @@ def _curve(name: str, *sizes: tuple[str, int], exact: bool = True) -> Callable[[
 
 
 _COMMON: dict[str, Callable[[bytes, bool], _Result]] = {
-    "READY": _metadata,
-    "INITIATE": _metadata,
+    "READY": metadata,
+    "INITIATE": metadata,
     "WELCOME": _nothing,
     "ERROR": _error,
     "PING": _ping,

@@ -14,6 +14,7 @@ from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
 from dissectors.snapshots import Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
+from dissectors.zmtp.curve import Boxes, BoxesState, Curve
 from dissectors.zmtp.half import Finding, Half, HalfState
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
@@ -58,6 +59,7 @@ class ConnectionState(Part):
     ambiguous: dict[Side, int] | None  # of what is searched in mid-stream
     held: bytes  # events that wait until it is certain
     security: SecurityState
+    boxes: BoxesState | None
     client: HalfState
     server: HalfState
 
@@ -80,6 +82,7 @@ class ZmtpConnection:
         "_over",
         "_refusal",
         "accepted",
+        "boxes",
         "client",
         "flow",
         "forced",
@@ -103,6 +106,7 @@ class ZmtpConnection:
         forced: int | None = None,
         transport: Literal["tcp", "ipc"] = "tcp",
         doubts: evidence.Doubts | None = None,
+        curve: Curve | None = None,
     ) -> None:
         """``transport`` is what carries it; that it is ws shows by itself.
 
@@ -110,7 +114,7 @@ class ZmtpConnection:
 
         ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2 or 3 for that version.
 
-        ``doubts`` is told if it may have been ZMTP, and nothing proved it.
+        ``doubts`` is told if it may have been ZMTP, and nothing proved it. ``curve`` opens boxes of CURVE.
         """
         limits = limits or Limits()
         self.flow = flow
@@ -140,6 +144,11 @@ class ZmtpConnection:
         self.halves = (one, other)
         one.opening.other, other.opening.other = other.opening, one.opening
         one.session.other, other.session.other = other.session, one.session
+        self.boxes: Boxes | None = None  # what opens those of CURVE, None if nobody has keys
+        if curve is not None:
+            self.boxes = Boxes(curve)
+            for half in self.halves:
+                half.session.use(self.boxes)
         if forced is not None:
             self.accept()
         if forced:
@@ -410,9 +419,11 @@ class ZmtpConnection:
             return
         for half in self.halves:
             half.finish(end)
+        if self.boxes is not None:
+            self.boxes.curve.release(self.boxes)
         handshake = self._handshake()
         if handshake == "incomplete":
-            self._report_incomplete(end)
+            handshake = self._judge_incomplete(end, end_ns)
         one, other = self.client, self.server
         self._final.append(
             Connection(
@@ -420,7 +431,7 @@ class ZmtpConnection:
                 transport="ws" if one.opening.upgraded or other.opening.upgraded else self.transport,
                 client=self._peer(one),
                 server=self._peer(other),
-                messages=Sides(one.session.messages, other.session.messages),
+                messages=Sides(one.session.all_messages, other.session.all_messages),
                 octets=Sides(one.octets, other.octets),
                 start_ns=start_ns,
                 end_ns=max(start_ns, end_ns),
@@ -428,7 +439,7 @@ class ZmtpConnection:
                 version=self.version,
                 mechanism=self.security.mechanism,
                 handshake=handshake,
-                subscriptions=[*one.session.topics, *other.session.topics],
+                subscriptions=[*one.session.all_topics, *other.session.all_topics],
             )
         )
 
@@ -455,6 +466,18 @@ class ZmtpConnection:
         absent = any(half.is_absent for half in self.halves)
         return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
+    def _judge_incomplete(self, end: End, end_ns: int) -> Handshake:
+        """Report a handshake that nothing on the wire explains; a key may."""
+        boxes = self.boxes
+        if boxes is not None and boxes.client_side is not None and end in ("fin", "rst"):
+            server = self.server if boxes.client_side == "client" else self.client
+            detail = boxes.wrong_server_key(server.journal.src, end_ns)
+            if detail is not None:
+                self._other(server).journal.problem("server-key-wrong", detail)
+                return "failed"
+        self._report_incomplete(end)
+        return "incomplete"
+
     def _report_incomplete(self, end: End) -> None:
         how = {"fin": "was closed", "rst": "was reset", "timeout": "fell silent", "open": "is still open"}[end]
         self._last().journal.problem(
@@ -468,6 +491,8 @@ class ZmtpConnection:
         """All that is known of the connection, which is not over, to go on from with :meth:`restore`."""
         one, other = self.halves
         refusal = self._refusal
+        if self.boxes is not None:
+            self.boxes.curve.release(self.boxes)
         return snapshots.encode(
             _KIND,
             ConnectionState(
@@ -486,6 +511,7 @@ class ZmtpConnection:
                 ambiguous=None if self._midstream is None else self._midstream.ambiguous,
                 held=b"" if self.accepted else snapshots.store_events(one.journal.out),
                 security=self.security.snapshot(),
+                boxes=None if self.boxes is None else self.boxes.snapshot(),
                 client=one.snapshot(),
                 server=other.snapshot(),
             ),
@@ -498,15 +524,17 @@ class ZmtpConnection:
         out: list[AnyEvent],
         limits: Limits | None = None,
         doubts: evidence.Doubts | None = None,
+        curve: Curve | None = None,
     ) -> "ZmtpConnection":
         """A connection that goes on from a :meth:`snapshot` as that one would have, its events appended to ``out``.
 
-        ``limits`` and ``doubts`` are as for a new one. Raises :class:`~dissectors.snapshots.SnapshotError` if these
-        octets are no snapshot of a connection, or one of another format.
+        ``limits``, ``doubts`` and ``curve`` are as for a new one: a snapshot has no keys. Raises
+        :class:`~dissectors.snapshots.SnapshotError` if these octets are no snapshot of a connection, or one of another
+        format.
         """
         state = snapshots.decode(octets, _KIND, ConnectionState)
         connection = cls(
-            out, state.flow, *state.addresses, state.from_start, limits, None, state.transport, doubts
+            out, state.flow, *state.addresses, state.from_start, limits, None, state.transport, doubts, curve
         )  # fmt: skip
         connection._go_on(state)
         return connection
@@ -523,6 +551,8 @@ class ZmtpConnection:
             self._midstream = MidStream()
             self._midstream.ambiguous = state.ambiguous
         self.security.restore(state.security)
+        if self.boxes is not None and state.boxes is not None:
+            self.boxes.restore(state.boxes)
         held = self._final if state.accepted else snapshots.fetch_events(state.held)
         for half, known in zip(self.halves, (state.client, state.server), strict=True):
             half.opening.forced = state.forced
@@ -530,3 +560,5 @@ class ZmtpConnection:
             half.restore(known)
             if state.refusal is not None and state.refusal[0] == half.side:
                 self._refusal = (half, *state.refusal[1:])
+        for half in self.halves:
+            half.session.join_inside()

@@ -48,7 +48,7 @@ class FrameReader:
         self._buffer = buffer
         self._session = session
         self._journal = session.journal
-        self._keep = session.limits.keep
+        self._keep = session.keep
         self._flags = 0  # of the frame whose body is being collected
         self.body: LongBody | None = None  # that is being collected
         self.failure: Failure | None = None  # why it reads no further

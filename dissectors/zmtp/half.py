@@ -276,7 +276,8 @@ class Half:
         """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
         self._read = _released
         self.search = None
-        del self._pair, self.opening.other, self.session.other
+        self.session.release()
+        del self._pair, self.opening.other
 
     def absent(self, time_ns: int, packet: int) -> None:
         """No packet of this side has been captured, though the other side answers it; some may come after all."""
@@ -655,8 +656,8 @@ class Half:
         elif buffer.held and self.search is None:
             detail = f"the last {held} octets are the beginning of a frame"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif session.parts:
-            detail = f"the last message has {len(session.parts)} frames and no end"
+        elif session.unfinished:
+            detail = f"the last message has {session.unfinished} frames and no end"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
         session.flush(None if reader is None else reader.rest)
 

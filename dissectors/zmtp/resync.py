@@ -8,7 +8,7 @@ many bits as its flags octet is surprising.
 Where legal flags are rare, all of them are followed, from the end of the window to its beginning, so that no frame is
 read twice. Where they are not, each tells little and to follow all of them takes long. But a chain needs many frames
 to be believed there, and so begins early in the window or where a segment does: only such places are followed, and
-only so many frames in all that it takes no longer than in octets of any value.
+only so many frames in all that the time stays near that of octets of any value.
 """
 
 import itertools

@@ -14,8 +14,8 @@ The greeting does not say who is client and who server (libzmq leaves as-server 
 be the server of the mechanism. So a side is not held to a role: each of the mechanism's commands may come once from
 either of them, and the handshake is complete if what both have sent fits together.
 
-What is in a box is a frame: an octet of flags, and a body (25/ZMTP-CURVE, "Framing"). Who has keys can open it where
-the session gives each MESSAGE to `Security.take`, and take that frame as one of the session's own.
+What is in the box of a MESSAGE is a frame: an octet of flags, and a body (25/ZMTP-CURVE, "Framing"). Who has the key
+(:mod:`dissectors.zmtp.curve`) reads such frames by a session of their own, whose security is :func:`inside_boxes`.
 
 A capture may begin after the handshake, or have a hole in it. Then nobody is accused, and a message may be anything:
 `Security.unknown_start`.
@@ -196,10 +196,10 @@ class Security:
             self._sent[side] = sent | {name}
             self._done |= {side}
             if self.mechanism == "CURVE":
-                return self._count(side, fields.get("nonce"))
+                return self.count(side, fields.get("nonce"))
         return _IN_ORDER
 
-    def _count(self, side: Side, nonce: object) -> Sequence[Fault]:
+    def count(self, side: Side, nonce: object) -> Sequence[Fault]:
         """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
         if not isinstance(nonce, bytes):
             return _IN_ORDER  # it is not all in the capture
@@ -226,3 +226,13 @@ class Security:
         """Go on from there."""
         set_fields(self, state)
         self.rules = MECHANISMS.get(self.mechanism or "", _UNKNOWN)
+
+
+def inside_boxes() -> Security:
+    """The security of frames that were in boxes: the handshake is over, and nothing more is encrypted."""
+    security = Security()
+    security.begin("NULL")
+    security.skip()
+    for side in _BOTH:
+        security._sent[side] = frozenset({"READY"})
+    return security

@@ -3,18 +3,22 @@
 Whoever reads frames gives them to a session. Nearly all are whole messages of which nothing more is to be said: these
 the hot loops of :mod:`dissectors.zmtp.framing` turn into events by themselves, as long as `plain` says that they may.
 
+What is in the box of an encrypted MESSAGE is a frame, too, if there is a key for it. A session of its own, `inside`,
+reads these frames, as those of a connection in clear.
+
 What is left of a message when octets are missing is said to be incomplete. After a search for frames nobody knows
 whether the first ones begin a message, or are frames at all: `doubtful` counts those.
 """
 
 from typing import Literal
 
-from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.events import Command, Cut, Hidden, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import Part, Stored, fetch, store
 from dissectors.zmtp import commands, sockets, wire
+from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
-from dissectors.zmtp.security import MECHANISMS, Security
+from dissectors.zmtp.security import MECHANISMS, Security, inside_boxes
 
 # From how many frames of a message on their octets are counted, how many frames and octets of one are kept.
 _MANY_FRAMES = 1024
@@ -24,6 +28,11 @@ _MESSAGE_OCTETS = 64 << 20
 # frames of a message, and takes them there; the grammar of 37/ZMTP has no such place.
 _HEARTBEATS = (b"\x04PING", b"\x04PONG")
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
+# Commands of CURVE with a box, those with one that the key of the connection opens, and the flags inside it.
+_WITH_BOXES = frozenset({"HELLO", "WELCOME", "INITIATE", "READY", "MESSAGE"})
+_WITH_KEY = frozenset({"INITIATE", "READY", "MESSAGE"})
+_MORE_INSIDE, _COMMAND_INSIDE = 0x01, 0x02
+_NO_FAULTS: list[commands.Fault] = []
 
 
 class SessionState(Part):
@@ -40,6 +49,8 @@ class SessionState(Part):
     many: int
     damaged: bool
     doubtful: int
+    missed: bool
+    inside: "SessionState | None"
 
 
 class Session:
@@ -47,14 +58,19 @@ class Session:
 
     __slots__ = (
         "_parts_octets",
+        "boxes",
         "damaged",
         "doubtful",
+        "encrypted",
         "identity",
+        "inside",
         "journal",
+        "keep",
         "limits",
         "many",
         "mechanism",
         "messages",
+        "missed",
         "other",
         "parts",
         "plain",
@@ -71,6 +87,11 @@ class Session:
         self.side = side
         self.security = security
         self.limits = limits
+        self.keep = limits.keep  # octets of the body of a frame
+        self.boxes: Boxes | None = None  # what opens those of the connection, None if nobody has keys
+        self.inside: Session | None = None  # what has been in boxes of this side; there once one has been opened
+        self.missed = False  # there was a MESSAGE that did not open
+        self.encrypted = False  # this is what has been in boxes
         self.other = self  # that of the other side; its own where there is only one
         self.mechanism: str | None = None  # as this side announces it
         self.socket_type: str | None = None
@@ -84,6 +105,11 @@ class Session:
         self.damaged = False  # something of the message that is not finished is, or may be, missing
         self.doubtful = 0  # frames to come that may be false ones, or belong to a message that began before them
         self.plain: bool | None = None  # messages need no look: they are no subscriptions, not encrypted, not damaged
+
+    def use(self, boxes: Boxes) -> None:
+        """Open boxes with what opens those of the connection."""
+        self.boxes = boxes
+        self.keep = min(self.limits.keep + OVERHEAD, wire.MAX_LENGTH)
 
     # ------------------------------------------------------------------ whether messages need a look
 
@@ -100,10 +126,27 @@ class Session:
         """Something of the message that is not finished is missing."""
         self.damaged = True
         self.plain = None
+        if self.inside is not None:
+            self.inside.damage()
 
     def look_at_each(self) -> None:
         """From now on each frame with MORE needs a look, since it may be more than a part of a message."""
         self.many = 0
+
+    @property
+    def all_messages(self) -> int:
+        """How many messages this side has sent, in boxes or not."""
+        return self.messages + (0 if self.inside is None else self.inside.messages)
+
+    @property
+    def all_topics(self) -> list[Octets]:
+        """What this side is subscribed to, in boxes or not."""
+        return [*self.topics, *(() if self.inside is None else self.inside.topics)]
+
+    @property
+    def unfinished(self) -> int:
+        """How many frames there are of a message that has no end yet."""
+        return len(self.parts) or (0 if self.inside is None else len(self.inside.parts))
 
     @property
     def subscribes(self) -> bool:
@@ -131,6 +174,8 @@ class Session:
     def lose(self) -> None:
         """Octets of this side are missing, among them perhaps commands of its handshake."""
         self.security.lost(self.side)
+        if self.inside is not None:
+            self.inside.damage()
         self.look_again()
         self.other.look_again()
 
@@ -139,6 +184,8 @@ class Session:
         self.doubtful = doubtful
         self.damaged = doubtful > 0
         self.plain = None
+        if self.damaged and self.inside is not None:
+            self.inside.damage()
 
     # ------------------------------------------------------------------ frames
 
@@ -206,6 +253,14 @@ class Session:
 
     def last(self, body: Octets) -> None:
         """Take the last frame of a message that needs a look."""
+        boxes = self.boxes
+        if boxes is not None and boxes.is_open and isinstance(body, bytes) and not (self.parts or self.damaged):
+            # Nearly all of them, once the key is known: what follows would say the same.
+            plain = self._open_message(boxes, body)
+            if plain is not None:
+                assert self.inside is not None
+                self.inside.content(plain)
+                return
         frames = self.parts
         frames.append(body)
         self.parts = []
@@ -230,6 +285,8 @@ class Session:
             self.damaged = False
             self.plain = None
             self._message(frames, True)
+        if self.inside is not None:
+            self.inside.flush(None)
 
     # ------------------------------------------------------------------ messages
 
@@ -258,7 +315,7 @@ class Session:
             return
         self.messages += 1
         journal.out.append(
-            Message(*journal.place, frames, self.socket_type, journal.begin, journal.seen, incomplete),
+            Message(*journal.place, frames, self.socket_type, journal.begin, journal.seen, incomplete, self.encrypted),
         )
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
@@ -271,7 +328,9 @@ class Session:
         journal = self.journal
         action: Literal["subscribe", "cancel"] = "subscribe" if on else "cancel"
         journal.out.append(
-            Subscription(*journal.place, action, topic, encoding, journal.begin, journal.seen, incomplete)
+            Subscription(
+                *journal.place, action, topic, encoding, journal.begin, journal.seen, incomplete, self.encrypted
+            )
         )
 
     # ------------------------------------------------------------------ commands
@@ -291,12 +350,11 @@ class Session:
             return
         if isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
             fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
-        journal.out.append(
-            Command(
-                *journal.place, name,
-                offset=journal.begin, seen=journal.seen, incomplete=incomplete, **fields,  # type: ignore[arg-type]
-            )
-        )  # fmt: skip
+        shown: commands.Fields | None = fields
+        if self.boxes is not None and mechanism == "CURVE" and name in _WITH_BOXES and not faults:
+            shown, faults = self._unseal(self.boxes, name, fields, whole)
+        if shown is not None:
+            self._report_command(name, shown, incomplete)
         if faults:
             for code, detail in faults:
                 journal.problem(code, detail)
@@ -309,6 +367,7 @@ class Session:
             self._check_command(name, mechanism, whole)
         for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
             journal.problem(code, detail)
+        fields = shown or fields
         if name in ("READY", "INITIATE") and not wrong:
             self._metadata(fields)
         if whole and name in commands.HANDSHAKE_COMMANDS and not self.parts:
@@ -319,12 +378,32 @@ class Session:
             journal.problem("no-socket-type", f"{name} without a Socket-Type")
         self.plain = self.other.plain = None
 
+    def _report_command(self, name: str, fields: commands.Fields, incomplete: bool) -> None:
+        """Report a command; one that is encrypted yet waits for its key, if one may come."""
+        journal, boxes = self.journal, self.boxes
+        wait = None
+        if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
+            client = self if self.side == "client" else self.other
+            wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
+        command = Command(
+            *journal.place, name, offset=journal.begin, seen=journal.seen, incomplete=incomplete,
+            encrypted=self.encrypted or fields.get("encrypted") is True,
+            **{field: value for field, value in fields.items() if field != "encrypted"},  # type: ignore[arg-type]
+        )  # fmt: skip
+        if wait is None:
+            self.missed = self.missed or name == "MESSAGE"
+            journal.out.append(command)
+        else:
+            wait.add(self, command)
+
     def _metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
         security, journal = self.security, self.journal
         name = fields.get("socket_type")
         if isinstance(name, str):
             self.socket_type = name
+            if self.inside is not None:
+                self.inside.set_socket_type(name)
         identity = fields.get("identity")
         if isinstance(identity, (bytes, Cut)):
             self.identity = identity
@@ -355,6 +434,178 @@ class Session:
         elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):
             journal.problem("unexpected-command", f"{name} before the handshake was done")
 
+    # ------------------------------------------------------------------ boxes of CURVE
+
+    def content(self, plain: bytes) -> None:
+        """Take what was in the box of a whole MESSAGE: flags, and the body of a frame (26/CURVEZMQ, "MESSAGE")."""
+        if plain[0]:
+            self._frame_inside(plain[0], plain[1:], True)
+        elif self.plain and not self.parts:
+            journal = self.journal
+            self.messages += 1
+            journal.out.append(
+                Message(
+                    *journal.place, [plain[1:]], self.socket_type, journal.begin, journal.seen, False, True
+                )
+            )  # fmt: skip
+        else:
+            if self.plain is None:
+                self.look()
+            self.last(plain[1:])
+
+    def _frame_inside(self, flags: int, body: Octets, whole: bool) -> None:
+        """Take a frame that was in a box; ``whole`` is false if octets of it are not in the capture."""
+        rest = flags & ~(_MORE_INSIDE | _COMMAND_INSIDE)
+        if rest:
+            self.journal.problem("reserved-flags", f"reserved bits of the flags in a box are set: 0x{flags:02x}")
+        self.frame(flags & _MORE_INSIDE | (wire.COMMAND if flags & _COMMAND_INSIDE else 0), body, whole)
+
+    def _open_message(self, boxes: Boxes, body: bytes) -> bytes | None:
+        """What is in the box of a frame with this body, None if it is no MESSAGE in its place, or does not open."""
+        nonce = body[8:16]
+        if len(body) < wire.CURVE_MESSAGE_LEAST or body[:8] != wire.CURVE_MESSAGE:
+            return None
+        security, side = self.security, self.side
+        if not security.is_done(side) or self.inside is None:
+            return None
+        plain = boxes.open_message(side, nonce, body[16:])
+        if plain is not None:
+            for code, detail in security.count(side, nonce):
+                self.journal.problem(code, detail)
+        return plain
+
+    def _unseal(
+        self, boxes: Boxes, name: str, fields: commands.Fields, whole: bool
+    ) -> tuple[commands.Fields | None, list[commands.Fault]]:
+        """What a command is shown as: with what is in its box, or not at all if that is shown in its stead.
+
+        Also returns what is wrong with what is in it.
+        """
+        nonce, box = fields.get("nonce"), fields.get("box")
+        if not isinstance(nonce, bytes):
+            return fields, _NO_FAULTS
+        if name == "MESSAGE":
+            return self._unseal_message(boxes, nonce, box, fields, whole)
+        if not isinstance(box, bytes):
+            return fields, _NO_FAULTS
+        had_key = boxes.is_open
+        opened = self._open_handshake(boxes, name, Box(nonce, box), fields)
+        if boxes.is_open and not had_key:
+            self._settle(boxes)
+        if opened is None:
+            return fields, self._not_opened(name) if had_key and whole and name in _WITH_KEY else _NO_FAULTS
+        found, faults = opened
+        rest = {field: value for field, value in fields.items() if field != "box"}
+        return rest | found | {"encrypted": True}, faults
+
+    def _open_handshake(
+        self, boxes: Boxes, name: str, sealed: Box, fields: commands.Fields
+    ) -> tuple[commands.Fields, list[commands.Fault]] | None:
+        """What is in the box of a command of the handshake, and what is wrong with that; None if no key opens it."""
+        client_key, cookie = fields.get("client_key"), fields.get("cookie")
+        if name == "HELLO" and isinstance(client_key, bytes):
+            key = boxes.take_hello(self.side, client_key, sealed, self.journal.time_ns)
+            return None if key is None else ({"server_key": key}, _NO_FAULTS)
+        if name == "WELCOME":
+            key = boxes.take_welcome(sealed)
+            if boxes.hello_for is not None:
+                boxes.curve.learn(self.journal.src, boxes.hello_for)
+            return None if key is None else ({"server_key": key}, _NO_FAULTS)
+        if name == "READY":
+            plain = boxes.take_ready(self.side, sealed)
+            return None if plain is None else commands.metadata(plain)
+        if name != "INITIATE" or not isinstance(cookie, bytes):
+            return None
+        introduction = boxes.take_initiate(self.side, cookie, sealed)
+        if introduction is None:
+            return None
+        found, faults = commands.metadata(introduction.metadata)
+        if introduction.vouch_is_good is False:
+            faults = [*faults, ("box-not-opened", "the vouch in INITIATE is not that of the client's long-term key")]
+        keys: commands.Fields = {
+            "long_term_key": introduction.long_term_key,
+            "shared_key": boxes.key if self.limits.show_secrets else Hidden(len(boxes.key)),
+        }
+        return found | keys, faults
+
+    def _unseal_message(
+        self, boxes: Boxes, nonce: bytes, box: object, fields: commands.Fields, whole: bool
+    ) -> tuple[commands.Fields | None, list[commands.Fault]]:
+        had_key = boxes.is_open
+        if isinstance(box, bytes):
+            plain = boxes.open_message(self.side, nonce, box)
+            if plain is not None:
+                self.missed = self.missed or not whole
+                self._settle(boxes)
+                assert self.inside is not None
+                self.inside.content(plain)
+                return None, _NO_FAULTS
+        elif isinstance(box, Cut) and had_key:
+            plain = boxes.begin_message(self.side, nonce, box.data)
+            if plain is not None:
+                self._settle(boxes)
+                assert self.inside is not None
+                length = box.length - wire.CURVE_BOX_OVERHEAD - 1
+                self.inside._frame_inside(plain[0], Cut(plain[1:], length), whole)
+                return None, _NO_FAULTS
+        if self.inside is not None:
+            self.inside.damage()  # nobody knows whether it was a part of the next message
+        accused = had_key and whole and isinstance(box, bytes)
+        return fields, self._not_opened("MESSAGE") if accused else _NO_FAULTS
+
+    def _not_opened(self, name: str) -> list[commands.Fault]:
+        detail = f"the box of a {name} does not open with the key of its connection: its octets are not those sealed"
+        return [("box-not-opened", detail)]
+
+    def _settle(self, boxes: Boxes) -> None:
+        """The key is known: give out what has waited for it, and be ready for what is in boxes."""
+        if self.inside is None:
+            for session in (self, self.other):
+                session._begin_inside()
+            for session in (self, self.other):
+                session.join_inside()
+        boxes.curve.release(boxes)
+
+    def _begin_inside(self) -> None:
+        self.inside = inside = Session(self.journal, self.side, inside_boxes(), self.limits)
+        inside.encrypted = True
+        inside.socket_type = self.socket_type
+        inside.version = self.version
+        inside.damaged = self.damaged or self.missed
+
+    def join_inside(self) -> None:
+        """Let what is in boxes of this side know what is in those of the other side."""
+        if self.inside is not None and self.other.inside is not None:
+            self.inside.other = self.other.inside
+
+    def reopen(self, event: Command) -> None:
+        """Show what is in the box of a command for which there was no key when it came."""
+        journal, boxes = self.journal, self.boxes
+        assert boxes is not None
+        place = journal.time_ns, journal.packet, journal.begin, journal.seen
+        journal.time_ns, journal.packet, journal.begin, journal.seen = (
+            event.time_ns, event.packet, event.offset, event.seen,
+        )  # fmt: skip
+        fields: commands.Fields = {"nonce": event.nonce, "box": event.box}
+        if event.cookie is not None:
+            fields["cookie"] = event.cookie
+        shown, faults = self._unseal(boxes, event.name, fields, not event.incomplete)
+        if shown is fields:
+            self.missed = self.missed or event.name == "MESSAGE"
+            journal.out.append(event)
+        elif shown is not None:
+            self._report_command(event.name, shown, event.incomplete)
+            self._metadata(shown)
+        for code, detail in faults:
+            journal.problem(code, detail)
+        journal.time_ns, journal.packet, journal.begin, journal.seen = place
+
+    def release(self) -> None:
+        """Let go of what refers back to this session; nothing may be taken any more."""
+        del self.other
+        if self.inside is not None:
+            del self.inside.other
+
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self) -> SessionState:
@@ -371,6 +622,8 @@ class Session:
             self.many,
             self.damaged,
             self.doubtful,
+            self.missed,
+            None if self.inside is None else self.inside.snapshot(),
         )
 
     def restore(self, state: SessionState) -> None:
@@ -386,4 +639,9 @@ class Session:
         self.many = state.many
         self.damaged = state.damaged
         self.doubtful = state.doubtful
+        self.missed = state.missed
         self.plain = None
+        if state.inside is not None:
+            self._begin_inside()
+            assert self.inside is not None
+            self.inside.restore(state.inside)

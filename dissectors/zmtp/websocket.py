@@ -70,7 +70,7 @@ class WebSocketReader:
         self._buffer = buffer
         self._session = session
         self._journal = session.journal
-        self._keep = session.limits.keep
+        self._keep = session.keep
         self._inflater = inflater
         self._expects_identity = expects_identity
         self._first = 0  # octet of the frame whose payload is being collected

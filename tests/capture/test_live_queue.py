@@ -20,6 +20,7 @@ class Burst:
         self.failure: str | None = None
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self.all_out = threading.Event()
         self._stopped = threading.Event()
         self._batches = batches

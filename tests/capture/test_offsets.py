@@ -24,6 +24,7 @@ class State:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
 
 
 def chunks(octets: bytes, size: int) -> Iterator[bytes]:

@@ -247,3 +247,68 @@ def test_a_real_program(tmp_path: Path) -> None:
     assert problems(events) == []
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert (summary.transport, summary.handshake, summary.end) == ("ipc", "complete", "fin")
+
+
+def tcp_log(own: bytes, other: bytes, pid: int, mirrored: bool = False) -> bytes:
+    """The conversation as strace -yy writes it of one of its ends."""
+    lines = []
+    for side, octets in SENT:
+        name = b"sendto" if (side == 0) != mirrored else b"recvfrom"
+        text = b'%s(9<TCP:[%s->%s]>, "%s", 64, 0, NULL, NULL) = %d' % (name, own, other, hexed(octets), len(octets))
+        lines.append(b"%d 1700000000.1 %s\n" % (pid, text))
+    lines.append(b"%d 1700000001.0 close(9<TCP:[%s->%s]>) = 0\n" % (pid, own, other))
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(b"127.0.0.1:40000", b"127.0.0.1:5555"), (b"[::1]:40000", b"[::1]:5555"), (b"10.0.0.1:5555", b"10.0.0.2:40000")],
+)
+def test_tcp_connections_have_their_addresses(one: bytes, other: bytes) -> None:
+    for log in (tcp_log(one, other, 1), tcp_log(other, one, 1, mirrored=True)):
+        events = events_of(read(log))
+        assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+        assert problems(events) == []
+        (summary,) = (event for event in events if isinstance(event, Connection))
+        assert (summary.transport, summary.handshake, summary.end) == ("tcp", "complete", "fin")
+        assert {summary.client.address, summary.server.address} == {one.decode(), other.decode()}
+        assert summary.server.address.endswith(":5555")
+
+
+def test_who_accepts_is_the_server_whatever_its_port() -> None:
+    server, client = b"127.0.0.1:50000", b"127.0.0.1:40000"
+    accept = b"1 accept4(7<TCP:[0.0.0.0:50000]>, NULL, NULL, SOCK_CLOEXEC) = 9<TCP:[%s->%s]>\n" % (server, client)
+    connect = b"1 connect(9<TCP:[77]>, {sa_family=AF_INET, sin_port=htons(50000), "
+    connect += b'sin_addr=inet_addr("127.0.0.1")}, 16) = -1 EINPROGRESS (Operation now in progress)\n'
+    for log in (accept + tcp_log(server, client, 1, mirrored=True), connect + tcp_log(client, server, 1)):
+        (summary,) = (event for event in events_of(read(log)) if isinstance(event, Connection))
+        assert summary.server.address == server.decode()
+
+
+def test_two_programs_of_one_connection_show_it_once() -> None:
+    one, other = b"127.0.0.1:40000", b"127.0.0.1:5555"
+    lines = zip(
+        tcp_log(one, other, 1).splitlines(True), tcp_log(other, one, 2, mirrored=True).splitlines(True), strict=True
+    )
+    events = events_of(read(b"".join(line for pair in lines for line in pair)))
+    assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+    unix = [
+        b'%d sendto(9<UNIX-STREAM:[11]>, "%s", 9, 0, NULL, 0) = %d\n' % (1, hexed(SENT[0][1]), len(SENT[0][1])),
+        b'%d sendto(8<UNIX-STREAM:[22->11,"/x"]>, "%s", 9, 0, NULL, 0) = %d\n'
+        % (2, hexed(SENT[1][1]), len(SENT[1][1])),
+        b'%d recvfrom(8<UNIX-STREAM:[22->11]>, "%s", 99, 0, NULL, 0) = %d\n' % (2, hexed(SENT[0][1]), len(SENT[0][1])),
+        b'%d recvfrom(9<UNIX-STREAM:[11->22]>, "%s", 99, 0, NULL, 0) = %d\n' % (1, hexed(SENT[1][1]), len(SENT[1][1])),
+    ]
+    assert len(read(b"".join(unix))) == 2
+
+
+def test_descriptors_inherited_and_passed_on_are_one_end() -> None:
+    """A thread, a child and who is handed the descriptor speak over it; a child that only closes it ends nothing."""
+    calls = [simple(side, octets).replace(b"(9,", b"(9<UNIX-STREAM:[1->2]>,") for side, octets in SENT]
+    log = [b"%d %s\n" % (pid, call) for pid, call in zip((1, 1, 1, 1, 2, 3, 3, 3), calls, strict=False)]
+    log.insert(3, b"9 close(9<UNIX-STREAM:[1->2]>) = 0\n")
+    log.append(b"1 +++ exited with 0 +++\n")
+    events = events_of(read(b"".join(log)))
+    assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+    (summary,) = (event for event in events if isinstance(event, Connection))
+    assert summary.end == "open"

@@ -113,6 +113,7 @@ class Packets:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self.now_ns = 0
         self._files = files
         self._batch = batch

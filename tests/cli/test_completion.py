@@ -20,7 +20,7 @@ _zmtpsniff_completion zmtpsniff
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 COMPLETIONS: list[tuple[list[str], set[str]]] = [
-    (["re"], {"read"}),
+    (["re"], {"read", "replay", "report"}),
     (["read", "-T", "s"], {"summary"}),
     (["stats", "--sort", "p"], {"peers", "p50", "p95", "p99"}),
     (["check", "--include", "pro"], {"protocol"}),

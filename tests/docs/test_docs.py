@@ -16,6 +16,7 @@ from dissectors.payloads.registry import built_in
 from dissectors.problems import PROBLEMS
 from tests.support.paths import PROJECT
 from tests.support.shown import blocks
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
 
 PROBLEMS_PAGE = PROJECT / "docs" / "problems.md"
 
@@ -39,6 +40,27 @@ def test_problems_page(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--renew-golden"):
         PROBLEMS_PAGE.write_text(_problems_page())
     assert PROBLEMS_PAGE.read_text() == _problems_page()
+
+
+DIAGNOSE_PAGE = PROJECT / "docs" / "diagnose.md"
+
+
+def _diagnose_page() -> str:
+    before, begin, rest = DIAGNOSE_PAGE.read_text().partition("<!-- findings: begin -->\n")
+    _, end, after = rest.partition("<!-- findings: end -->")
+    assert begin
+    assert end
+    lines = []
+    for code, kind in FINDINGS.items():
+        lines += [f"### {code}", "", f"{kind.meaning} As a rule this is of severity `{kind.severity}`.", ""]
+        lines += [f"- How it is known: {kind.known}", f"- What to do: {kind.advice}", ""]
+    return "".join([before, begin, "\n", "\n".join(lines), "\n", end, after])
+
+
+def test_diagnose_page(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--renew-golden"):
+        DIAGNOSE_PAGE.write_text(_diagnose_page())
+    assert DIAGNOSE_PAGE.read_text() == _diagnose_page()
 
 
 def _reference() -> ModuleType:

@@ -27,6 +27,7 @@ class Source:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self.given: Iterator[list[Packet]] = iter(())
 
     def batches(self) -> Iterator[list[Packet]]:

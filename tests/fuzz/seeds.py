@@ -12,6 +12,8 @@ import msgspec
 import zstandard
 
 from dissectors.events import Message
+from dissectors.zmtp.curve_keys import format_key
+from tests.support.curve_octets import Curve
 from tests.support.streams import ROOT, Conversation, from_capture
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
@@ -337,6 +339,11 @@ def _everything() -> list[bytes]:
     return [*found, packed(compressed), packed(_beacons("app_zbeacon.pcap")), *zre]
 
 
+def _curve_keys() -> list[bytes]:
+    keys = [key for way in Curve().ways().values() for key in way]
+    return [format_key(key).encode() for key in keys] + [b"# a comment\n\nCURVE_SHARED_KEY - - 00 # short\n"]
+
+
 _SEEDS = {
     "pcap": lambda: _files("m31_req_rep.pcap", "net_snaplen96.pcap", "m31_linux_sll2.pcap"),
     "pcapng": lambda: _files("m31_pcapng_file.pcapng", "mix_link_types.pcapng"),
@@ -364,6 +371,13 @@ _SEEDS = {
     "upgrades": _upgrades,
     "radio": _radio,
     "pgm": _multicast,
+    "curve_keys": _curve_keys,
+    "curve_plaintexts": lambda: [
+        packed([(0, b"one"), (0x80, b"two")]),
+        packed([(1, b""), (1, b"a"), (0, b"b"), (2, b"\4PING\0\1x"), (0x82, b"\4PONGx")]),
+        packed([(0, b"\1topic"), (2, b"\x09SUBSCRIBEtopic"), (4, b"lost"), (0, b"c"), (8, b"damaged"), (0, b"d")]),
+        packed([(2, b"\5READY\x0bSocket-Type\0\0\0\3REQ"), (2, b"\7MESSAGE"), (3, b"\5ERROR\1x")]),
+    ],
     "payloads": _frames,
     "bodies": _bodies,
     "protobuf": _protobuf,

@@ -40,6 +40,7 @@ from .connections import (
     zmtp2,
     zmtp3,
 )
+from .curve import curve_keys, curve_plaintexts
 from .layers import deflate, tls
 from .octets import turns
 from .shown import checked, is_safe, shown
@@ -203,8 +204,8 @@ TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
         pcap, pcapng, compressed, strace, headers, headers_general, fragments, flows, tls, greetings, zmtp1, zmtp2,
-        zmtp3, halves, websocket, deflate, upgrades, radio, pgm, payloads, bodies, protobuf, filters, policy,
-        everything,
+        zmtp3, halves, websocket, deflate, upgrades, radio, pgm, curve_keys, curve_plaintexts, payloads, bodies,
+        protobuf, filters, policy, everything,
     )
 }  # fmt: skip
 """Every target by its name."""

@@ -44,6 +44,7 @@ class Octets:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._packets = open_stream("capture", (data[at : at + 1000] for at in range(0, len(data), 1000)), self)
 
     def batches(self) -> Iterator[list[Packet]]:

@@ -47,6 +47,11 @@ CASES = [
     ("plain_refused.tree", "sec_plain_refused_435.pcap", ""),
     ("curve.tree", "sec_curve_ps_435_435.pcap", ""),
     ("curve.verbose.tree", "sec_curve_ps_435_435.pcap", "-v"),
+    ("curve_opened.tree", "sec_curve_keys.pcapng", ""),
+    ("curve_opened.verbose.tree", "sec_curve_keys.pcapng", "-v"),
+    ("curve_opened.verbose.summary", "sec_curve_keys.pcapng", "-T summary -v"),
+    ("curve_opened.dump", "sec_curve_keys.pcapng", "-T dump"),
+    ("curve_opened.json", "sec_curve_keys.pcapng", "-T json"),
     ("mechanism_mismatch.tree", "sec_mismatch_null_curve.pcap", ""),
     ("socket_types.tree", "sec_types_push_pub.pcap", ""),
     ("reserved_flags.tree", "bad_reserved_flags.pcap", ""),
@@ -78,6 +83,10 @@ CASES = [
     ("zre.summary", "app_zre.pcap", "-T summary"),
     ("salt.summary", "app_salt.pcap", "-T summary"),
     ("jupyter.tree", "app_jupyter.pcap", "-c 160"),
+    ("proxy.mermaid", "rec_proxy.pcap", "-T mermaid"),
+    ("messages.mermaid", "m31_req_rep.pcap", "-T mermaid -Y frames"),
+    ("proxy.dot", "rec_proxy.pcap", "-T dot"),
+    ("messages.dot", "m31_pub_sub.pcap", "-T dot -Y frames"),
     ("two_files.summary", "m31_req_rep.pcap m31_push_pull.pcap", "-T summary"),
 ]
 

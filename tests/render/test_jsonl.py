@@ -66,6 +66,7 @@ messages = st.builds(
         numbers,
         numbers,
         st.booleans(),
+        st.booleans(),
     ),
     st.none() | st.builds(Envelope, st.integers(0, 9), st.booleans()),
     st.none() | octets,
@@ -104,7 +105,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
     assert Message.__struct_fields__ == (
         *("time_ns", "packet", "flow", "src", "dst"),
-        *("frames", "socket_type", "offset", "seen", "incomplete"),
+        *("frames", "socket_type", "offset", "seen", "incomplete", "encrypted"),
         *("envelope", "matched", "latency_ns", "request", "paired", "forwards"),
         *("payload", "bodies"),
     )

@@ -6,36 +6,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from zmtpsniff.spark.ingest import IngestOutcome, Run, add, ingest
-from zmtpsniff.spark.listing import FileInfo
+from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, add, ingest
 from zmtpsniff.spark.options import Options
-
-_BATCH = 3  # rows: few, so that series go over several batches
 
 
 class Frame:
     """So much of a data frame as a run needs."""
 
-    def __init__(self, table: pa.Table, parts: Sequence[pa.Table] | None = None) -> None:
-        self.table = table
-        self.parts = [table] if parts is None else parts
+    def __init__(self, parts: Sequence[pa.Table]) -> None:
+        self.parts = parts
 
-    def repartitionById(self, number: int, column: str) -> "Frame":  # noqa: N802  # as Spark calls it
-        ids = self.table.column(column)
-        return Frame(self.table, [self.table.filter(pc.equal(ids, part)) for part in range(number)])
-
-    def coalesce(self, number: int) -> "Frame":
-        assert number == 1
-        return Frame(self.table)
-
-    def mapInArrow(self, function: Callable[..., Any], schema: str) -> "Frame":  # noqa: N802
-        batches = [batch for part in self.parts for batch in function(iter(part.to_batches(max_chunksize=_BATCH)))]
-        return Frame(pa.Table.from_batches(batches))
+    def mapInArrow(self, function: Callable[..., Any], schema: str) -> "Frame":  # noqa: N802  # as Spark calls it
+        return Frame([pa.Table.from_batches(function(iter(part.to_batches()))) for part in self.parts])
 
     def collect(self) -> list[Any]:
-        return [tuple(row.values()) for row in self.table.to_pylist()]
+        return [tuple(row.values()) for part in self.parts for row in part.to_pylist()]
 
 
 class Session:
@@ -44,13 +31,14 @@ class Session:
     _jsc = None
     sparkContext = SimpleNamespace(defaultParallelism=2)  # noqa: N815
 
-    def createDataFrame(self, table: pa.Table) -> Frame:  # noqa: N802
-        return Frame(table)
+    def range(self, start: int, end: int, step: int, parts: int) -> Frame:
+        assert (end - start) // step == parts
+        return Frame([pa.table({"id": [number]}) for number in range(start, end, step)])
 
 
-def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> Run:
+def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> IngestRun:
     """What a run is asked for whose bodies are as long as those of ``read``."""
-    return Run(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
+    return IngestRun(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 
 def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> IngestOutcome:

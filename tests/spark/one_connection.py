@@ -9,10 +9,10 @@ import struct
 import sys
 from pathlib import Path
 
-from zmtpsniff.spark.listing import FileInfo
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.shard import Part
-from zmtpsniff.spark.task import Job, Work, dissect
+from zmtpsniff.spark.shard import ShardSpec
+from zmtpsniff.spark.task import Job, ShardTask, dissect
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(55, b"\0")
 _SEGMENT = 65_000  # octets, as loopback has them
@@ -71,7 +71,7 @@ def main(stage: str, capture: str, folder: str) -> None:
     """Dissect a capture as a task of a run does, or of one that follows."""
     files = [FileInfo(capture, Path(capture).stat().st_size, 1)]
     job = Job(folder, [], "", Options(tells_open=stage == "run"))
-    found = dissect(job, [Work("s", Part(), files)])
+    found = dissect(job, [ShardTask("s", ShardSpec(), files)])
     messages = sum(file.rows for file in found if file.table == "messages")
     print(messages, _peak())
 

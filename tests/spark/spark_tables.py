@@ -18,7 +18,7 @@ from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
 from zmtpsniff.sniffer import Sniffer
-from zmtpsniff.spark.connections import connection_id
+from zmtpsniff.spark.connections import local_id
 from zmtpsniff.spark.locations import delta_options
 from zmtpsniff.spark.tables import OCTETS, TABLES
 
@@ -73,7 +73,7 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
         if record["type"] == "connection":
             transport = "tcp" if record["transport"] == "ws" else record["transport"]
             ends = record["client"]["address"], record["server"]["address"]
-            ids[record["flow"]] = connection_id(transport, *ends, record["start_ns"])
+            ids[record["flow"]] = local_id(transport, *ends, record["start_ns"]).name
     out: Counter[str] = Counter()
     for record in records:
         if record["type"] in ("capture", "comment") or record.get("code") in ("no-flows", "capture-disorder"):
@@ -82,7 +82,7 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
             if record["type"] == "beacon":
                 ends = record["src"], record["dst"]
                 first_ns = next(one["time_ns"] for one in records if (one.get("src"), one.get("dst")) == ends)
-                ids.setdefault(flow, connection_id("beacon", *ends, first_ns))
+                ids.setdefault(flow, local_id("beacon", *ends, first_ns).name)
             record["conn_id"] = ids[flow]
         record.pop("packet", None)
         if record.get("code") in _OF_FILES:
@@ -129,13 +129,23 @@ def assert_places(tables: dict[str, list[dict[str, Any]]]) -> None:
 def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]]:
     """The rows of each series as records, as comparable() has them."""
     out: dict[str, Counter[str]] = {}
+    ids: dict[tuple[str, str, frozenset[str]], list[tuple[int, str]]] = {}  # each with when its connection began
+    for row in tables["connections"]:
+        transport = "tcp" if row["transport"] == "ws" else row["transport"]
+        ends = row["client"], row["server"]
+        found_id = row["start_ns"], local_id(transport, *ends, row["start_ns"]).name
+        ids.setdefault((row["series"], row["conn_id"], frozenset(ends)), []).append(found_id)
     for table in TABLES:
         if table == "captures":
             for row in tables[table]:
                 out.setdefault(row["series"], Counter())
             continue
         for row in tables[table]:
-            record = json.dumps(_record(table, row), sort_keys=True)
+            ends = frozenset(row[name] for name in (("client", "server") if table == "connections" else ("src", "dst")))
+            known = sorted(ids.get((row["series"], row["conn_id"], ends), [(0, row["conn_id"])]))
+            time_ns = row.get("start_ns") or row.get("time_ns") or 0
+            id_here = [name for start_ns, name in known if start_ns <= max(time_ns, known[0][0])][-1]
+            record = json.dumps(_record(table, {**row, "conn_id": id_here}), sort_keys=True)
             found = out.setdefault(row["series"], Counter())
             found[record] += 1
             if row.get("code") in _OF_FILES:
@@ -153,7 +163,7 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
     if special:
         row = {**row, "name": None}
     for name, value in row.items():
-        if name in _OURS or value is None or (value is False and name == "incomplete"):
+        if name in _OURS or value is None or (value is False and name in ("encrypted", "incomplete")):
             continue
         if name in _OCTETS[table]:
             value = _octets(value)

@@ -208,7 +208,7 @@ def test_spark_connect(tmp_path: Path) -> None:
     with _running(tmp_path, "spark-submit", "--class", server, *settings, "spark-internal") as process:
         _wait_for_port(port, process)
         to_master = ("--master", f"sc://127.0.0.1:{port}")
-        report = ("report", str(captures.tables), "-T", "json", *to_master)
+        report = ("report", str(captures.tables), "-T", "json")
         told = _zmtpsniff(tmp_path, (*captures.ingest, *to_master), report)
     captures.assert_are_in_tables()
     rows = [json.loads(line) for line in told.splitlines()]

@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from tests.spark.local_job import Session, asked
 from tests.spark.spark_tables import by_series, cut, expected, packets, read_tables
 from tests.support.spark_settings import write_settings
-from zmtpsniff.spark.ingest import IngestOutcome, Run, follow
+from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, follow
 from zmtpsniff.spark.options import Options
 
 PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
@@ -82,7 +82,7 @@ def test_a_folder_that_is_empty_fills(tmp_path: Path) -> None:
 def test_on_spark(spark_session: "SparkSession", tmp_path: Path) -> None:
     """Once, in several shards, then again."""
     pieces = cut(FIXTURES / "app_malamute.pcap", [20, 45, 60, 90], tmp_path / "cut")
-    run = Run(str(tmp_path / "out"), Options(max_bytes=65_536), shards=2)
+    run = IngestRun(str(tmp_path / "out"), Options(max_bytes=65_536), shards=2)
     for some in (pieces[:3], pieces[3:]):
         for file in some:
             deliver(file, tmp_path / "in")

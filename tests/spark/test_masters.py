@@ -74,17 +74,12 @@ def test_what_a_proxy_reaches_is_not_known(closed: int, monkeypatch: pytest.Monk
     assert mistake(f"sc://127.0.0.1:{closed}") is None
 
 
-@pytest.mark.parametrize("command", ["ingest", "report"])
-def test_command(closed: int, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = (
-        [str(FIXTURES / "m31_req_rep.pcap"), "--output", str(tmp_path)] if command == "ingest" else [str(tmp_path)]
-    )
-    if command == "report":
-        (tmp_path / "captures").mkdir()
+def test_command(closed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [str(FIXTURES / "m31_req_rep.pcap"), "--output", str(tmp_path)]
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
     for master in ("local[", f"spark://127.0.0.1:{closed}", f"sc://127.0.0.1:{closed}", "yarn", "k8s://https://here"):
-        program = [sys.executable, "-m", "zmtpsniff", "spark", command, *options, "--master", master]
+        program = [sys.executable, "-m", "zmtpsniff", "spark", "ingest", *options, "--master", master]
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()

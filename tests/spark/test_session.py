@@ -88,9 +88,11 @@ def test_archive_of_our_code() -> None:
 
 # What a session that we start has in the end, of Spark's settings and of Java's options.
 TELL = """
-import json, sys
+import json, os, sys
 from zmtpsniff.spark import get_session
+environment = os.environ.get("SPARK_SUBMIT_OPTS")
 session = get_session("local[1]")
+assert os.environ.get("SPARK_SUBMIT_OPTS") == environment, "programs started later would inherit our options"
 settings = {name: session.sparkContext.getConf().get(name) for name in sys.argv[1].split()}
 bean = session._jvm.java.lang.management.ManagementFactory.getPlatformMXBean(
     session._jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")

@@ -3,6 +3,7 @@
 Without Spark. All of it goes through the function that Spark's tasks call.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,9 +25,9 @@ from tests.spark.local_job import Session, asked, take, take_listed
 from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.spark import series, shard, state_log
-from zmtpsniff.spark.ingest import tell_quiet
-from zmtpsniff.spark.listing import list_files
+from zmtpsniff.spark import series, shard, task
+from zmtpsniff.spark.file_list import list_files
+from zmtpsniff.spark.ingest import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import ShardStates, StateLog
@@ -196,22 +197,67 @@ def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
     assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
 
 
-def test_states_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, and their series is dissected anew where that is asked for."""
+@pytest.mark.parametrize("format_of", ["dissectors.snapshots.FORMAT", "zmtpsniff.net.flows._FORMAT"])
+def test_states_of_another_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_of: str) -> None:
+    """It is said in a line, and their series is dissected anew where that is asked for; others go on."""
+    files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
+    other = pieces_of("m31_heartbeat.pcap", 2, tmp_path / "other")
+    output = tmp_path / "out"
+    follow(files[:2], output)
+    monkeypatch.setattr(format_of, 999)
+    follow(other[:1], output)
+    before = read_tables(output)
+    with pytest.raises(SparkError) as refused:
+        follow([files[2], other[1]], output)
+    assert str(refused.value) == (
+        f"--output {output}: another version of zmtpsniff left connections open in {tmp_path}/in that this one cannot "
+        "go on with: --anew dissects such series anew"
+    )
+    assert read_tables(output) == before
+    with pytest.raises(SparkError, match="--anew dissects"):
+        quiet(output, files)
+    run = asked(output)._replace(anew=True)
+    ingest(Session(), [str(files[2]), str(other[1])], run)  # type: ignore[arg-type]
+    take(files[3:], output)
+    assert rows(output, tmp_path / "in") == expected(files)
+    assert rows(output, tmp_path / "other") == expected(other)
+
+
+def test_quiet_series_of_another_format_is_dissected_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
+    output = tmp_path / "out"
+    follow(files[:3], output)
+    monkeypatch.setattr("dissectors.snapshots.FORMAT", 999)
+    now_ns = max(file.stat().st_mtime_ns for file in files) + IDLE_NS + 1
+    assert tell_quiet(Session(), asked(output)._replace(anew=True), now_ns) > 1  # type: ignore[arg-type]
+    assert rows(output, tmp_path / "in") == expected(files[:3])
+
+
+def test_an_upgrade_goes_on_from_the_same_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the program calls itself."""
     files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
     follow(files[:2], tmp_path / "out")
-    for module in (shard, state_log):
-        monkeypatch.setattr(module, "__version__", "later")
-    before = read_tables(tmp_path / "out")
-    with pytest.raises(SparkError, match=rf"wrote what is open in 1 series, such as {tmp_path}/in, .*: --anew "):
-        follow(files[2:3], tmp_path / "out")
-    assert read_tables(tmp_path / "out") == before
-    run = asked(tmp_path / "out")._replace(anew=True)
-    from zmtpsniff.spark.ingest import ingest
+    for module in [module for name, module in sys.modules.items() if name.startswith("zmtpsniff")]:
+        if hasattr(module, "__version__"):
+            monkeypatch.setattr(module, "__version__", "999.0")
+    with monkeypatch.context() as patch:
+        patch.setattr(task, "Shard", _never_anew)
+        follow(files[2:], tmp_path / "out")
+    assert_all_told(tmp_path / "out", files)
 
-    ingest(Session(), list(map(str, files[2:3])), run)  # type: ignore[arg-type]
-    take(files[3:], tmp_path / "out")
-    assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
+
+def _never_anew(paths: Sequence[str], *rest: Any) -> Any:
+    assert len(paths) == 2
+    return shard.Shard(paths, *rest)
+
+
+def test_octets_that_are_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a damaged file may be."""
+    files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
+    follow(files[:1], tmp_path / "out")
+    monkeypatch.setattr(ShardStates, "_octets", lambda states, place: b"damaged")
+    with pytest.raises(SparkError, match="--anew dissects"):
+        follow(files[1:], tmp_path / "out")
 
 
 def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:

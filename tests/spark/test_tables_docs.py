@@ -17,7 +17,7 @@ for package in ("duckdb", "polars"):
 from tests.spark.local_job import take
 from zmtpsniff.cli.main import cli
 
-PAGES = [PROJECT / "docs" / name for name in ("spark.md", "spark-operation.md")]
+PAGES = [PROJECT / "docs" / name for name in ("spark.md", "spark-operation.md", "spark-report.md")]
 BLOCKS = [
     block for page in PAGES for block in blocks(page) if block.mark("run by") == "tests/spark/test_tables_docs.py"
 ]

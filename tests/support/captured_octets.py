@@ -43,7 +43,9 @@ class Capture(NamedTuple):
 class Hole(NamedTuple):
     """How many octets of a sender captures lack."""
 
-    certain: int  # no packet holds them, and one shows that the receiver got them
+    # No packet holds them, and one shows that the receiver got them. Those in front of all that a capture without a SYN
+    # holds are not counted: nobody knows where the stream began.
+    certain: int
     possible: (
         int  # no packet holds them, or only one that repeats them, perhaps long after others show that they are lost
     )
@@ -73,8 +75,10 @@ def holes(captures: Sequence[Capture]) -> dict[Sender, Hole]:
             lengths[segment.sender] = max(lengths[segment.sender], end)
     held, in_time = ({sender: bytearray(length) for sender, length in lengths.items()} for _ in range(2))
     acknowledged = dict.fromkeys(first, 0)
+    with_syn = set()
     for capture in captures:
         kept = set(map(id, capture.kept))
+        with_syn |= {segment.sender for segment in _segments(capture.kept) if segment.flags & _SYN}
         shown = {sender: bytearray(length) for sender, length in lengths.items()}
         for segment, begin, end in _placed(capture.passed, first):
             sender, peer = segment.sender
@@ -89,9 +93,12 @@ def holes(captures: Sequence[Capture]) -> dict[Sender, Hole]:
                 # A FIN is acknowledged as if it were an octet.
                 ack = min((segment.ack - first[peer, sender]) % _MODULO, lengths[peer, sender])
                 acknowledged[peer, sender] = max(acknowledged[peer, sender], ack)
+    begins = {sender: 0 if sender in with_syn else (held[sender] + b"\1").find(1) for sender in first}
     return {
         sender: Hole(
-            held[sender][: acknowledged[sender]].count(0), in_time[sender].count(0), in_time[sender][:64].count(0)
+            held[sender][begins[sender] : acknowledged[sender]].count(0),
+            in_time[sender].count(0),
+            in_time[sender][:64].count(0),
         )
         for sender in first
     }

@@ -257,6 +257,10 @@ EXCHANGES = {
     "topics": Exchange((zmq.SUB, _follow_topics), (zmq.PUB, _publish_topics)),
     "plain": Exchange((zmq.REQ, _request), (zmq.REP, _reply), "PLAIN"),
     "curve": Exchange((zmq.PUSH, _send_in_confidence), (zmq.PULL, _receive_in_confidence), "CURVE"),
+    "curve_req_rep": Exchange((zmq.REQ, _request), (zmq.REP, _reply), "CURVE"),
+    "curve_pub_sub": Exchange((zmq.SUB, _subscribe), (zmq.PUB, _publish), "CURVE"),
+    "curve_dealer_router": Exchange((zmq.DEALER, _deal), (zmq.ROUTER, _route), "CURVE"),
+    "curve_parts": Exchange((zmq.PUSH, _send_parts), (zmq.PULL, _receive_parts), "CURVE"),
     "flood": Exchange((zmq.PUSH, _push_many), (zmq.PULL, _pull_many)),
 }
 

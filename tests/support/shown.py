@@ -141,6 +141,7 @@ def folder(path: Path) -> dict[str, str]:
     keys = re.search(rb"(?:[A-Z_0-9]+ [0-9a-f]{64} [0-9a-f]+\r?\n)+", (FIXTURES / "rec_tls_1_3.pcapng").read_bytes())
     assert keys
     (path / "keys.log").write_bytes(keys[0])
+    (path / "keys").write_text(f"CURVE_SHARED_KEY - - {bytes(32).hex()}\n")
     (path / "tls.pcap").write_bytes(_tls_without_keys())
     save(path / "two-hosts.pcap", _of_two_hosts())
     for name in ("policy.toml", "FILE"):

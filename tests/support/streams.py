@@ -326,6 +326,7 @@ class Packets:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self.offsets: list[int] = []
         self._given = given
         self._batch = batch

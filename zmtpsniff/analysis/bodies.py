@@ -41,13 +41,9 @@ def bodies_of(message: Message, limit: int = UNPACKED_OCTETS) -> list[Body]:
 
 def decode(data: bytes, limit: int = UNPACKED_OCTETS) -> tuple[str, Any] | None:
     """The names of what it is in, outermost first, and the value; None where that is not certain."""
-    names: list[str] = []
-    while len(names) < _LAYERS and (unpacked := _unpack(data, limit)) is not None:
-        name, content = unpacked
-        names.append(name)
-        if content is None:
-            return " ".join(names), f"more than {limit:,} octets"
-        data = content
+    data, names, is_whole = _without_layers(data, limit)
+    if not is_whole:
+        return " ".join(names), f"more than {limit:,} octets"
     found = _structure(data)
     if found is not None:
         return " ".join([*names, found[0]]), found[1]
@@ -57,6 +53,28 @@ def decode(data: bytes, limit: int = UNPACKED_OCTETS) -> tuple[str, Any] | None:
         return " ".join([*names, "text"]), data.decode()
     except UnicodeDecodeError:
         return " ".join(names), data
+
+
+def unpack(data: bytes, limit: int) -> tuple[bytes, str | None]:
+    """What octets were before they were compressed, and the names of what did it, outermost first.
+
+    Octets of which nothing is known to have compressed them, or that would become more than ``limit``, stay as they
+    are, without names.
+    """
+    content, names, is_whole = _without_layers(data, limit)
+    return (content, " ".join(names)) if names and is_whole else (data, None)
+
+
+def _without_layers(data: bytes, limit: int) -> tuple[bytes, list[str], bool]:
+    """What is below all layers of compression, their names, and whether the last one holds no more than ``limit``."""
+    names: list[str] = []
+    while len(names) < _LAYERS and (unpacked := _unpack(data, limit)) is not None:
+        name, content = unpacked
+        names.append(name)
+        if content is None:
+            return data, names, False
+        data = content
+    return data, names, True
 
 
 def _unpack(data: bytes, limit: int) -> tuple[str, bytes | None] | None:

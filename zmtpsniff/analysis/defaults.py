@@ -6,5 +6,8 @@ REPLY_SECONDS = 5.0
 TOP_ROWS = 20
 """Of each table that has an order."""
 
+PAGE_ROWS = 200
+"""The same on a page, whose tables can be filtered."""
+
 SORT = "messages"
 """What tables are sorted by."""

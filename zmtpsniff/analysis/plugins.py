@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dissectors.payloads import PayloadDissector
 from dissectors.payloads.registry import built_in
+from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "zmtpsniff.dissectors"
 
 
-class PluginError(Exception):
+class PluginError(Error):
     """A plug-in cannot be used; the text says which and why, on one line."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
+from typing import BinaryIO
 
 from zmtpsniff.capture import compression, pcap, pcapng, strace
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
@@ -39,16 +40,22 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 class Captures:
     """One or more capture files as one source of packets; made by open_captures()."""
 
-    def __init__(self) -> None:
-        """Start without a file."""
+    def __init__(self, offsets: list[int] | None = None) -> None:
+        """Start without a file; ``offsets`` is that of open_stream, for one file only."""
+        self._offsets = offsets
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._files: list[FileIO] = []
         self._captures: list[Iterator[list[Packet]]] = []
 
-    def add(self, name: str, chunk_size: int) -> None:
-        """Open the file ``name`` and check that it is a capture; raises CaptureError."""
+    def add(self, name: str | BinaryIO, chunk_size: int) -> None:
+        """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
+        if not isinstance(name, str):
+            title = str(getattr(name, "name", "the file object"))
+            self._captures.append(_recognise(title, _chunks(name, chunk_size), self, self._offsets))
+            return
         title = "standard input" if name == "-" else name
         try:
             file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
@@ -62,7 +69,7 @@ class Captures:
         self._files.append(file)
         if file.isatty():
             raise CaptureError(f"{title}: a terminal, not a capture file")
-        self._captures.append(_recognise(title, _chunks(file, chunk_size), self))
+        self._captures.append(_recognise(title, _chunks(file, chunk_size), self, self._offsets))
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets: of one file in its order, of several merged by time."""
@@ -93,15 +100,18 @@ class Captures:
             file.close()
 
 
-def open_captures(names: Sequence[str]) -> Captures:
+def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = None) -> Captures:
     """Open capture files by name, ``-`` for standard input, and return them as one source.
+
+    An object that is open stays so: it belongs to who opened it. ``offsets``, of one file only, is that of open_stream.
 
     All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that
     cannot be read or is no capture.
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
-    captures = Captures()
+    assert offsets is None or len(names) == 1
+    captures = Captures(offsets)
     try:
         for name in names:
             captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))
@@ -189,7 +199,7 @@ def _recognise(
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
-def _chunks(file: FileIO, size: int) -> Iterator[bytes]:
+def _chunks(file: FileIO | BinaryIO, size: int) -> Iterator[bytes]:
     """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet."""
     while True:
         try:

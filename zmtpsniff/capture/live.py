@@ -34,6 +34,7 @@ class LiveSource:
         """
         self.saver: Saver | None = None
         self.comments: list[str] = []  # those of the engines are no news
+        self.key_lines: list[str] = []
         self.faults: list[Fault] = []
         self.dropped = 0  # packets, in the kernel and here
         self.overrun = 0  # packets dropped here
@@ -59,6 +60,11 @@ class LiveSource:
     def failure(self) -> str | None:
         """Why the capture ended although nobody had asked it to, in one line."""
         return self._engine.failure
+
+    @property
+    def said(self) -> str:
+        """What its end has to say, in one line; most say nothing."""
+        return getattr(self._engine, "said", "")
 
     def _read(self) -> None:
         """Read the engine: in a thread of its own, and doing little, because only one thread runs at a time."""

@@ -17,12 +17,15 @@ OLD_PACKET = 2
 SIMPLE_PACKET = 3
 STATISTICS = 5
 ENHANCED_PACKET = 6
+SECRETS = 10  # section 4.7
 _PACKETS = frozenset({OLD_PACKET, SIMPLE_PACKET, ENHANCED_PACKET})
 
 END_OF_OPTIONS, COMMENT = 0, 1  # section 3.5
 IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2
 EPB_DROPCOUNT = 4  # section 4.3
 ISB_IFDROP, ISB_OSDROP = 5, 7  # section 4.6
+CURVE_KEYS = 0x5A4D544B  # "ZMTK", a type of secrets of our own: lines of a key file, as docs/curve.md says
+MOST_KEY_LINES = 65_536  # of one capture that wait to be taken
 
 
 class _BlockError(Exception):
@@ -103,9 +106,9 @@ def read_pcapng(
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
-    interfaces and their statistics go to ``source.comments``, losses to ``source.dropped``, what is wrong after the
-    first section header to ``source.faults``; a section header that is none or not whole raises CaptureError.
-    ``offsets`` is that of open_stream.
+    interfaces and their statistics go to ``source.comments``, keys of CURVE to ``source.key_lines``, losses to
+    ``source.dropped``, what is wrong after the first section header to ``source.faults``; a section header that is none
+    or not whole raises CaptureError. ``offsets`` is that of open_stream.
     """
     data = stream.extend(data, 28)
     order = BYTE_ORDERS.get(data[8:12])
@@ -269,6 +272,13 @@ def _block(section: _Section, kind: int, block: bytes, last_time: int, source: S
                 total += section.number(value)
         if index < len(section.interfaces):
             source.dropped += section.interfaces[index].lost(total=total)
+    elif kind == SECRETS:
+        secrets_kind, length = section.unpack("II", block, 8)
+        if 16 + length > len(block) - 4:
+            raise _BlockError(f"secrets of {length} octets, longer than their block,")
+        if secrets_kind == CURVE_KEYS:
+            lines = block[16 : 16 + length].decode("ascii", "replace").splitlines()
+            source.key_lines += lines[: max(MOST_KEY_LINES - len(source.key_lines), 0)]
     return None
 
 

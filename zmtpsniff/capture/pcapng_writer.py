@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from zmtpsniff.capture.pcapng import (
     COMMENT,
+    CURVE_KEYS,
     ENHANCED_PACKET,
     IF_TSOFFSET,
     IF_TSRESOL,
     INTERFACE,
     ISB_IFDROP,
+    SECRETS,
     SECTION_HEADER,
     STATISTICS,
 )
@@ -144,6 +146,14 @@ class PcapngSection:
         if span:
             options.append(_option(IF_TSOFFSET, struct.pack("<q", span * _SPAN_SECONDS)))
         return _block(INTERFACE, struct.pack("<HHI", link, 0, self._origin.snaplen), b"".join(options))
+
+
+def key_block(lines: Sequence[str], order: str = "<") -> bytes:
+    """The block that holds lines of a key file, in the byte order of its section."""
+    text = "".join(f"{line}\n" for line in lines).encode("ascii", "replace")
+    length = 20 + (len(text) + 3 & ~3)
+    head = struct.pack(f"{order}4I", SECRETS, length, CURVE_KEYS, len(text))
+    return head + text + bytes(-len(text) % 4) + struct.pack(f"{order}I", length)
 
 
 def whole_blocks(data: bytes, limit: int) -> tuple[int, int]:

@@ -4,9 +4,10 @@ import contextlib
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 
-from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, whole_blocks
+from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, key_block, whole_blocks
 from zmtpsniff.capture.ring import FileRing, ring_name
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
 
@@ -14,6 +15,9 @@ ENDED = "saving-ended"  # the problem code
 STANDARD_OUTPUT = "-"
 
 _NO_LIMIT = 1 << 80
+_MOST_KEYS = 65_536  # lines that each further file of a ring gets; the oldest give way
+_KEYS_IN_BLOCK = 4096
+_KEYS_FOLLOW = "# keys follow, as they came"
 
 
 class Saver:
@@ -33,12 +37,14 @@ class Saver:
         inputs: Sequence[str] = (),
         comments: list[str] | None = None,
         count: int | None = None,
+        key_lines: Sequence[str] | None = None,
     ) -> None:
         """Open the (first) file and write its beginning; raises CaptureError if that cannot be done.
 
         ``path`` may be ``-`` for standard output. ``inputs`` are files that must not be overwritten. ``comments`` are
         those on the capture as a whole; the list may grow while packets come. Only the first ``count`` packets are
-        saved, None for all.
+        saved, None for all. ``key_lines`` are lines of a key file that the file is to hold; None if none will come,
+        also by add_keys().
         """
         self.faults: list[Fault] = []
         self._path = path
@@ -60,6 +66,8 @@ class Saver:
         self._dropped: int | None = None
         self._dropped_before = 0  # told in earlier files
         self._packets_before = 0  # saved in them
+        self._keys: deque[str] | None = None if key_lines is None else deque(key_lines, _MOST_KEYS)
+        self._new_keys: list[str] = []  # not in the file yet
         if path == STANDARD_OUTPUT and ring is not None:
             raise CaptureError("standard output: cannot be several files (-b needs -w with the name of a file)")
         if not path:
@@ -92,6 +100,7 @@ class Saver:
             batch = batch[: self._left]
         try:
             self._begin_again_if_better()
+            self._save_keys()
             if self._ring is None:
                 self._save(batch)
             else:
@@ -99,6 +108,10 @@ class Saver:
         except (OSError, CaptureError) as error:
             self._end(error)
         self._left -= len(batch)
+
+    def add_keys(self, lines: Sequence[str]) -> None:
+        """Save lines of a key file, too, in front of the next packets; any thread may say so."""
+        self._new_keys += lines
 
     def close(self, dropped: int | None = None) -> None:
         """End the file, with a block of statistics if the number of lost packets is known; twice does no harm."""
@@ -110,6 +123,16 @@ class Saver:
             self._finish()
         except OSError as error:
             self._end(error)
+
+    def _save_keys(self) -> None:
+        if not self._new_keys:
+            return
+        lines = self._new_keys[:]
+        del self._new_keys[: len(lines)]
+        if self._keys is None:
+            self._keys = deque(maxlen=_MOST_KEYS)
+        self._keys += lines
+        self._put(_key_blocks(lines))
 
     def _save(self, batch: Sequence[Packet]) -> None:
         if batch:
@@ -195,7 +218,8 @@ class Saver:
 
     def _header(self) -> bytes:
         self._comments_written = len(self._comments)
-        return self._section.header(self._comments[: self._comments_written])
+        keys = b"" if self._keys is None else _key_blocks([_KEYS_FOLLOW, *self._keys])
+        return self._section.header(self._comments[: self._comments_written]) + keys
 
     def _late_comments(self) -> list[str]:
         return self._comments[self._comments_written :]
@@ -211,6 +235,7 @@ class Saver:
     def _finish(self) -> None:
         """End the file that is open with its statistics. Raises OSError."""
         self._begin_again_if_better()
+        self._save_keys()
         dropped = None if self._dropped is None else self._dropped - self._dropped_before
         ending = self._section.statistics(self._last_ns, dropped, self._late_comments())
         if ending:
@@ -249,6 +274,7 @@ class SavingSource:
         self.dropped = source.dropped
         self.faults = source.faults
         self.comments = source.comments
+        self.key_lines: list[str] = []
         self._source = source
         self._saver = saver
         self._told = False
@@ -257,6 +283,10 @@ class SavingSource:
         """Yield the packets, each list once it is saved; raises what the source raises."""
         try:
             for batch in self._source.batches():
+                if lines := self._source.key_lines[:]:
+                    del self._source.key_lines[: len(lines)]
+                    self.key_lines += lines
+                    self._saver.add_keys(lines)
                 self._saver.write(batch, self._source.dropped or None)
                 self._take_over()
                 yield batch
@@ -269,6 +299,10 @@ class SavingSource:
         if self._saver.faults and not self._told:  # there is no second
             self._told = True
             self.faults += self._saver.faults
+
+
+def _key_blocks(lines: Sequence[str]) -> bytes:
+    return b"".join(key_block(lines[begin : begin + _KEYS_IN_BLOCK]) for begin in range(0, len(lines), _KEYS_IN_BLOCK))
 
 
 def _remove(name: str) -> None:

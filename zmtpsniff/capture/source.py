@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from zmtpsniff.errors import Error
+
 Packet = tuple[int, int, bytes, int, str | None]
 """Time in nanoseconds since the Unix epoch, link type (LINKTYPE_ number), captured octets, length on the wire in
 octets, comment. A plain tuple because one is made for every packet."""
@@ -15,7 +17,7 @@ class Fault(NamedTuple):
     detail: str  # a sentence that names the file and the offset
 
 
-class CaptureError(Exception):
+class CaptureError(Error):
     """The source cannot be used at all; its text is one line that names it and says what is wrong."""
 
 
@@ -25,6 +27,7 @@ class SourceState(Protocol):
     dropped: int  # packets that the source knows to be lost before they reached us
     faults: list[Fault]
     comments: list[str]  # on the capture as a whole
+    key_lines: list[str]  # keys that came with the packets, as lines of a key file; who takes lines removes them
 
 
 class Source(SourceState, Protocol):

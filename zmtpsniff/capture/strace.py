@@ -1,9 +1,10 @@
 """Logs of strace as captures: what a program sends and receives on its sockets, whatever carries it.
 
-    strace -f -ttt -xx -s 99999 -e trace=sendto,recvfrom,read,write,sendmsg,recvmsg,close -o FILE PROGRAM
+    strace -f -yy -ttt -xx -s 99999 -e trace=sendto,recvfrom,read,write,sendmsg,recvmsg,close -o FILE PROGRAM
 
 Each call that moved octets becomes a packet as sockdump writes them, with the link type of these: 8 octets that name
-the receiver, 8 that name the sender, then what was sent. A stream that ends becomes a packet without octets.
+the receiver, 8 that name the sender, then what was sent. A stream that ends becomes a packet without octets. Where
+strace names the addresses of a TCP connection (-yy) it becomes segments of that (strace_tcp.py).
 """
 
 import re
@@ -12,6 +13,7 @@ from contextlib import suppress
 
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import Packet, SourceState
+from zmtpsniff.capture.strace_tcp import TcpEnds, make_tcp_ends, pack_end
 
 LINK_TYPE = 147  # LINKTYPE_USER0
 PEER = 1 << 63  # set in the name of an end that is not of the program traced
@@ -30,7 +32,7 @@ _LINE_START = re.compile(
 _CALL_END = re.compile(rb".*(?:\) += (?:-?\d+|0x[0-9a-f]+|\?)(?![0-9a-z])|<unfinished \.\.\.>$)", re.S)
 # The group is atomic: else a hostile line is searched again from each place where a descriptor may end.
 _CALL = re.compile(
-    rb"(?P<name>[a-z]+)\((?P<fd>\d{1,9})(?><(?P<what>.{0,400}?)>(?=, |\)))?"
+    rb"(?P<name>[a-z]+\d?)\((?P<fd>\d{1,9})(?><(?P<what>.{0,400}?)>(?=, |\)))?"
     rb"(?:, (?P<given>.*))?\) += (?P<result>-?\d{1,12})",
     re.S,
 )
@@ -40,10 +42,21 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
 _BASE = b"iov_base="
 _SOCKET = re.compile(rb"UNIX|TCP|socket:|SOCK")
 
+# What -yy says of descriptors: inodes of this end and the other; addresses of both.
+_UNIX = re.compile(rb"(?:UNIX[A-Z-]*|socket):\[(\d+)(?:->(\d+))?")
+_TCP = re.compile(rb"TCP(?:v6)?:\[([0-9a-f.:\[\]]+)->([0-9a-f.:\[\]]+)\]")
+_PORT = re.compile(rb"sin6?_port=htons\((\d{1,5})\)")
+_HOST = re.compile(rb'(inet_addr)\("([^"]*)"\)|inet_pton\(AF_INET6, "([^"]*)"')
+
+_Key = bytes | tuple[int, int]
+_At = tuple[int, int]
+"""A thread and a descriptor of its process."""
+
 _SENDING = frozenset({b"sendto", b"sendmsg", b"write", b"writev", b"send"})
 _RECEIVING = frozenset({b"recvfrom", b"recvmsg", b"read", b"readv", b"recv"})
+_MAKING = frozenset({b"connect", b"accept", b"accept4"})
 _OF_ANYTHING = frozenset({b"read", b"write", b"readv", b"writev"})  # of files, too
-_KNOWN = _SENDING | _RECEIVING | {b"close", b"execve"}  # no log of use is without any of them
+_KNOWN = _SENDING | _RECEIVING | _MAKING | {b"close", b"execve"}  # no log of use is without any of them
 
 _LONGEST_START = 64  # octets in which a line says what it is
 _LONGEST_BEGINNING = 1 << 20  # octets of lines in which a call that is known must come
@@ -103,14 +116,46 @@ def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[l
         stream.ended(source, data, 0, "line")
 
 
+class _Stream:
+    """A socket that a program speaks over, under one descriptor or several."""
+
+    def __init__(self, end: int, at: _At, ends: TcpEnds | None) -> None:
+        self.end = end  # its name
+        self.users = {at[0]}  # threads that have spoken over it
+        self.tcp = ends
+
+    def packets(self, time_ns: int, sends: bool, octets: bytes, length: int) -> list[Packet]:
+        """What stands for a call that moved octets, of which ``length`` passed."""
+        if self.tcp is not None:
+            return self.tcp.segments(time_ns, sends, octets, length)
+        receiver, sender = (self.end | PEER, self.end) if sends else (self.end, self.end | PEER)
+        return [_made(time_ns, receiver, sender, octets, length)]
+
+    def over(self, time_ns: int) -> list[Packet]:
+        """What stands for its end: of both directions, for nobody sees more of them."""
+        if self.tcp is not None:
+            return self.tcp.fins(time_ns)
+        return [
+            _made(time_ns, self.end | PEER, self.end, b"", 0),
+            _made(time_ns, self.end, self.end | PEER, b"", 0),
+        ]
+
+
 class _Calls:
-    """What the reader remembers from one line to the next."""
+    """What the reader remembers from one line to the next.
+
+    A socket is known by what strace says of its descriptor (-yy), so that threads, processes after a fork and those
+    that descriptors are handed to are one end of one connection; without that by thread and descriptor. Where both
+    programs are traced, only what one of them does is taken.
+    """
 
     def __init__(self) -> None:
         self._unfinished: dict[bytes, bytes] = {}  # by thread
-        self._ends: dict[tuple[int, int], int] = {}  # name of the end, by thread and descriptor
-        self._ignored: set[tuple[int, int]] = set()
-        self._made = 0
+        self._streams: dict[_Key, _Stream] = {}
+        self._doubles: set[_Key] = set()  # the other ends of those
+        self._ignored: set[_At] = set()
+        self._servers: dict[bytes, None] = {}  # addresses that somebody connected to or accepted at
+        self._ends = 0
 
     def packets(self, lines: list[bytes]) -> list[Packet]:
         found: list[Packet] = []
@@ -126,50 +171,109 @@ class _Calls:
             if call.startswith(b"<... "):
                 call = self._unfinished.pop(thread, b"") + call[call.find(b"resumed>") + len(b"resumed>") :]
             match = _CALL.match(call)
-            if match is not None and match["name"] == b"close":
-                found += self._close((int(thread), int(match["fd"])), _time(start))
-            elif match is not None:
-                packet = self._packet(int(thread), _time(start), match)
-                if packet is not None:
-                    found.append(packet)
-            elif call.startswith((b"+++ exited", b"+++ killed")):
-                for at in [at for at in self._ends if at[0] == int(thread)]:
-                    found += self._close(at, _time(start))
+            if match is None:
+                if call.startswith((b"+++ exited", b"+++ killed")):
+                    found += self._exit(int(thread), _time(start))
+            elif match["name"] == b"close":
+                found += self._close((int(thread), int(match["fd"])), match["what"], _time(start))
+            elif match["name"] in _MAKING:
+                self._note_server(match, call)
+            else:
+                found += self._moved(int(thread), _time(start), match)
         return found
 
-    def _close(self, at: tuple[int, int], time_ns: int) -> list[Packet]:
-        """The program is done with a descriptor: both directions end, for nobody sees more of them."""
-        self._ignored.discard(at)
-        end = self._ends.pop(at, None)
-        if end is None:
-            return []
-        return [_made(time_ns, end | PEER, end, b"", 0), _made(time_ns, end, end | PEER, b"", 0)]
+    def _note_server(self, match: re.Match[bytes], call: bytes) -> None:
+        """Remember which end is the server, from a call that made a connection."""
+        if match["name"] == b"connect":
+            port, host = _PORT.search(call), _HOST.search(call)
+            server = None if port is None or host is None else _connected_to(host, port[1])
+        else:
+            ends = _TCP.search(call, match.end())
+            server = None if ends is None else pack_end(ends[1])
+        if server is not None and len(self._servers) < _MOST_REMEMBERED:
+            self._servers[server] = None
 
-    def _packet(self, thread: int, time_ns: int, call: re.Match[bytes]) -> Packet | None:
+    def _exit(self, thread: int, time_ns: int) -> list[Packet]:
+        """A thread is gone, and with the last one that spoke over it a socket."""
+        found = []
+        for key, stream in list(self._streams.items()):
+            if thread in stream.users:
+                stream.users.discard(thread)
+                if not stream.users:
+                    del self._streams[key]
+                    found += stream.over(time_ns)
+        return found
+
+    def _close(self, at: _At, what: bytes | None, time_ns: int) -> list[Packet]:
+        """A program is done with a descriptor; one that has never spoken over it has only inherited it."""
+        self._ignored.discard(at)
+        key, _ = _socket_of(at, what)
+        stream = self._streams.get(key)
+        if stream is None:
+            self._doubles.discard(key)
+            return []
+        if at[0] not in stream.users:
+            return []
+        del self._streams[key]
+        return stream.over(time_ns)
+
+    def _moved(self, thread: int, time_ns: int, call: re.Match[bytes]) -> list[Packet]:
+        """A call that sent or received."""
         name, result = call["name"], int(call["result"])
         at = thread, int(call["fd"])
         sends = name in _SENDING
         if result < 0 or not (sends or name in _RECEIVING) or at in self._ignored:
-            return None
-        octets = _octets((call["given"] or b"").lstrip(), b"msg" in name or name.endswith(b"v"))
-        octets = octets[:result]
-        end = self._ends.get(at)
-        if end is None:
+            return []
+        key, peer = _socket_of(at, call["what"])
+        stream = self._streams.get(key)
+        if stream is None and (key in self._doubles or (peer is not None and peer in self._streams)):
+            self._remember_double(key)
+            return []
+        octets = _octets((call["given"] or b"").lstrip(), b"msg" in name or name.endswith(b"v"), result)
+        if stream is None:
             if not result:
-                return None
+                return []
             what = call["what"]
             if name in _OF_ANYTHING and not (octets[:1] == b"\xff" if what is None else _SOCKET.search(what)):
                 if len(self._ignored) < _MOST_REMEMBERED:
                     self._ignored.add(at)
-                return None
-            if len(self._ends) >= _MOST_REMEMBERED:
-                self._ends.pop(next(iter(self._ends)))
-            self._made += 1
-            end = self._ends[at] = (thread & 0x3FFF_FFFF) << 32 | (self._made & 0xFFFF) << 16 | at[1] & 0xFFFF
+                return []
+            stream = self._begin(at, key, peer, what)
+        stream.users.add(thread)
         if not result and sends:
-            return None
-        receiver, sender = (end | PEER, end) if sends else (end, end | PEER)
-        return _made(time_ns, receiver, sender, octets, result)
+            return []
+        return stream.packets(time_ns, sends, octets, result)
+
+    def _begin(self, at: _At, key: _Key, peer: bytes | None, what: bytes | None) -> _Stream:
+        if len(self._streams) >= _MOST_REMEMBERED:
+            self._streams.pop(next(iter(self._streams)))
+        self._ends += 1
+        end = (at[0] & 0x3FFF_FFFF) << 32 | (self._ends & 0xFFFF) << 16 | at[1] & 0xFFFF
+        ends = None if what is None else _TCP.fullmatch(what)
+        tcp = None if ends is None else make_tcp_ends(ends[1], ends[2], self._servers)
+        stream = self._streams[key] = _Stream(end, at, tcp)
+        if peer is not None:
+            self._remember_double(peer)
+        return stream
+
+    def _remember_double(self, key: _Key) -> None:
+        if len(self._doubles) < _MOST_REMEMBERED:
+            self._doubles.add(key)
+
+
+def _connected_to(host: re.Match[bytes], port: bytes) -> bytes | None:
+    address = _unescaped(host[2]) if host[1] else b"[%s]" % _unescaped(host[3])
+    return pack_end(address + b":" + port)
+
+
+def _socket_of(at: _At, what: bytes | None) -> tuple[_Key, bytes | None]:
+    """By what a socket is known, and by what its other end is, if that can be told."""
+    if what is not None:
+        if found := _UNIX.match(what):
+            return found[1], found[2]
+        if found := _TCP.fullmatch(what):
+            return b"%s->%s" % (found[1], found[2]), b"%s->%s" % (found[2], found[1])
+    return at, None
 
 
 def _made(time_ns: int, receiver: int, sender: int, octets: bytes, length: int) -> Packet:
@@ -188,11 +292,15 @@ def _time(start: re.Match[bytes]) -> int:
     return seconds * 1_000_000_000 + int((start["fraction"] or b"0").ljust(9, b"0"))
 
 
-def _octets(given: bytes, several: bool) -> bytes:
-    """What the arguments of a call hold, up to where the log leaves octets out (-s)."""
+def _octets(given: bytes, several: bool, length: int) -> bytes:
+    """What the arguments of a call hold, up to where the log leaves octets out (-s); ``length`` octets at most."""
     if not several:
+        # A call may pass a part of what it was given, again and again: with -xx it is clear how much that is.
+        digits = given[1 : 1 + 4 * length]
+        if given[:3] == b'"\\x' and digits.count(b"\\x") * 4 == len(digits) == 4 * length:
+            return _unescaped(digits)
         match = _STRING.match(given)
-        return _unescaped(match[1]) if match else b""
+        return _unescaped(match[1])[:length] if match else b""
     parts = []
     at = given.find(_BASE)
     while at >= 0:
@@ -203,7 +311,7 @@ def _octets(given: bytes, several: bool) -> bytes:
         if match[2]:
             break
         at = given.find(_BASE, match.end())
-    return b"".join(parts)
+    return b"".join(parts)[:length]
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -4,6 +4,7 @@ import re
 import struct
 from collections.abc import Sequence
 
+from zmtpsniff.capture.pcapng import CURVE_KEYS
 from zmtpsniff.capture.source import CaptureError
 
 _SECTION, _SECRETS = 0x0A0D0D0A, 0x0000000A  # block types of pcapng
@@ -58,8 +59,8 @@ def brings_secrets(name: str) -> bool:
             while len(head := file.read(_LEAST_BLOCK)) == _LEAST_BLOCK:
                 if head.startswith(b"\x0a\x0d\x0d\x0a"):
                     order = "<" if head[8:12] == _LITTLE else ">"
-                kind, length = struct.unpack_from(f"{order}II", head)
-                if kind == _SECRETS:
+                kind, length, secrets_kind = struct.unpack(f"{order}III", head)
+                if kind == _SECRETS and secrets_kind != CURVE_KEYS:
                     return True
                 if length < _LEAST_BLOCK:
                     return False

@@ -208,6 +208,7 @@ class TsharkFiles:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._runs = [
             TsharkRun(
                 _title(name),

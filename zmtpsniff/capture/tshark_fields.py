@@ -27,11 +27,12 @@ _ENCAP_USER0 = 45
 _ENCAP_NO_CAPTURE = frozenset((134, 175, 202, 209))
 _REMEMBERED = 4096
 
-_IPV4 = struct.Struct("!BxHxxxxBBxx4s4sHHIIBBxxxxxx")
+_IPV4 = struct.Struct("!BxHxxxxBBxx4s4sHHIIBBHxxxx")
 _PORTS = struct.Struct("!HH")
-_IPV6 = struct.Struct("!IHBB16s16sHHIIBBxxxxxx")
-_CUT = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0x50, 0)[:20]  # an IP header with nothing behind
-_MALFORMED = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0, 0)  # a TCP header of no octets
+_WINDOW = 0xFFFF  # which windows are closed is not asked
+_IPV6 = struct.Struct("!IHBB16s16sHHIIBBHxxxx")
+_CUT = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0x50, 0, 0)[:20]  # an IP header with nothing behind
+_MALFORMED = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0, 0, 0)  # a TCP header of no octets
 
 
 class _Layers(msgspec.Struct, gc=False):
@@ -173,6 +174,7 @@ class LineReader:
             int(layers.tcp_ack_raw[-1]),
             0x50,
             int(layers.tcp_flags[-1], 16) & 0xFF,
+            _WINDOW,
         )
         # Longer than the field can say: 0, as network cards leave it (TSO); then the length on the wire counts.
         if stack.ipv6:

@@ -269,6 +269,7 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
         records=settings.file,
         count=dissection.count,
         verbosity=settings.verbosity,
+        keys=dissection.curve_keys,
     )
     try:
         sniffer = make_sniffer(capture.source, dissection, clock=time.time_ns, tls=capture.tls, entries=entries)

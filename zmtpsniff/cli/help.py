@@ -12,6 +12,10 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "For monitoring": ("--metrics", "--otlp"),
+    "Where to": ("--to", "--bind", "--yes"),
+    "Files": ("--messages", "--decompress"),
+    "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
     "Tables": (
         "--output", "--series", "--ports", "--shards", "--anew", "--strict", "--keep-days", "--vacuum-hours",
     ),
@@ -19,10 +23,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
+        "-i", "--pid", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option",
+        "--status", "--processes",
     ),
     "Decoding": (
-        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--show-secrets",
+        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
     "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
@@ -30,10 +35,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
-        "--factor", "--show", "--interval", "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status",
-        "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
-        "--help", "--help-all",
+        "--factor", "--show", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B", "-p", "--tls-keys",
+        "--tshark-option", "--status",
+        "--processes", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys",
+        "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards",
+        "--anew", "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

@@ -2,29 +2,55 @@
 
 import sys
 import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.options import Output, dissection_options, output_options
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
+from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
+if TYPE_CHECKING:
+    from zmtpsniff.capture.source import Source
+    from zmtpsniff.export import Observer
+
 
 @click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
 @live_options
+@click.option(
+    "--pid",
+    "pids",
+    type=IntRange(1),
+    multiple=True,
+    metavar="PID",
+    help="Instead of an interface: what this process says over tcp:// and ipc://, by strace. Repeatable.",
+)
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@click.option(
+    "--processes/--no-processes", default=sys.platform == "linux",
+    help="Say which processes of this machine have the connections (Linux).",
+)  # fmt: skip
+@observer_options
 @tshark_options
 @saver_options
-@dissection_options
+@live_dissection_options
 @output_options
 def live(
+    command: tuple[str, ...],
+    pids: tuple[int, ...],
     live: LiveSettings,
     status: bool | None,
+    processes: bool,
+    observer: ObserverSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
     dissection: Settings,
@@ -37,22 +63,55 @@ def live(
     zmtpsniff live -i any -f 'tcp port 5555' -T json | jq -c .frames
     zmtpsniff live -i eth0 -a duration:60 -T summary
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
+    sudo zmtpsniff live -i any --curve-keys auto
+    zmtpsniff live -- python worker.py
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.host.source import KeyedSource
+    from zmtpsniff.render.text import escape
 
+    live = replace(live, pids=pids, command=command)
     entries = load_sniffer(dissection)
     load_renderer(output)
-    capture = start_capture(live, tshark, saver)
-    source = capture.source
-    settle_capture(capture, live, saver, records=output.file, count=dissection.count, verbosity=output.verbosity)
+    load_observers(observer)
+    host = start_host(with_processes=processes, with_keys=dissection.host_keys)
+    source = None
+    observers: list[Observer] = []
     try:
+        capture = start_capture(live, tshark, saver)
+        source = capture.source
+        settle_capture(
+            capture,
+            live,
+            saver,
+            records=output.file,
+            count=dissection.count,
+            verbosity=output.verbosity,
+            keys=dissection.curve_keys,
+            more_keys=dissection.host_keys,
+        )
+        packets: Source = source
+        if host is not None and host.keys is not None:
+            source.key_lines = host.keys.lines
+            if host.watches:
+                packets = KeyedSource(source, host)
+            if source.saver is not None:
+                host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
-        sniffer = make_sniffer(source, kept, clock=time.time_ns, tls=capture.tls, entries=entries)
+        sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
-        run(sniffer, dissection, output, line, is_live=True)
+        observers = start_observers(observer, sniffer)
+        run(sniffer, dissection, output, line, is_live=True, observers=observers)
     finally:
-        source.close()
+        for each in observers:
+            each.close()
+        if source is not None:
+            source.close()
+        if host is not None:
+            host.close()
+    if source.said:
+        click.echo(f"zmtpsniff: {escape(source.said)}", err=True)
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)

@@ -14,6 +14,9 @@ from zmtpsniff.cli.saver import SaverSettings, make_saver
 from zmtpsniff.cli.tshark import TsharkSettings, plan_tshark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.net.tls import Tls
 
@@ -37,6 +40,8 @@ class LiveSettings:
     buffer_mib: int
     not_promiscuous: bool
     engine: EngineName
+    pids: tuple[int, ...] = ()  # of processes to trace instead
+    command: tuple[str, ...] = ()  # to run and trace instead
 
 
 live_options = option_group(
@@ -80,9 +85,11 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
     from zmtpsniff.capture.engines.choice import make_engine
     from zmtpsniff.capture.live import LiveSource
 
+    if live.pids or live.command:
+        return _trace(live)
     if not live.interfaces:
         raise click.UsageError("-i INTERFACE: missing; zmtpsniff interfaces lists what there is")
-    seconds = _duration(live.autostop)
+    seconds = duration_of(live.autostop)
     if saver.path is not None and live.engine == "tshark":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets")
     plan = plan_tshark(tshark, live.engine)
@@ -99,6 +106,28 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
     return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, plan.tls)
 
 
+def _trace(live: LiveSettings) -> LiveCapture:
+    """Start a capture of what programs say over their sockets, whatever carries it."""
+    from zmtpsniff.capture.engines.strace import StraceEngine
+    from zmtpsniff.capture.live import LiveSource
+
+    given = "-- COMMAND" if live.command else "--pid"
+    if live.pids and live.command:
+        raise click.UsageError("--pid: not with a command")
+    for is_given, option in ((live.interfaces, "-i"), (live.capture_filter, "-f"), (live.engine != "auto", "--engine")):
+        if is_given:
+            raise click.UsageError(f"{option}: not with {given}, where strace captures")
+    seconds = duration_of(live.autostop)
+    engine = StraceEngine(live.command, live.pids)
+    if live.command:
+        try:
+            drop_privileges()  # the command is its user's
+        except NoPrivilegeDropError as error:
+            raise CaptureError(str(error)) from None
+    engine.start()
+    return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, None)
+
+
 def settle_capture(
     capture: LiveCapture,
     live: LiveSettings,
@@ -107,11 +136,13 @@ def settle_capture(
     records: str | None,
     count: int | None,
     verbosity: int,
+    keys: "Sequence[Key]" = (),
+    more_keys: bool = False,
 ) -> None:
     """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
 
-    ``records`` and ``count`` are those of make_saver(). What is needed afterwards must have been imported: where it is
-    kept may be out of reach now. Raises click.UsageError, CaptureError.
+    ``records``, ``count``, ``keys`` and ``more_keys`` are those of make_saver(). What is needed afterwards must have
+    been imported: where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
     """
     from zmtpsniff.render.text import escape
 
@@ -125,6 +156,8 @@ def settle_capture(
             interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
             capture_filter=live.capture_filter,
             snaplen=live.snaplen,
+            keys=keys,
+            more_keys=more_keys,
         )
     except NoPrivilegeDropError as error:
         source.close()
@@ -133,7 +166,7 @@ def settle_capture(
         source.close()
         raise
     if verbosity:
-        names = escape(", ".join(live.interfaces))
+        names = escape(" ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)]))
         as_user = f" as {user}" if user else ""
         click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
     # A signal ends the capture, not the program: what has come is given out, and the totals.
@@ -142,7 +175,7 @@ def settle_capture(
             signal.signal(number, lambda *_: source.stop())
 
 
-def _duration(autostop: str | None) -> float | None:
+def duration_of(autostop: str | None) -> float | None:
     """The seconds of ``duration:N``."""
     if autostop is None:
         return None

@@ -7,18 +7,24 @@ import sys
 import click
 
 from zmtpsniff import __version__
-from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.browse import browse
 from zmtpsniff.cli.check import check
+from zmtpsniff.cli.diagnose import diagnose
+from zmtpsniff.cli.extract import extract
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.interfaces import interfaces
+from zmtpsniff.cli.keys import keys
 from zmtpsniff.cli.live import live
-from zmtpsniff.cli.output import OutputError, PartialOutputError, discard_standard_output
+from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.cli.read import read
+from zmtpsniff.cli.replay import replay
+from zmtpsniff.cli.report import report
 from zmtpsniff.cli.schema import schema
 from zmtpsniff.cli.spark import spark
 from zmtpsniff.cli.stats import stats
 from zmtpsniff.collector import dismiss_collector
+from zmtpsniff.errors import Error
 
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
@@ -33,12 +39,30 @@ def cli() -> None:
     zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
+    zmtpsniff browse capture.pcap                look around: list, tree, octets
+    zmtpsniff diagnose capture.pcap              what is wrong here
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
+    zmtpsniff report capture.pcap -o FILE.html   one page to pass on
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 
 
-for _command in (read, live, check, stats, interfaces, fields, schema, spark):
+for _command in (
+    read,
+    live,
+    browse,
+    diagnose,
+    check,
+    stats,
+    report,
+    extract,
+    replay,
+    keys,
+    interfaces,
+    fields,
+    schema,
+    spark,
+):
     cli.add_command(_command)
 
 
@@ -61,7 +85,7 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zmtpsniff"
         status = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
-    except (click.ClickException, CaptureError, OutputError) as error:
+    except (click.ClickException, Error) as error:
         status = _fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
     except BrokenPipeError:
         discard_standard_output()

@@ -5,7 +5,7 @@ Options that belong together are a group: a command gets what they say as one ob
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,12 +20,14 @@ from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from dissectors.events import AnyEvent
+    from dissectors.zmtp.curve_keys import Key
 
     Filter = Callable[[AnyEvent], bool]
 
 _Callback = Callable[..., Any]
 _Decorator = Callable[[_Callback], _Callback]
 _FLOWS = FlowLimits()
+_AUTO = "auto"  # instead of a file of keys
 
 
 class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
@@ -111,13 +113,17 @@ def _make_settings(
     timeout: float,
     payload: bool,
     plugins: tuple[str, ...],
+    curve_keys: tuple[str, ...],
     decode_bodies: bool,
     max_flows: int,
     max_waiting: int,
     idle_timeout: float,
     show_secrets: bool = False,
+    is_live: bool = False,
 ) -> Settings:
     """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
+    if _AUTO in curve_keys and not is_live:
+        raise click.UsageError(f"--curve-keys {_AUTO}: only with live; a file of this name is ./{_AUTO}")
     if not payload:
         for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
             if given:
@@ -134,10 +140,31 @@ def _make_settings(
         reply_seconds=timeout,
         payload=payload,
         plugins=plugins,
+        curve_keys=read_curve_keys(tuple(name for name in curve_keys if name != _AUTO)),
+        host_keys=_AUTO in curve_keys,
         decode_bodies=decode_bodies,
     )
 
 
+def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
+    """The keys in the files of ``--curve-keys``; raises click.UsageError."""
+    if not files:
+        return ()
+    from dissectors.zmtp.curve_keys import NoSodiumError, sodium
+    from zmtpsniff.key_file import KeyFileError, read_keys
+
+    try:
+        sodium()
+        return tuple(key for file in files for key in read_keys(file))
+    except (KeyFileError, NoSodiumError) as error:
+        raise click.UsageError(f"--curve-keys: {error}") from None
+
+
+curve_key_files = click.option(
+    "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
+    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live: auto takes the keys of this "
+    "machine's programs. Repeatable.",
+)  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
 _dissection = (
@@ -146,7 +173,7 @@ _dissection = (
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
         "5555-5560 for several ports. For RADIO and DISH over UDP: udp.port==5556,zmtp; to take its messages for a "
-        "protocol: tcp.port==5557,mlm. Repeatable.",
+        "protocol: tcp.port==5557,mlm; to declare the type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,
@@ -163,6 +190,7 @@ _dissection = (
         "--plugin", "plugins", multiple=True, type=FilePath(), metavar="FILE",
         help="A dissector of payloads, in Python. Repeatable."
     ),
+    curve_key_files,
     click.option(
         "--decode-bodies", is_flag=True,
         help="Show JSON, MessagePack, CBOR, Protocol Buffers as structure. Also compressed by zlib, gzip or zstd.",
@@ -182,6 +210,7 @@ _dissection = (
 )  # fmt: skip
 
 dissection_options = option_group("dissection", _make_settings, *_dissection, _show_secrets)
+live_dissection_options = option_group("dissection", partial(_make_settings, is_live=True), *_dissection, _show_secrets)
 dissection_options_without_secrets = option_group("dissection", _make_settings, *_dissection)
 
 display_filter = click.option(

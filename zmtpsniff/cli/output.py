@@ -11,6 +11,8 @@ from typing import IO, Any
 
 import click
 
+from zmtpsniff.errors import Error
+
 PARTIAL = ".partial"
 
 
@@ -18,7 +20,7 @@ class PartialOutputError(KeyboardInterrupt):
     """An interrupt came while a file was written; its text says where what there is of it is."""
 
 
-class OutputError(Exception):
+class OutputError(Error):
     """The output cannot be written; its text is one line that names the file and says why."""
 
 

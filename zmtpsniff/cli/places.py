@@ -20,6 +20,7 @@ class Places:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._names = names
         self._sources = [open_captures([name]) for name in names]
         self._pending: list[deque[Packet]] = [deque() for _ in names]  # packets that merged() holds back
@@ -73,3 +74,5 @@ class Places:
             self.faults += source.faults[faults:]
             self.comments += source.comments[comments:]
             self._told[place] = (len(source.faults), len(source.comments))
+            self.key_lines += source.key_lines
+            source.key_lines.clear()

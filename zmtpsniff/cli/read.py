@@ -56,7 +56,14 @@ def read(
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
     source, line = _open(captures, plan, output)
-    packets = make_saver(saver, records=output.file, count=dissection.count, inputs=captures, comments=source.comments)
+    packets = make_saver(
+        saver,
+        records=output.file,
+        count=dissection.count,
+        inputs=captures,
+        comments=source.comments,
+        keys=dissection.curve_keys,
+    )
     if packets is not None:
         from zmtpsniff.capture.saver import SavingSource
 

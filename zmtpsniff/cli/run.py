@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.options import Output
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.export import Observer
+    from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls
+    from zmtpsniff.net.witness import Witness
     from zmtpsniff.settings import Settings
     from zmtpsniff.sniffer import Sniffer
 
@@ -31,13 +34,17 @@ def make_sniffer(
     clock: "Callable[[], int] | None" = None,
     tls: "Tls | None" = None,
     entries: "Sequence[EntryPoint] | None" = None,
+    witness: "Witness | None" = None,
+    host: "LocalHost | None" = None,
 ) -> "Sniffer":
     """As in zmtpsniff.assembly, but what is wrong with what the user gave becomes a usage error."""
     from zmtpsniff import assembly
     from zmtpsniff.analysis.plugins import PluginError
 
     try:
-        return assembly.make_sniffer(source, settings, clock=clock, tls=tls, entries=entries)
+        return assembly.make_sniffer(
+            source, settings, clock=clock, tls=tls, entries=entries, witness=witness, host=host
+        )
     except PluginError as error:
         raise click.UsageError(f"plug-in {error}") from None
     except ValueError as error:
@@ -81,11 +88,12 @@ def run(
     output: "Output",
     line: "StatusLine | ProgressLine | None" = None,
     is_live: bool = False,
+    observers: "Sequence[Observer]" = (),
 ) -> None:
     """Write all events; an interrupt ends that with the totals, too.
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
-    there is nothing to write.
+    there is nothing to write. ``observers`` are told everything, whatever the filter.
     """
     spare_collector()
     traits = TRAITS[output.format]
@@ -104,6 +112,8 @@ def run(
             for events in sniffer.events():
                 if is_live:
                     must_be_read(stream)
+                for observer in observers:
+                    observer.take(events)
                 shown = _passing(events, output.passes)
                 if line is not None:
                     line.see(events, shown)

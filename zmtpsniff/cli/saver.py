@@ -12,6 +12,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
+    from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.saver import Saver
 
 
@@ -49,13 +50,16 @@ def make_saver(
     interface: str = "",
     capture_filter: str = "",
     snaplen: int = 0,
+    keys: "Sequence[Key]" = (),
+    more_keys: bool = False,
 ) -> "Saver | None":
     """Open what ``-w`` names and return what writes to it, or None if it is not given.
 
     ``records`` is the file that the records go to, ``count`` how many packets are taken at most; ``inputs`` are files
     that are read and must stay; ``comments`` those on the capture, a list that may grow; ``interface`` is its name if
-    there is exactly one. Raises click.UsageError if the options contradict each other, CaptureError if the file cannot
-    be written.
+    there is exactly one; ``keys`` of CURVE are saved, too, and
+    ``more_keys`` says that others will come. Raises click.UsageError if the options contradict each
+    other, CaptureError if the file cannot be written.
     """
     from zmtpsniff.capture.pcapng_writer import Provenance
     from zmtpsniff.capture.ring import parse_ring
@@ -76,7 +80,12 @@ def make_saver(
     elif records is not None and os.path.realpath(path) == os.path.realpath(records):
         raise click.UsageError(f"-w {path}: the records go to this file (-o)")
     origin = Provenance(f"zmtpsniff {__version__}", interface, capture_filter, snaplen)
-    return Saver(path, origin, ring, inputs=inputs, comments=comments, count=count)
+    key_lines = None
+    if keys or more_keys:
+        from dissectors.zmtp.curve_keys import format_key
+
+        key_lines = list(map(format_key, keys))
+    return Saver(path, origin, ring, inputs=inputs, comments=comments, count=count, key_lines=key_lines)
 
 
 def fail_if_unsaved(saver: "Saver | None") -> None:

@@ -7,9 +7,10 @@ from zmtpsniff.cli.help import CommandWithHelp
 
 @click.command(cls=CommandWithHelp, short_help="Print the JSON Schema of the records.")
 @click.option("--stats", is_flag=True, help="Of the records of zmtpsniff stats.")
+@click.option("--diagnose", is_flag=True, help="Of the records of zmtpsniff diagnose.")
 @click.option("--report", is_flag=True, help="Of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
-def schema(stats: bool, report: bool, version: bool) -> None:
+def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
     """Print the JSON Schema (2020-12) of the records that -T json writes.
 
     Their version is MAJOR.MINOR: records and fields that are new raise MINOR, what programs that read them may trip
@@ -18,6 +19,7 @@ def schema(stats: bool, report: bool, version: bool) -> None:
     \b
     zmtpsniff schema > record.schema.json
     zmtpsniff schema --stats
+    zmtpsniff schema --diagnose
     zmtpsniff schema --report
     zmtpsniff schema --version
     """
@@ -28,16 +30,28 @@ def schema(stats: bool, report: bool, version: bool) -> None:
     if version:
         click.echo(VERSION)
         return
-    if stats and report:
-        raise click.UsageError("--stats and --report: give one of them")
+    if stats + diagnose + report > 1:
+        raise click.UsageError("--stats, --diagnose and --report: give one of them")
     if stats:
+        from zmtpsniff.analysis.findings.finding import Finding
         from zmtpsniff.analysis.statistics.records import AnyRecord
 
-        made = json_schema(AnyRecord, "zmtpsniff statistics", "One line of the output of `zmtpsniff stats -T json`.")
-    elif report:
-        from zmtpsniff.spark.report.records import AnyRecord as AnyRow
+        made = json_schema(
+            AnyRecord | Finding, "zmtpsniff statistics", "One line of the output of `zmtpsniff stats -T json`."
+        )
+    elif diagnose:
+        from dissectors.events import Capture
+        from zmtpsniff.analysis.findings.finding import Finding
 
-        made = json_schema(AnyRow, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`.")
+        made = json_schema(
+            Finding | Capture, "zmtpsniff findings", "One line of the output of `zmtpsniff diagnose -T json`."
+        )
+    elif report:
+        from zmtpsniff.report.results import AnyReportRecord
+
+        made = json_schema(
+            AnyReportRecord, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`."
+        )
     else:
         made = json_schema()
     click.echo(json.dumps(made, indent=2))

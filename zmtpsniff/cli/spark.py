@@ -4,9 +4,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from zmtpsniff.analysis.defaults import TOP_ROWS
+from zmtpsniff.analysis.defaults import PAGE_ROWS, TOP_ROWS
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.options import DecodeAsRule, FloatRange, IntRange, color, output_file, table_format
+from zmtpsniff.cli.options import (
+    DecodeAsRule,
+    FloatRange,
+    IntRange,
+    color,
+    curve_key_files,
+    output_file,
+    read_curve_keys,
+    table_format,
+)
 from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
@@ -108,6 +117,7 @@ def spark() -> None:
     "--shards", type=IntRange(1, 10_000), metavar="N", help="Tasks that share a series; by default by size and cores."
 )
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
+@curve_key_files
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
 @click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
 @click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
@@ -119,7 +129,7 @@ def spark() -> None:
     metavar="SECONDS",
     help="A connection is over when nothing of it has come for so long.",
 )
-@click.option("--anew", is_flag=True, help="Dissect series anew whose open connections another version left.")
+@click.option("--anew", is_flag=True, help="Dissect series anew that another version left and this cannot go on with.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
 def ingest(
     inputs: tuple[str, ...],
@@ -131,6 +141,7 @@ def ingest(
     series: str,
     shards: int | None,
     rules: "tuple[DecodeAs, ...]",
+    curve_keys: tuple[str, ...],
     show_secrets: bool,
     follow: bool,
     once: bool,
@@ -151,14 +162,15 @@ def ingest(
     """
     if once and not follow:
         raise click.UsageError("--once belongs to --follow")
-    from zmtpsniff.spark.ingest import Run
+    from zmtpsniff.spark.ingest import IngestRun
     from zmtpsniff.spark.ingest import follow as go_on
     from zmtpsniff.spark.ingest import ingest as run_once
     from zmtpsniff.spark.options import Options
     from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
-    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies)
-    run = Run(output, options, series, shards, anew)
+    keys = read_curve_keys(curve_keys)
+    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies, curve_keys=keys)
+    run = IngestRun(output, options, series, shards, anew)
     is_whole = True
 
     def report(done: "IngestOutcome") -> None:
@@ -247,10 +259,11 @@ def convert(folder: str) -> None:
         check_packages("pyarrow", "deltalake")
         from zmtpsniff.spark.maintenance import convert as run
 
-        files, rows = run(folder)
+        done = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{files:,} files with {rows:,} rows are tables of Delta Lake in {folder}", err=True)
+    lost = f"; {done.lost:,} series with open connections are dissected anew with their next files" if done.lost else ""
+    click.echo(f"{done.files:,} files with {done.rows:,} rows are tables of Delta Lake in {folder}{lost}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]
@@ -273,12 +286,10 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 @spark.command(short_help="Say what the tables say.")
 @click.argument("folder", type=Location(), metavar="DIR")
 @click.option(
-    "--master",
-    metavar="URL",
-    help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
-)
-@click.option(
-    "--top", type=IntRange(1, 100_000), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table."
+    "--top",
+    type=IntRange(1, 100_000),
+    metavar="N",
+    help=f"Rows of each table; by default {TOP_ROWS}, of a page {PAGE_ROWS}.",
 )
 @click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
@@ -290,12 +301,11 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 )
 @table_format
 @output_file
-@click.option("--html", metavar="FILE", help="Write a page with drawings to FILE, and nothing else unless -o is given.")
+@click.option("--html", metavar="FILE", help="Write a page with charts to FILE, and nothing else unless -o is given.")
 @color
 def report(
     folder: str,
-    master: str | None,
-    top: int,
+    top: int | None,
     since: int | None,
     until: int | None,
     interval: float | None,
@@ -304,7 +314,7 @@ def report(
     html: str | None,
     color: "Color",
 ) -> None:
-    """Say what the tables in DIR say: who talks to whom, versions, topics, latency, reconnect storms, problems.
+    """Say what the tables in DIR say: who talks to whom, how much, how fast, problems, captures. It needs no Spark.
 
     \b
     zmtpsniff spark report /tables
@@ -312,40 +322,31 @@ def report(
     zmtpsniff spark report -T json /tables | jq 'select(.type=="report-latency")'
     """
     from zmtpsniff.cli.output import open_output
-    from zmtpsniff.spark.session import SparkError, get_session
+    from zmtpsniff.spark.session import SparkError, check_packages
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be earlier than --until")
-    if html is not None:
-        _find_matplotlib()
+    most = top or (TOP_ROWS if html is None else PAGE_ROWS)
     try:
+        check_packages("pyarrow", "deltalake", "duckdb")
         from zmtpsniff.spark.report import report as ask
 
-        session = get_session(master)
-        interval_ns = None if interval is None else round(interval * 1e9)
-        records = ask(session, folder, top, since, until, interval_ns)
+        results = ask(folder, most, since, until, None if interval is None else round(interval * 1e9))
     except SparkError as error:
         raise click.ClickException(str(error)) from error
     if html is not None:
-        from zmtpsniff.spark.report.page import page
+        from zmtpsniff.report.page import page
 
         with open_output(html, binary=False) as stream:
-            stream.write(page(records, f"ZeroMQ traffic in {folder}"))
+            stream.write(page(results, f"ZeroMQ traffic in {folder}", "zmtpsniff spark report"))
         if file is None:
             return
     with open_output(file, binary=output_format == "json") as stream:
         if output_format == "json":
             from zmtpsniff.render.jsonl import JsonlRenderer
 
-            JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
+            JsonlRenderer(stream).write(list(results.records()))  # type: ignore[arg-type]  # it writes any struct
         else:
-            from zmtpsniff.spark.report.draw import draw
+            from zmtpsniff.report.tables import draw
 
-            draw(records, stream, color)
-
-
-def _find_matplotlib() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise click.ClickException("--html needs matplotlib, which is not installed: pip install 'zmtpsniff[spark]'")
+            draw(results, stream, color)

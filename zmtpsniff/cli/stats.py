@@ -1,6 +1,6 @@
 """``zmtpsniff stats``."""
 
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -25,6 +25,8 @@ from zmtpsniff.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dissectors.events import AnyEvent
+    from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.statistics.records import AnyRecord
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.render import Color
@@ -68,7 +70,7 @@ def stats(
     utc: bool,
     color: "Color",
 ) -> None:
-    """Say who talks to whom, how much, how fast: connections, sockets, topics, latency, problems.
+    """Say who talks to whom, how much, how fast: connections, sockets, topics, latency, problems, findings.
 
     \b
     zmtpsniff stats capture.pcap
@@ -77,6 +79,7 @@ def stats(
     zmtpsniff stats --interval 60 -T json day.pcapng | jq .messages_per_s
     """
     fail_if_overwritten(captures, file)
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.statistics import Statistics
     from zmtpsniff.analysis.statistics.report import report
     from zmtpsniff.analysis.statistics.statistics import ROWS
@@ -85,32 +88,52 @@ def stats(
 
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
     source = open_captures(captures)
-    sniffer = make_sniffer(source, dissection)
+    # With a filter findings would be about what nobody asked for.
+    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
+    sniffer = make_sniffer(source, dissection, witness=diagnosis)
+
+    def take(events: "Sequence[AnyEvent]") -> None:
+        statistics.take(events, passes)
+        if diagnosis is not None:
+            diagnosis.take(events)
+
+    def write() -> None:
+        findings = [] if diagnosis is None else diagnosis.findings()
+        _write(report(statistics, top, sort), findings, stream, output_format, utc, color)
+
     line = make_progress_line(source.position, file)
     spare_collector()
     with open_output(file, binary=output_format == "json") as stream:
         try:
             try:
                 for events in sniffer.events():
-                    statistics.take(events, passes)
+                    take(events)
                     if line is not None:
                         line.draw()
             finally:
                 if line is not None:
                     line.erase()
         except KeyboardInterrupt:
-            statistics.take(sniffer.finish(), passes)
-            _write(report(statistics, top, sort), stream, output_format, utc, color)
+            take(sniffer.finish())
+            write()
             raise
-        _write(report(statistics, top, sort), stream, output_format, utc, color)
+        write()
 
 
-def _write(records: "Sequence[AnyRecord]", stream: IO[Any], output_format: str, utc: bool, color: "Color") -> None:
+def _write(
+    records: "Sequence[AnyRecord]",
+    findings: "Sequence[Finding]",
+    stream: Any,
+    output_format: str,
+    utc: bool,
+    color: "Color",
+) -> None:
     if output_format == "json":
         from zmtpsniff.render.jsonl import JsonlRenderer
 
-        JsonlRenderer(stream).write(records)  # type: ignore[arg-type]  # it writes any struct
+        *rows, total = records
+        JsonlRenderer(stream).write([*rows, *findings, total])  # type: ignore[list-item]  # it writes any struct
     else:
         from zmtpsniff.render.statistics import draw
 
-        draw(records, stream, utc, color)
+        draw(records, stream, utc, color, findings=findings)

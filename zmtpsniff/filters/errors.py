@@ -1,9 +1,10 @@
 """What is wrong with a filter."""
 
+from zmtpsniff.errors import Error
 from zmtpsniff.render.text import escape
 
 
-class FilterError(ValueError):
+class FilterError(Error, ValueError):
     """A filter that cannot be used; its text is one line, which says where and why.
 
     ``line`` and ``column`` are 1-based; the text names the line only where there is more than one.

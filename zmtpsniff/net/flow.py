@@ -158,6 +158,7 @@ class Flow:
         "sure_ns",
         "table",
         "unwanted",
+        "watched",
     )
 
     def __init__(self, table: Flows, number: int, client: bytes, server: bytes, time_ns: int) -> None:
@@ -179,6 +180,7 @@ class Flow:
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
+        self.watched = False  # a witness waits for a closed window to open
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
         """All that is known of the flow; ``save`` gives the octets from which its dissection can go on."""
@@ -266,6 +268,7 @@ class Flow:
             or server.pending is not None
             or client.doubtful
             or server.doubtful
+            or self.watched
         )
         client.usual = ATTENTION if unusual or client.absent or not client.seen else ACK
         server.usual = ATTENTION if unusual or server.absent or not server.seen else ACK

@@ -27,6 +27,7 @@ from zmtpsniff.net.reassembly import (
 )
 from zmtpsniff.net.segment import (
     ACK,
+    CLOSED,
     FIN,
     RST,
     SYN,
@@ -35,6 +36,7 @@ from zmtpsniff.net.segment import (
     fetch_segment,
     store_segment,
 )
+from zmtpsniff.net.witness import Attempt, ClosedWindow, Stall, Witness
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
@@ -91,15 +93,19 @@ class FlowTable:
         limits: FlowLimits | None = None,
         refuse: Refuse | None = None,
         doubt: Doubt | None = None,
+        witness: Witness | None = None,
     ) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``.
 
         ``refuse`` is told of each SYN that a RST answers, whatever protocol would have been spoken, and ``doubt`` of
-        each flow in which octets are presumed lost, before anything goes on that acknowledges them.
+        each flow in which octets are presumed lost, before anything goes on that acknowledges them. ``witness`` is told
+        of every attempt to connect, and of receivers that stop taking octets.
         """
         self._connect = connect
         self._refuse = refuse
         self._doubt = doubt
+        self._witness = witness
+        self._closed: dict[bytes, ClosedWindow] = {}  # by the key of the receiver's direction
         self._limits = limits = limits or FlowLimits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
@@ -256,6 +262,8 @@ class FlowTable:
         flow.last_ns, flow.last_packet = time_ns, packet
         flow.count += 1
         direction.seen = True
+        if self._witness is not None:
+            self._see_window(direction, segment)
         if flow.begun:
             self._take(direction, segment)
         elif flags & RST and not flow.early and not direction.skips(segment):
@@ -281,6 +289,8 @@ class FlowTable:
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
+        if flow.knows_beginning:
+            self._tell_attempt(flow, time_ns)
         if (
             flow.knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
@@ -460,6 +470,7 @@ class FlowTable:
         if (retired := self.retired.get(flow.client.key)) is not None:
             self._discard(retired, "open")
         if not flow.begun:
+            self._tell_attempt(flow)
             self._begin(flow)
         if flow.number not in self._flows:
             return  # its segments turned out to be of two connections
@@ -540,6 +551,11 @@ class FlowTable:
         flow.server.begin(dissection.server)
         return True
 
+    def server(self, number: int) -> str | None:
+        """The address and port of the server of a flow, None if the flow is over."""
+        flow = self._flows.get(number)
+        return None if flow is None else addresses(flow.client.key)[1].text
+
     # ------------------------------------------------------------------ ending
 
     def _close(self, direction: FlowDirection, end: int) -> None:
@@ -553,7 +569,7 @@ class FlowTable:
         """A RST; octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
         time_ns, packet, _, seq, ack, flags, _, _ = segment
         flow = direction.flow
-        if self._refuse is not None and direction.isn is None:
+        if direction.isn is None:
             self._tell_refusal(direction, segment)
         flow.last_ns, flow.last_packet = time_ns, packet
         ahead = 0 if direction.next is None else distance(seq, direction.next)
@@ -592,12 +608,71 @@ class FlowTable:
     def _tell_refusal(self, direction: FlowDirection, segment: Segment) -> None:
         """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
         time_ns, packet, key, _, ack, flags, _, _ = segment
-        isn = direction.other.isn
-        if self._refuse is None or isn is None or not flags & ACK or direction.next is not None:
+        flow, isn = direction.flow, direction.other.isn
+        if isn is None or not flags & ACK or direction.next is not None:
             return
         if direction.other.offset == 0 and ack == (isn + 1) % MODULO:
             server, client = addresses(key)
-            self._refuse(direction.flow.number, client.text, server.text, time_ns, packet)
+            if self._refuse is not None:
+                self._refuse(flow.number, client.text, server.text, time_ns, packet)
+            if self._witness is not None:
+                self._witness.attempt(
+                    Attempt(
+                        "refused", flow.number, client.text, server.text, flow.count - 1, flow.start_ns, time_ns, packet
+                    )
+                )
+
+    # ------------------------------------------------------------------ what a witness wants to know
+
+    def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
+        """Take note of a window that closes or opens, and of a sender that waits for that."""
+        time_ns, packet, key, seq, _, flags, payload, _ = segment
+        if flags & (SYN | RST | FIN):
+            return
+        theirs = self._closed.get(direction.other.key)
+        if theirs is not None:
+            if len(payload) > 1:
+                self._open_window(direction.other, time_ns)
+            elif payload or (direction.next is not None and distance(seq, direction.next) == -1):
+                theirs.probes += 1  # RFC 9293, section 3.8.6.1
+        if not flags & CLOSED:
+            if key in self._closed:
+                self._open_window(direction, time_ns)
+        elif key not in self._closed:
+            self._closed[key] = ClosedWindow(time_ns, packet)
+            direction.flow.watched = True
+            direction.flow.attend()
+
+    def _open_window(self, direction: FlowDirection, time_ns: int) -> None:
+        self._tell_stall(direction, time_ns, is_open=True)
+        direction.flow.watched = direction.other.key in self._closed
+        direction.flow.attend()
+
+    def _tell_stall(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
+        """Tell of a window that was closed while the other side wanted to send."""
+        closed = self._closed.pop(direction.key)
+        if self._witness is not None and closed.probes:
+            receiver, sender = addresses(direction.key)
+            flow = direction.flow.number
+            self._witness.stall(
+                Stall(flow, receiver.text, sender.text, closed.since_ns, until_ns, closed.packet, is_open)
+            )
+
+    def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
+        """Tell of an attempt to connect that was accepted, at the time ``answer_ns``, or that nobody answered."""
+        if self._witness is None or flow.client.isn is None:
+            return
+        if answer_ns is None and (flow.early is not None or flow.closing):
+            return  # packets of one side are missing, or it was refused
+        client, server = addresses(flow.client.key)
+        took_ns = None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns
+        self._witness.attempt(
+            Attempt(
+                "silent" if answer_ns is None else "accepted",
+                flow.number, client.text, server.text, flow.count, flow.start_ns, flow.last_ns, flow.last_packet,
+                took_ns,
+            )
+        )  # fmt: skip
 
     def _close_if_over(self, flow: Flow) -> None:
         """End a flow once everything up to its FINs, or its RST, has been delivered.
@@ -622,6 +697,9 @@ class FlowTable:
         if flow.ended:
             return
         flow.ended = True
+        for direction in flow.directions:
+            if direction.key in self._closed:
+                self._tell_stall(direction, flow.last_ns, is_open=False)
         if flow.dissection is not None and not flow.unwanted:
             flow.end(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)
@@ -644,6 +722,7 @@ class FlowTable:
         if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
             self._discard(retired, "open")
         if not flow.begun:
+            self._tell_attempt(flow)
             self._begin(flow)
         if self._flows.pop(flow.number, None) is None:
             return  # its segments turned out to be of two connections
@@ -782,7 +861,7 @@ class FlowTable:
             if number != _FORMAT:
                 raise FlowSnapshotError(f"a snapshot of format {number}; this version reads format {_FORMAT}")
             state = msgspec.msgpack.decode(rest, type=FlowTableState)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FlowSnapshotError(f"not a snapshot of flows: {error}") from error
         self._now_ns = state.now_ns
         self.count = state.count
@@ -808,6 +887,15 @@ class FlowTable:
     def started_ns(self, number: int) -> int:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
         return self._flows[number].start_ns
+
+    def initial_numbers(self, number: int) -> tuple[int, int] | None:
+        """The initial sequence numbers (RFC 9293, section 3.4.1) of a flow that is not over, the client's first.
+
+        None unless the capture has those of both sides; KeyError if there is no such flow.
+        """
+        flow = self._flows[number]
+        client, server = flow.client.isn, flow.server.isn
+        return None if client is None or server is None else (client, server)
 
     def knows(self, number: int) -> bool:
         """Whether segments may still come of the flow with this number."""

@@ -26,7 +26,7 @@ from zmtpsniff.net.encapsulation import (
     UDP_TUNNELS,
 )
 from zmtpsniff.net.fragments import Fragment, Fragments
-from zmtpsniff.net.segment import FIN, PGM, PSH, UDP, Datagram, Segment
+from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment
 from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
 
 UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
@@ -57,10 +57,10 @@ def _shape(before: str, ipv4: bytes, ipv6: bytes) -> _Shape:
     """The shape for a link header of the layout ``before``, in which the protocol is the one field."""
     ip = struct.calcsize("!" + before)
     # Protocol, version and header length, total length, fragment field, transport; the key; then of TCP: sequence
-    # number, acknowledgment number, data offset, flags.
-    layout4 = struct.Struct(f"!{before}BxH2xHxB2x12sIIBB")
+    # number, acknowledgment number, data offset, flags, window.
+    layout4 = struct.Struct(f"!{before}BxH2xHxB2x12sIIBBH")
     # Payload length, next header; the key; the same of TCP.
-    layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBB")
+    layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBBH")
     return _Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40)
 
 
@@ -117,7 +117,7 @@ class HeaderDecoder:
                 unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _SHAPES.get(link, _UNKNOWN)
             size = len(data)
             if size >= least:
-                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags = (
+                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags, window = (
                     unpack_ipv4(data)
                 )
                 if version == 0x45:
@@ -127,15 +127,19 @@ class HeaderDecoder:
                         stop = ip + total
                         if least <= start <= stop:
                             missing = stop - max(start, size) if stop > size else 0
+                            if not window:
+                                flags |= CLOSED
                             append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
                             continue
                 elif version & 0xF0 == 0x60 and protocol == ipv6 and size >= least + 20:
-                    total, transport, key, sequence, acknowledgment, offset, flags = unpack_ipv6(data)
+                    total, transport, key, sequence, acknowledgment, offset, flags, window = unpack_ipv6(data)
                     if transport == 6 and total:
                         start = ip + 40 + ((offset & 0xF0) >> 2)
                         stop = ip + 40 + total
                         if least + 20 <= start <= stop:
                             missing = stop - max(start, size) if stop > size else 0
+                            if not window:
+                                flags |= CLOSED
                             append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
                             continue
             segment = self._general(time, number, link, data, wire)
@@ -282,11 +286,13 @@ class HeaderDecoder:
     ) -> Segment | None:
         if have < start + 20:
             return self._short(stop < start + 20)
-        ports, sequence, acknowledgment, offset, flags = struct.unpack_from("!4sIIBB", data, start)
+        ports, sequence, acknowledgment, offset, flags, window = struct.unpack_from("!4sIIBBH", data, start)
         begin = start + ((offset & 0xF0) >> 2)
         if begin < start + 20 or begin > stop:
             return self._short(True)
         missing = stop - max(begin, have)
+        if not window:
+            flags |= CLOSED
         return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing
 
     def _udp(

@@ -16,6 +16,7 @@ import msgspec
 from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.segment import (
     ACK,
+    CLOSED,
     FIN,
     RST,
     SYN,
@@ -38,7 +39,7 @@ WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this 
 # An acknowledgment can be so far behind the octets seen last. One that seems to be further behind is ahead: the capture
 # lacks more than 2 GiB of what it acknowledges.
 LATEST_ACK = 1 << 26
-TELLING_FLAGS = SYN | FIN | RST | ACK
+TELLING_FLAGS = SYN | FIN | RST | ACK | CLOSED
 ATTENTION = -1  # no segment has such flags, so the hot loop passes each one to the code here
 _OFFSET = itemgetter(0)
 _MOST_DOUBTFUL = 8  # segments of a direction

@@ -27,6 +27,7 @@ def fetch_segment(stored: StoredSegment) -> Segment:
 
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10  # RFC 9293, section 3.1
+CLOSED = 0x100  # among the flags, though it is none: the window is closed
 
 Datagram = tuple[int, int, int, bytes, bytes, int]
 """time_ns, packet number, protocol, key, payload, missing: of UDP, or of PGM with its own header as the payload.

@@ -1,4 +1,4 @@
-"""How events are shown: a tree for people, a line each, JSON Lines for programs, and what zhelpers prints."""
+"""How events are shown: for people a tree, a line each, what zhelpers prints, diagrams; for programs JSON Lines."""
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from zmtpsniff.render.clock import Times
     from zmtpsniff.render.renderer import Renderer
 
-Format = Literal["tree", "json", "summary", "dump"]
+Format = Literal["tree", "json", "summary", "dump", "mermaid", "dot"]
 Color = Literal["auto", "always", "never"]
 _MAX_BYTES_IF_VERBOSE = 4096  # from -vv on: most messages whole, but no screen full of a picture
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -26,6 +26,8 @@ TRAITS: dict[Format, FormatTraits] = {
     "json": FormatTraits("JSON Lines, for programs", is_binary=True),
     "summary": FormatTraits("a line each"),
     "dump": FormatTraits("as zhelpers' s_dump", shows_whole_bodies=True, shows_problems=False),
+    "mermaid": FormatTraits("a sequence diagram"),
+    "dot": FormatTraits("who talks to whom, for Graphviz", shows_problems=False),
 }
 
 
@@ -59,6 +61,15 @@ def make_renderer(
         from zmtpsniff.render.dump import DumpRenderer
 
         return DumpRenderer(stream, max_bytes or 0, show_secrets)
+    if output == "mermaid":
+        from zmtpsniff.render import mermaid
+
+        most = mermaid.DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
+        return mermaid.MermaidRenderer(stream, most, show_secrets)
+    if output == "dot":
+        from zmtpsniff.render.dot import DotRenderer
+
+        return DotRenderer(stream)
     from zmtpsniff.render.console import terminal_width
 
     width = terminal_width(stream) if max_bytes is None and not verbosity else None

@@ -85,7 +85,7 @@ class JsonlRenderer:
         # Nearly all events of a busy capture are messages of short ASCII frames, so their lines are put together here
         # from parts that stay the same from one to the next. Comparing those parts by identity is enough: two equal
         # but different objects only cost the time to make or look up the part again.
-        time_ns = packet = flow = src = dst = socket_type = None
+        time_ns = packet = flow = src = dst = socket_type = encrypted = None
         envelope: Envelope | None = None
         head = middle = whole = incomplete = shown_envelope = ""
         parts: list[str] = []
@@ -100,6 +100,7 @@ class JsonlRenderer:
                     and event.src is src
                     and event.dst is dst
                     and event.socket_type is socket_type
+                    and event.encrypted is encrypted
                 )
                 if (
                     same_packet
@@ -122,8 +123,9 @@ class JsonlRenderer:
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
-                flow, src, dst, socket_type = event.flow, event.src, event.dst, event.socket_type
-                middle, whole, incomplete = _of_sender(flow, src, dst, socket_type)
+                flow, src, dst = event.flow, event.src, event.dst
+                socket_type, encrypted = event.socket_type, event.encrypted
+                middle, whole, incomplete = _of_sender(flow, src, dst, socket_type, encrypted)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{middle}'
             relations = ""
             if event.envelope is not None:
@@ -244,7 +246,7 @@ _often = lru_cache(1024)(octets_object)
 
 
 @lru_cache(512)
-def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str, str]:
+def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, str, str]:
     """What all messages of one sender have in common.
 
     That is what stands between the packet number and the frames, what comes after the frames of a whole message, and
@@ -252,7 +254,8 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[
     """
     middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
     tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
-    return middle, tail, f'{tail},"incomplete":true'
+    sealed = ',"encrypted":true' if encrypted else ""
+    return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'
 
 
 @lru_cache(256)

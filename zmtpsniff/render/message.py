@@ -31,6 +31,7 @@ class MessageTree:
         self._show_secrets = show_secrets
         self._paint = look.palette.paint
         self._shown_delimiter = self._paint(look.palette.note, "(empty) delimiter")
+        self._shown_encrypted = self._paint(look.palette.note, ", encrypted")
         # Most messages are of a few sizes.
         self._title: Callable[[str | None, int, int], str] = lru_cache(_KEPT)(self._make_title)
         self._label: Callable[[bool, int, int, int, int], tuple[str, int]] = lru_cache(_KEPT)(self._make_label)
@@ -40,6 +41,8 @@ class MessageTree:
         start = self._origin.of_wire(run.first, lines)
         lengths = [length_on_wire(frame) for frame in run.frames]
         first = {length: start + self._title(run.first.socket_type, 1, length) for length in set(lengths)}
+        if run.first.encrypted and self._look.verbosity:
+            first = {length: line + self._shown_encrypted for length, line in first.items()}
         if bodies := plain_lines(run.frames, self._look):
             lines += [f"{first[length]}\n{INDENT}{body}" for length, body in zip(lengths, bodies, strict=True)]
             return
@@ -53,6 +56,8 @@ class MessageTree:
         line = self._origin.of_wire(event, lines) + self._title(event.socket_type, len(lengths), sum(lengths))
         if event.incomplete:
             line += self._paint(self._look.palette.warning, ", incomplete")
+        if event.encrypted and self._look.verbosity:
+            line += self._shown_encrypted
         if has_relations(event):
             line += relations(event, self._look)
         lines.append(line)

@@ -41,6 +41,7 @@ def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
                 and event.src is first.src
                 and event.dst is first.dst
                 and event.socket_type is first.socket_type
+                and event.encrypted is first.encrypted
             ):
                 frames.append(event.frames[0])
                 continue

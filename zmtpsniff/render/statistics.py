@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
 
+from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
     ConnectionRow,
@@ -27,7 +28,7 @@ from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import Signs, make_signs
 from zmtpsniff.render.text import escape, quote
-from zmtpsniff.render.wording import ENDS, number, protocol
+from zmtpsniff.render.wording import ENDS, number, process_words, protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,12 +54,13 @@ def draw(
     utc: bool = False,
     color: Color = "auto",
     width: int | None = None,
+    findings: Sequence[Finding] = (),
 ) -> None:
-    """Write all records as tables and charts to a stream, as wide as its terminal or ``width`` columns."""
+    """Write all records and findings as tables and charts to a stream, as wide as its terminal or ``width`` columns."""
     encoding = getattr(stream, "encoding", None)
 
     def all_of_them(console: "Console") -> None:
-        _Drawing(console, utc, make_signs(encoding), make_blocks(encoding)).all(records)
+        _Drawing(console, utc, make_signs(encoding), make_blocks(encoding)).all(records, findings)
 
     stream.write(drawn(stream, color, width or columns(stream, _NO_TERMINAL), all_of_them))
 
@@ -73,12 +75,15 @@ class _Drawing:
         self._blocks = blocks
         self._cuts: dict[tuple[str, Pattern | None], int] = {}
 
-    def all(self, records: Sequence[AnyRecord]) -> None:
-        """Draw the total, then what there is in the order of the records."""
+    def all(self, records: Sequence[AnyRecord], findings: Sequence[Finding]) -> None:
+        """Draw the total and what is wrong, then what there is in the order of the records."""
         self._cuts = {(cut.of, cut.pattern): cut.at_least for cut in records if isinstance(cut, CutRow)}
         for record in records:
             if isinstance(record, TotalRow):
                 self._total(record)
+        if findings:
+            self._console.print()
+            self._findings(findings)
         draws: dict[type, Any] = {
             ConnectionRow: self._connections,
             SocketRow: self._sockets,
@@ -196,6 +201,14 @@ class _Drawing:
             )
         self._console.print(table)
 
+    def _findings(self, findings: Sequence[Finding]) -> None:
+        table = self._table("Finding", ">Count", "What (zmtpsniff diagnose says what to do)")
+        for one in findings:
+            style = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}[one.severity]
+            name = _lines(f"{one.severity} {one.code}", styles=(style,))
+            table.add_row(name, _short(one.count), _lines(escape(one.summary)))
+        self._console.print(table)
+
     def _problems(self, rows: list[ProblemRow]) -> None:
         table = self._table("Problem", ">Count", ">First #", "What")
         for row in rows:
@@ -269,6 +282,8 @@ def _socket(peer: "Peer", more: str) -> str:
     words = [] if peer.socket_type is None else [escape(peer.socket_type)]
     if peer.identity:
         words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
+    if process := process_words(peer):
+        words.append(process)
     return " ".join(words) or "?"
 
 

@@ -155,11 +155,14 @@ class SummaryRenderer:
         start = self._start(first, lines)
         lengths = [length_on_wire(frame) for frame in run.frames]
         before = {length: start + columns.message(first.socket_type, 1, length) for length in set(lengths)}
+        remarks = " (encrypted)" if first.encrypted and self._verbosity else ""
         if (texts := plain_texts(run.frames, self._last_bytes)) is not None:
             quoted = [f'"{text}"' for text in texts]
         else:
             quoted = [quote(frame, self._last_bytes, _MORE) for frame in run.frames]
-        lines += [before[length] + columns.text(text, "", True) for length, text in zip(lengths, quoted, strict=True)]
+        lines += [
+            before[length] + columns.text(text, remarks, True) for length, text in zip(lengths, quoted, strict=True)
+        ]
 
     def _add_message(self, event: Message, lines: list[str]) -> None:
         """Add a message with everything that is known of it."""
@@ -184,6 +187,8 @@ class SummaryRenderer:
                 shown.clear()
             shown.append(payload_words(event.payload))
         remarks = " (incomplete)" if event.incomplete else ""
+        if event.encrypted and self._verbosity:
+            remarks += " (encrypted)"
         if has_relations(event):
             remarks += self._relations(event)
         text = self._columns.text(" ".join(shown), remarks, True)
@@ -207,7 +212,9 @@ class SummaryRenderer:
         words = subscription_words(event, self._max_bytes, _MORE).partition(" ")[2]
         if event.incomplete:
             words += " (incomplete)"
-        return f"{words} sent as {event.encoding}" if self._verbosity else words
+        if self._verbosity:
+            words += f" sent as {event.encoding}" + (" (encrypted)" if event.encrypted else "")
+        return words
 
     def _beacon(self, event: Beacon) -> str:
         words = f"{beacon_words(event).partition(' ')[2]} uuid {escape(event.uuid)}"
@@ -223,6 +230,8 @@ class SummaryRenderer:
             words.append(f"{name.replace(' ', '-')}={shown}")
         if event.incomplete:
             words.append("(incomplete)")
+        if event.encrypted and self._verbosity:
+            words.append("(encrypted)")
         if relations := relation_words(event):
             words.append(f"({', '.join(relations)})")
         return " ".join(words)

@@ -35,6 +35,7 @@ from zmtpsniff.render.wording import (
     greeting_words,
     length_on_wire,
     number,
+    process_words,
     protocol,
     subscription_words,
 )
@@ -151,6 +152,8 @@ class TreeRenderer:
         title = self._paint(self._palette.title, words)
         if incomplete:
             title += self._paint(self._palette.warning, ", incomplete")
+        if self._look.verbosity and isinstance(event, Command | Subscription) and event.encrypted:
+            title += self._paint(self._palette.note, ", encrypted")
         return self._origin.of_wire(event, lines) + title
 
     def _add_fields(self, fields: Sequence[tuple[str, str | Octets]], lines: list[str]) -> None:
@@ -274,6 +277,7 @@ class TreeRenderer:
             number(octets, "octet"),
             f"identity {quote(identity, self._look.max_bytes, self._look.more)}" if identity else "",
             f"beacon #{peer.beacon}" if peer.beacon is not None else "",
+            process_words(peer),
         )
 
     def _capture(self, event: Capture) -> str:

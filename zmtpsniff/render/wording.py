@@ -11,7 +11,9 @@ ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still 
 _NAMES = [field.name for field in record_fields(Command)]
 _OWN_FIELDS = _NAMES[_NAMES.index("name") + 1 :]
 
-_TOLD_APART = frozenset({"incomplete", "latency_ns", "request", "socket_type", "identity"})  # the last two: properties
+_TOLD_APART = frozenset(
+    {"incomplete", "encrypted", "latency_ns", "request", "socket_type", "identity"}
+)  # the last two: properties
 
 
 def number(count: int, noun: str) -> str:
@@ -105,13 +107,26 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
     """What one end of a connection announced, as in ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
     words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    if peer.inferred:
+        words.append("(inferred)")
     if peer.version is not None:
         words.append(protocol(peer.version))
     if peer.identity is not None and peer.identity != b"":
         words.append(f"identity {quote(peer.identity, max_bytes, more)}")
     if peer.beacon is not None:
         words.append(f"beacon #{peer.beacon}")
+    if process := process_words(peer):
+        words.append(process)
     return " ".join(words)
+
+
+def process_words(peer: Peer) -> str:
+    """Whose one end of a connection is, as in ``python3 [4711] in 8f3ab2c41d90``; may be empty."""
+    process = peer.process
+    if process is None:
+        return ""
+    place = f" in {escape(process.container)}" if process.container is not None else ""
+    return f"{escape(process.name)} [{process.pid}]{place}"
 
 
 def connection_words(event: Connection) -> str:

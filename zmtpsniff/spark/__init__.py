@@ -2,10 +2,10 @@
 
 As a library::
 
-    from zmtpsniff.spark import Run, get_session, ingest, open_tables
+    from zmtpsniff.spark import IngestRun, get_session, ingest, open_tables
 
     spark = get_session("local[2]")
-    ingest(spark, ["/captures"], Run("/tables"))
+    ingest(spark, ["/captures"], IngestRun("/tables"))
     open_tables(spark, "/tables")["messages"].groupBy("conn_id").count().show()
 
 The unit of work is a *shard* of a *series*. A series is the files that are read as one capture, as ``read`` reads them:
@@ -20,7 +20,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `tables` | names, types and meanings of all columns; `ddl(table)` for Spark, `arrow_schema(table)` for Arrow |
 | `options` | `Options`: what a run is asked for, as executors get it |
 | `locations` * | paths and URLs: the file system of each |
-| `listing` | inputs to files (`list_files`) |
+| `file_list` | inputs to files (`list_files`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
 | `series` | files to series, what the tables have of them, which files come late, how many shards there are |
 | `places` | numbers of packets that say in which file and where they are |
@@ -29,11 +29,12 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `connections` | `connection_id`; `Connections`: what two ends say to each other, segments in, events out |
 | `rows` * | `Rows`: events to Arrow record batches |
 | `shard` * | `Shard`: dissects a shard; `ShardRows`: its events as rows |
-| `writing` * | rows to Parquet files by the task that made them |
+| `writer` * | rows to Parquet files by the task that made them |
 | `state_log` * | the states of what is open, in the tables' folder |
 | `task` * | `dissect`: what one task does |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `maintenance` * | `optimize`, and `convert` for tables of version 0.9.0 |
+| `vantage` | SQL that counts each connection once, however many captured it, and tells network from service |
 | `masters` | what is named as a master: known, and somebody answers there |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
@@ -48,29 +49,34 @@ Nothing of pyspark, pyarrow, pandas or deltalake is imported before it is used.
 
 from typing import TYPE_CHECKING
 
-from zmtpsniff.spark.ingest import IngestOutcome, Run, ingest
+from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, ingest
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError, get_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["IngestOutcome", "Options", "Run", "SparkError", "get_session", "ingest", "open_tables", "register"]
+__all__ = ["IngestOutcome", "IngestRun", "Options", "SparkError", "get_session", "ingest", "open_tables", "register"]
 
 
 def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
-    """The tables in a folder, a path or URL, by name, as they are now; raises SparkError if there are none."""
+    """The tables in a folder, a path or URL, by name, as they are now, with each connection from one vantage point.
+
+    There are views of these names, too, and more (see :func:`zmtpsniff.spark.vantage.views`). Raises SparkError if
+    there are no tables.
+    """
     from zmtpsniff.spark.report.views import make_views
 
     return make_views(session, folder)
 
 
-def register(session: "SparkSession") -> None:
+def register(session: "SparkSession", pushdown: bool = False) -> None:
     """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures.
 
-    Predicates are pushed down to Python data sources in this session from then on.
+    With ``pushdown`` predicates are pushed down to all Python data sources in this session. Spark (4.3) keeps those of
+    a query for the next one on the same data frame, which then lacks rows: load a data frame for each query.
     """
     from zmtpsniff.spark.datasource import ZmtpSource
 
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    session.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown).lower())
     session.dataSource.register(ZmtpSource)

@@ -1,8 +1,7 @@
 """What two ends say to each other dissected in order, whatever files it is in."""
 
-import zlib
-from functools import cache
 from hashlib import sha256
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -10,6 +9,7 @@ from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.snapshots import SnapshotError
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.factory import DissectorFactory
@@ -17,30 +17,47 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.segment import ACK, SYN, Datagram, Segment
+from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
 
 
-def connection_id(transport: str, client: str, server: str, start_ns: int) -> str:
-    """The name of a connection, the same in whatever files and runs it is seen.
+class ConnectionId(NamedTuple):
+    """The name of a connection, 16 hexadecimal digits, the same in all files and runs.
+
+    If it ``is_shared`` it is the same wherever the connection was captured.
+    """
+
+    name: str
+    is_shared: bool
+
+
+def shared_id(client: int, server: int) -> ConnectionId:
+    """The id of a connection whose initial sequence numbers are known: the two of them.
+
+    Both ends draw them at random (RFC 6528). They are all that everybody on the way sees alike: clocks differ, and NAT
+    changes addresses and ports, but rarely these.
+    """
+    return ConnectionId(f"{client:08x}{server:08x}", True)
+
+
+def local_id(transport: str, client: str, server: str, start_ns: int) -> ConnectionId:
+    """The id of any other connection, made of its addresses and the time of its first packet in this capture.
 
     ``transport`` is tcp (also of ws), ipc, udp, pgm or epgm; for udp and PGM the client is the sender.
     """
-    return sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16]
-
-
-_FLAT = 1  # level of compression: states are small and many
+    return ConnectionId(sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16], False)
 
 
 class StateError(ValueError):
-    """Octets that are no state of connections, or not one of this version."""
+    """Octets that are no state of connections, or not one of this format."""
 
 
 class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    format: Literal[1]  # of flows and dissectors the snapshots have their own
     flows: bytes
     sent: dict[bytes, int]
-    conn_ids: dict[int, str]
+    conn_ids: dict[int, ConnectionId]
 
 
 NO_STATE = b""
@@ -50,20 +67,22 @@ NO_STATE = b""
 class Connections:
     """The connections of one group (see :mod:`zmtpsniff.spark.groups`)."""
 
-    def __init__(self, options: Options, state: bytes | None = None, numbers: int = 0) -> None:
+    def __init__(
+        self, options: Options, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
+    ) -> None:
         """Begin with what :meth:`state` gave, or nothing, with flows numbered from ``numbers`` + 1 on.
 
-        Raises StateError.
+        ``curve`` opens boxes of CURVE. Raises StateError.
         """
         self._flow_limits = FlowLimits(idle_seconds=options.idle_seconds)
         self._events: list[AnyEvent] = []
         limits = Limits(options.max_bytes, options.show_secrets)
-        self._factory = DissectorFactory(self._events, limits, options.rules)
+        self._factory = DissectorFactory(self._events, limits, options.rules, curve=curve)
         self._table = FlowTable(self._connect, self._flow_limits)
         self._datagrams: DatagramTable | None = None
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._now_ns = 0
-        self.conn_ids: dict[int, str] = {}  # of all flows so far, by their numbers
+        self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
         if state is None:
             self._table.count = numbers
         else:
@@ -105,20 +124,18 @@ class Connections:
 
     def state(self) -> bytes | None:
         """All that is known, to go on with; None if that cannot be kept."""
-        return None if self._datagrams is not None else _small(self._snapshot(), _familiar())
-
-    def _snapshot(self) -> bytes:
+        if self._datagrams is not None:
+            return None
         known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
         flows = self._table.snapshot(self._factory.save)
-        return msgspec.msgpack.encode(_State(flows, self._sent, known))
+        return msgspec.msgpack.encode(_State(1, flows, self._sent, known))
 
     def _restore(self, octets: bytes) -> None:
         try:
-            one = zlib.decompressobj(zdict=_familiar())
-            state = msgspec.msgpack.decode(one.decompress(octets) + one.flush(), type=_State)
+            state = msgspec.msgpack.decode(octets, type=_State)
             self._table.restore(state.flows, self._factory.restored)
-        except (zlib.error, msgspec.MsgspecError, FlowSnapshotError, SnapshotError) as error:
-            raise StateError(f"not a state of this version: {error}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, FlowSnapshotError, SnapshotError) as error:
+            raise StateError(f"not a state of this format: {error}") from error
         self._sent = state.sent
         self.conn_ids = state.conn_ids
 
@@ -146,26 +163,14 @@ class Connections:
     # ------------------------------------------------------------------ who takes what
 
     def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
-        start_ns = self._table.started_ns(number)
-        self.conn_ids[number] = connection_id(client.transport, client.text, server.text, start_ns)
+        numbers = self._table.initial_numbers(number)
+        if numbers is not None:
+            self.conn_ids[number] = shared_id(*numbers)
+        else:
+            start_ns = self._table.started_ns(number)
+            self.conn_ids[number] = local_id(client.transport, client.text, server.text, start_ns)
         return self._factory.connection(number, client, server, starts)
 
     def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        self.conn_ids[number] = connection_id(kind, src.text, dst.text, self._now_ns)
+        self.conn_ids[number] = local_id(kind, src.text, dst.text, self._now_ns)
         return self._factory.datagrams(number, kind, src, dst)
-
-
-def _small(snapshot: bytes, familiar: bytes) -> bytes:
-    """A snapshot compressed, to little if it is much like the ``familiar`` one."""
-    one = zlib.compressobj(_FLAT, zdict=familiar)
-    return one.compress(snapshot) + one.flush()
-
-
-@cache
-def _familiar() -> bytes:
-    """What is in every state: that of a connection of which hardly anything has come."""
-    one = Connections(Options())
-    client, server = bytes(11) + b"\1", bytes(9) + b"\1" + bytes(2)
-    one.take([(0, 1, client, 0, 0, SYN, b"", 0), (0, 2, server, 0, 1, SYN | ACK, b"", 0)])
-    one.take([(0, 3, client, 1, 1, ACK, b"\xff", 0), (0, 4, server, 1, 2, ACK, b"\xff", 0)])
-    return one._snapshot()

@@ -4,9 +4,9 @@ A task dissects a shard of a series as it does for the command ``ingest`` (see :
 rows of one table to Spark.
 
 Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
-``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``, ``idle``. A
-stream also has ``state``, a folder of its own for what is open and which files it has seen, and ``maxFiles``, of a
-micro-batch.
+``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``,
+``curveKeys`` (a file of keys on the driver's machine), ``idle``. A stream also has ``state``, a folder of its own for
+what is open and which files it has seen, and ``maxFiles``, of a micro-batch.
 """
 
 import json
@@ -24,12 +24,14 @@ from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.decode_as import parse
+from zmtpsniff.key_file import read_keys
+from zmtpsniff.spark.file_list import list_files
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import list_files
 from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
 from zmtpsniff.spark.progress import Progress
 from zmtpsniff.spark.series import by_series, check_series, series_of, shard_counts
-from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
 from zmtpsniff.spark.tables import ddl
 
 TABLES: dict[str, tuple[type, ...]] = {
@@ -53,8 +55,8 @@ _PORTS = {"src_port", "dst_port", "client_port", "server_port"}
 _VERSIONS = {"version", "client_version", "server_version"}
 _PUSHED = _TIMES | _PORTS | _VERSIONS | {"series"}
 _OPTIONS = (
-    "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "idle", "state", "maxFiles",
-    "path", "paths",
+    "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "curveKeys", "idle",
+    "state", "maxFiles", "path", "paths",
 )  # fmt: skip
 
 Condition = tuple[str, type[Filter], Any]
@@ -88,6 +90,7 @@ class _Request:
             options.get("showSecrets", "false").lower() == "true",
             float(options.get("idle", Options().idle_seconds)),
             options.get("bodies", "true").lower() == "true",
+            curve_keys=read_keys(options["curveKeys"]) if options.get("curveKeys") else (),
         )
         self.state = options.get("state", "")
         self.most_files = int(options.get("maxFiles", MOST_FILES))
@@ -102,14 +105,14 @@ class Partition(InputPartition):
 
     series: str
     files: list[str]
-    part: Part
+    spec: ShardSpec
     before: int = 0
     after: int = 0
     known: bool = False
 
     def __post_init__(self) -> None:
         """Say what InputPartition wants to know."""
-        super().__init__((self.series, self.part.number))
+        super().__init__((self.series, self.spec.number))
 
 
 class ZmtpSource(DataSource):
@@ -161,7 +164,7 @@ class _Reader(DataSourceReader):
         for name in wanted:
             count = self._request.shards or counts[name]
             paths = [file.path for file in found[name]]
-            partitions += [Partition(name, paths, Part(number, count)) for number in range(count)]
+            partitions += [Partition(name, paths, ShardSpec(number, count)) for number in range(count)]
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -169,7 +172,7 @@ class _Reader(DataSourceReader):
         if not isinstance(partition, Partition):  # of no files at all
             return
         options = _narrowed(self._request.options, self._conditions)
-        shard = Shard(partition.files, options, MemoryStates(), partition.part)
+        shard = Shard(partition.files, options, MemoryStates(), partition.spec)
         yield from _Table(self._request, partition.series, self._schema, self._conditions).rows(shard, options)
 
 
@@ -215,7 +218,7 @@ class _StreamReader(DataSourceStreamReader):
                     found.setdefault(name, []).append(path)
         count = self._request.shards or 1
         return [
-            Partition(name, files, Part(number, count, 1 + before.get(name, 0)), first, last, name in before)
+            Partition(name, files, ShardSpec(number, count, 1 + before.get(name, 0)), first, last, name in before)
             for name, files in found.items()
             for number in range(count)
         ]
@@ -224,21 +227,23 @@ class _StreamReader(DataSourceStreamReader):
         """Dissect the files of a shard from where it was left, and leave it where they end."""
         assert isinstance(partition, Partition)
         progress = Progress(self._request.state)
-        part, series = partition.part, partition.series
+        spec, series = partition.spec, partition.series
         states, end_ns, first_group = progress.snapshot(series, partition.before) if partition.known else ({}, 0, 0)
-        part = Part(part.number, part.count, part.first_file, first_group, end_ns)
+        spec = ShardSpec(spec.number, spec.count, spec.first_file, first_group, end_ns)
         begins = {path: File(path).first() for path in partition.files} if end_ns else {}
         late = [path for path, first in begins.items() if first is not None and first[0][0] < end_ns]
         files = [path for path in partition.files if path not in late]
         table = _Table(self._request, series, self._schema)
         if late:  # what came after it has been given out: it is read as a capture of its own
-            numbered = Part(part.number, part.count, part.first_file + len(files))
+            numbered = ShardSpec(spec.number, spec.count, spec.first_file + len(files))
             yield from table.rows(Shard(late, self._request.options, MemoryStates(), numbered), self._request.options)
-        kept = MemoryStates({name: state for name, state in states.items() if part.has(name)})
+        kept = MemoryStates({name: state for name, state in states.items() if spec.has(name)})
         options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
-        shard = Shard(files, options, kept, part)
+        shard = Shard(files, options, kept, spec)
         yield from table.rows(shard, options)
-        progress.keep(series, partition.after, part, kept.states, max(end_ns, shard.end_ns))
+        if shard.has_unreadable_states:
+            raise SparkError(f"{self._request.state}: another version left this; begin with new folders")
+        progress.keep(series, partition.after, spec, kept.states, max(end_ns, shard.end_ns))
 
     def commit(self, end: dict[str, int]) -> None:
         """What was left before ``end`` is not asked for again."""

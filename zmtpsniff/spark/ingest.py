@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zmtpsniff.spark.listing import FileInfo, list_files, tables_of
+from msgspec.structs import replace
+
+from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.locations import is_there
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.session import SparkError
@@ -14,11 +16,21 @@ if TYPE_CHECKING:
 
     from zmtpsniff.spark.series import KnownFile
     from zmtpsniff.spark.store import Store
-    from zmtpsniff.spark.task import Work
+    from zmtpsniff.spark.task import ShardTask
 
+_Outcome = TypeVar("_Outcome")
 _TRIES = 5  # against another run on the same series
 _EVERY_SECONDS = 10.0
 _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
+
+
+class UnreadableStatesError(Exception):
+    """States of series that another version wrote, and this one cannot read."""
+
+    def __init__(self, series: set[str]) -> None:
+        """Name the series."""
+        super().__init__(series)
+        self.series = series
 
 
 class IngestOutcome(NamedTuple):
@@ -33,7 +45,7 @@ class IngestOutcome(NamedTuple):
     unreadable: tuple[tuple[str, str, str], ...] = ()
 
 
-class Run(NamedTuple):
+class IngestRun(NamedTuple):
     """What a run is asked for, beside its input.
 
     ``series`` says which files are read as one capture (see series_of), ``shards`` how many tasks share one (None: as
@@ -47,7 +59,7 @@ class Run(NamedTuple):
     anew: bool = False
 
 
-def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> IngestOutcome:
+def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> IngestOutcome:
     """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
 
     The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
@@ -57,15 +69,16 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: Run) -> IngestOu
     return add(session, list_files(inputs, tables_of(run.output)), run)
 
 
-def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int | None = None) -> IngestOutcome:
+def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, most: int | None = None) -> IngestOutcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
     from zmtpsniff.spark.series import check_series, known_files
-    from zmtpsniff.spark.store import ConflictError, Store
+    from zmtpsniff.spark.store import Store
 
     check_series(run.series)
     store = Store(run.output)
     store.open()
-    for _ in range(_TRIES):
+
+    def attempt(lost: set[str]) -> IngestOutcome:
         base = store.last_commit().number
         known = known_files(store.captures())
         there = {file.listed.path: file.listed for files in known.values() for file in files}
@@ -75,11 +88,30 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: Run, most: int
         count = len(listed) - len(new)
         if not new:
             return IngestOutcome(0, count, 0)
+        shards = _plan(session, store, known, new, listed, run, lost)
+        rows = _dissect(session, store, base, shards, known, run.options, lost)
+        return IngestOutcome(len(new), count, rows, store.unreadable([file.path for file in new]))
+
+    return _until_done(run, attempt)
+
+
+def _until_done(run: IngestRun, attempt: Callable[[set[str]], _Outcome]) -> _Outcome:
+    """What an attempt comes to that no other run disturbs; it is told the series whose states cannot be read."""
+    from zmtpsniff.spark.store import ConflictError
+
+    lost: set[str] = set()
+    for _ in range(_TRIES):
         try:
-            rows = _dissect(session, store, base, _plan(session, store, known, new, listed, run), known, run.options)
+            return attempt(lost)
+        except UnreadableStatesError as error:
+            if not run.anew:
+                raise SparkError(
+                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(error.series)} "
+                    "that this one cannot go on with: --anew dissects such series anew"
+                ) from error
+            lost |= error.series
         except ConflictError:
             continue
-        return IngestOutcome(len(new), count, rows, store.unreadable([file.path for file in new]))
     raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
 
 
@@ -89,84 +121,84 @@ def _plan(
     known: "dict[str, list[KnownFile]]",
     new: Sequence[FileInfo],
     listed: Sequence[FileInfo],
-    run: Run,
-) -> "list[Work]":
+    run: IngestRun,
+    unreadable: set[str],
+) -> "list[ShardTask]":
     """The shards to dissect."""
     from zmtpsniff.spark.job import cores
     from zmtpsniff.spark.series import by_series, shard_counts
-    from zmtpsniff.spark.shard import Part
     from zmtpsniff.spark.state_log import StateLog
-    from zmtpsniff.spark.task import Work
 
-    doubtful = StateLog(store.location, store.state_files()).doubtful()
-    found = by_series(new, run.series)
-    old = {name: versions for name, (_, versions) in doubtful.items() if versions and name in found}
-    if old and not run.anew:
-        version = sorted(set().union(*old.values()))[0]
-        raise SparkError(
-            f"--output {run.output}: zmtpsniff {version} wrote what is open in {len(old)} series, such as "
-            f"{min(old)}, which this version cannot read: --anew dissects them anew"
-        )
+    lost = StateLog(store.location, store.state_files()).lost() | unreadable
     seen = {file.path for file in listed}
-    works: list[Work] = []
-    for name, files in found.items():
-        before = known.get(name, [])
-        works.append(_work(name, files, before, name in doubtful, seen))
-    octets = {one.series: sum(file.size for file in (*one.files, *one.alone)) for one in works}
+    shards = [
+        _task(name, files, known.get(name, []), name in lost, seen)
+        for name, files in by_series(new, run.series).items()
+    ]
+    octets = {one.series: one.octets for one in shards}
     counts = dict.fromkeys(octets, run.shards) if run.shards is not None else shard_counts(octets, cores(session))
     return [
-        Work(one.series, Part(number, counts[one.series], one.part.first_file, 0, one.part.end_ns), *rest)
-        for one in works
+        replace(one, spec=replace(one.spec, number=number, count=counts[one.series]))
+        for one in shards
         for number in range(counts[one.series])
-        for rest in [(one.files, one.anew, one.alone)]
     ]
 
 
-def _work(
-    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_doubtful: bool, seen: set[str]
-) -> "Work":
+def _task(
+    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_lost: bool, seen: set[str]
+) -> "ShardTask":
     """What is to be done with new files of a series, as one shard."""
     from zmtpsniff.spark.series import late_files
-    from zmtpsniff.spark.shard import Part
-    from zmtpsniff.spark.task import Work
+    from zmtpsniff.spark.shard import ShardSpec
+    from zmtpsniff.spark.task import ShardTask
 
     paths = {file.path for file in files}
     others = [file.listed for file in known if file.listed.path not in paths]
     changed = {file.listed.path for file in known} & paths
     late = [] if changed else late_files(files, known)
-    if changed or late or (is_doubtful and known):
+    if changed or late or (is_lost and known):
         if all(file.path in seen or is_there(file.path) for file in others):
-            return Work(name, Part(), sorted([*files, *others]), anew=True)
+            return ShardTask(name, ShardSpec(), sorted([*files, *others]), anew=True)
         files = [file for file in files if file.path not in changed]  # what was read of these stays
     end_ns = max((file.last_ns for file in known), default=0)
-    part = Part(first_file=1 + len(known), end_ns=end_ns)
-    return Work(name, part, sorted(file for file in files if file not in late), alone=late)
+    spec = ShardSpec(first_file=1 + len(known), end_ns=end_ns)
+    return ShardTask(name, spec, sorted(file for file in files if file not in late), alone=late)
 
 
 def _dissect(
     session: "SparkSession",
     store: "Store",
     base: int,
-    works: "Sequence[Work]",
+    shards: "Sequence[ShardTask]",
     known: "dict[str, list[KnownFile]]",
     options: Options,
+    lost: set[str],
 ) -> int:
-    """Dissect shards and commit what comes of them; how many rows that are. Raises ConflictError."""
+    """Dissect shards and commit what comes of them; how many rows that are.
+
+    Raises ConflictError, and UnreadableStatesError but for series that are ``lost``.
+    """
     from zmtpsniff.spark.job import run
     from zmtpsniff.spark.series import known_files
     from zmtpsniff.spark.state_log import STATES, StateLog
     from zmtpsniff.spark.task import Job
 
     states = store.state_files()
-    files = run(session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), works)
-    touched = {one.series for one in works}
+    outcomes = run(
+        session, Job(store.location, states, StateLog(store.location, states).next_prefix(), options), shards
+    )
+    unreadable = {series for one in outcomes for series in one.unreadable} - lost
+    if unreadable:
+        raise UnreadableStatesError(unreadable)
+    files = [file for one in outcomes for file in one.files]
+    touched = {one.series for one in shards}
     mine = {name: sorted(known[name]) for name in touched if name in known}
 
     def same() -> bool:
         now = known_files(store.captures([*touched]))
         return {name: sorted(some) for name, some in now.items()} == mine
 
-    store.commit(base, files, touched, {one.series for one in works if one.anew}, same)
+    store.commit(base, files, touched, {one.series for one in shards if one.anew}, same)
     return sum(file.rows for file in files if file.table != STATES)
 
 
@@ -176,7 +208,7 @@ def _dissect(
 def follow(
     session: "SparkSession",
     inputs: Sequence[str],
-    run: Run,
+    run: IngestRun,
     report: Callable[[IngestOutcome], None],
     once: bool = False,
     every_seconds: float = _EVERY_SECONDS,
@@ -204,34 +236,32 @@ def follow(
         time.sleep(every_seconds)
 
 
-def tell_quiet(session: "SparkSession", run: Run, now_ns: int | None = None) -> int:
+def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = None) -> int:
     """Add provisional rows on what is open in series whose latest file was written ``idle_seconds`` ago.
 
     ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
     again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
     """
     from zmtpsniff.spark.series import known_files
-    from zmtpsniff.spark.shard import Part
     from zmtpsniff.spark.state_log import StateLog
-    from zmtpsniff.spark.store import ConflictError, Store
-    from zmtpsniff.spark.task import Work
+    from zmtpsniff.spark.store import Store
 
     before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
     store = Store(run.output)
     store.open()
-    base = store.last_commit().number
-    known = known_files(store.captures())
-    log = StateLog(store.location, store.state_files())
-    works = [
-        Work(name, Part(first_file=1 + len(files), end_ns=max(file.last_ns for file in files)), [])
-        for name, files in known.items()
-        if max(file.listed.modified_ns for file in files) < before_ns
-    ]
-    told = store.provisional_series() if works else set()
-    works = [one for one in works if one.series not in told and log.groups(one.series)]
-    if not works:
-        return 0
-    try:
-        return _dissect(session, store, base, works, known, run.options._replace(tells_open=True))
-    except ConflictError:  # there is a next time
-        return 0
+
+    def attempt(lost: set[str]) -> int:
+        base = store.last_commit().number
+        known = known_files(store.captures())
+        log = StateLog(store.location, store.state_files())
+        told = store.provisional_series()
+        shards = [
+            _task(name, [], files, name in lost, set())
+            for name, files in known.items()
+            if max(file.listed.modified_ns for file in files) < before_ns and name not in told and log.groups(name)
+        ]
+        return (
+            _dissect(session, store, base, shards, known, run.options._replace(tells_open=True), lost) if shards else 0
+        )
+
+    return _until_done(run, attempt)

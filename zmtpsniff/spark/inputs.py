@@ -24,6 +24,7 @@ class File:
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         # Of the packets of the list that was yielded last: offset of the record, octets from the beginning of what the
         # file holds; 0 where packets have no record, since a capture does not begin with one.
         self.offsets: list[int] = []

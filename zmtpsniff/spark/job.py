@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from zmtpsniff.spark.task import Job, Work, dissect
-from zmtpsniff.spark.writing import DataFile
+from zmtpsniff.spark.task import Job, ShardTask, TaskOutcome, dissect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,34 +23,29 @@ def cores(session: "SparkSession") -> int:
     return session.range(1 << 16).select(spark_partition_id()).distinct().count()  # Spark Connect does not say it
 
 
-def run(session: "SparkSession", job: Job, works: Sequence[Work]) -> list[DataFile]:
-    """Have tasks dissect shards; the files that they wrote."""
-    import pyarrow as pa
+def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[TaskOutcome]:
+    """Have tasks dissect shards; what each of them did."""
+    shares = _shares(shards)
 
-    def work(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def dissect_shares(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa
 
-        octets = [one.as_py() for batch in batches for one in batch.column(1)]
-        found = dissect(job, [msgspec.msgpack.decode(one, type=Work) for one in octets])
-        yield pa.RecordBatch.from_arrays([pa.array(map(msgspec.msgpack.encode, found), pa.binary())], ["file"])
+        for batch in batches:
+            outcomes = [msgspec.msgpack.encode(dissect(job, shares[one])) for one in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_arrays([pa.array(outcomes, pa.binary())], ["outcome"])
 
-    shares = _shares(works)
-    rows = [{"task": task, "work": msgspec.msgpack.encode(one)} for task, some in enumerate(shares) for one in some]
-    schema = pa.schema([pa.field("task", pa.int32(), False), pa.field("work", pa.binary(), False)])
-    frame = session.createDataFrame(pa.Table.from_pylist(rows, schema=schema))
-    frame = frame.repartitionById(len(shares), "task") if len(shares) > 1 else frame.coalesce(1)
-    return [
-        msgspec.msgpack.decode(bytes(row[0]), type=DataFile) for row in frame.mapInArrow(work, "file BINARY").collect()
-    ]
+    numbers = session.range(0, len(shares), 1, len(shares))  # a partition each: so nothing is shuffled
+    found = numbers.mapInArrow(dissect_shares, "outcome BINARY").collect()
+    return [msgspec.msgpack.decode(bytes(row[0]), type=TaskOutcome) for row in found]
 
 
-def _shares(works: Sequence[Work]) -> list[list[Work]]:
+def _shares(shards: Sequence[ShardTask]) -> list[list[ShardTask]]:
     """The shards that each task gets: those that are large begin first, those that are small share a task."""
-    shares: list[list[Work]] = []
+    shares: list[list[ShardTask]] = []
     room = 0
-    sizes = [(sum(file.size for file in (*one.files, *one.alone)) // one.part.count, one) for one in works]
-    for octets, one in sorted(sizes, key=lambda pair: (-pair[0], pair[1].series, pair[1].part.number)):
-        if not shares or octets > room or one.part.count > 1:
+    sizes = [(one.octets // one.spec.count, one) for one in shards]
+    for octets, one in sorted(sizes, key=lambda pair: (-pair[0], pair[1].series, pair[1].spec.number)):
+        if not shares or octets > room or one.spec.count > 1:
             shares.append([])
             room = _TASK_OCTETS
         shares[-1].append(one)

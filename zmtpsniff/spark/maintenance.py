@@ -10,10 +10,10 @@ from pyarrow.fs import FileSelector, FileType
 from zmtpsniff.spark.locations import canonical, file_system
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import NEVER
-from zmtpsniff.spark.state_log import GONE, SCHEMA, STATES, StateLog
+from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
-from zmtpsniff.spark.writing import DataFile, Writer, statistics
+from zmtpsniff.spark.writer import DataFile, TableWriter, statistics
 
 _TIMES = {"connections": "start_ns", "captures": "first_ns"}  # what rows are in the order of; else time_ns
 _LARGE = 64 << 20  # octets of a file that stays as it is
@@ -69,10 +69,18 @@ def optimize(
     return Optimization(compacted, made, deleted, vacuumed)
 
 
-def convert(folder: str) -> tuple[int, int]:
-    """Make tables of Delta Lake of the Parquet files of version 0.9.0 in a folder; how many files and rows these are.
+class Conversion(NamedTuple):
+    """Files that are part of tables now, their rows, and series with open connections whose states are lost."""
 
-    What is open cannot be read: with its next file such a series is to be dissected anew. Raises SparkError.
+    files: int
+    rows: int
+    lost: int
+
+
+def convert(folder: str) -> Conversion:
+    """Make tables of Delta Lake of the Parquet files of version 0.9.0 in a folder.
+
+    What is open cannot be read: with its next file such a series is dissected anew. Raises SparkError.
     """
     system, root = file_system(folder)
     store = Store(folder)
@@ -92,26 +100,31 @@ def convert(folder: str) -> tuple[int, int]:
     if not files:
         raise SparkError(f"{canonical(folder)}: there are no tables")
     store.open(has_files=True)
-    files += _lost_states(store, [info.path for info in system.get_file_info(_files_in(f"{root}/_open"))])
-    store.commit(0, files, set(), set(), lambda: False)
+    lost = _open_series(store, [info.path for info in system.get_file_info(_files_in(f"{root}/_open"))])
+    store.commit(0, [*files, *_lost_states(store, lost)], set(), set(), lambda: False)
     for old in ("_open", "_staging", "_journal", "_checkpoint", "_checkpoint_of_jobs"):
         if system.get_file_info(f"{root}/{old}").type == FileType.Directory:
             system.delete_dir(f"{root}/{old}")
-    return len(files), sum(file.rows for file in files if file.table != STATES)
+    return Conversion(len(files), sum(file.rows for file in files), len(lost))
 
 
 def _files_in(folder: str) -> FileSelector:
     return FileSelector(folder, recursive=True, allow_not_found=True)
 
 
-def _lost_states(store: Store, paths: list[str]) -> list[DataFile]:
-    """A row for each series that version 0.9.0 left open connections of, which says that they are lost."""
+def _open_series(store: Store, paths: list[str]) -> set[str]:
+    """The series that version 0.9.0 left open connections of."""
     system, _ = file_system(store.location)
     series: set[str] = set()
     for path in paths:
         with system.open_input_file(path) as file:
             series |= set(pq.read_table(file, columns=["series"]).column("series").to_pylist())
-    row = {"name": b"", "number": 0, "over_ns": NEVER, "version": "0.9.0", "state": GONE}
-    writer = Writer(store.location, StateLog(store.location, []).next_prefix())
+    return series
+
+
+def _lost_states(store: Store, series: set[str]) -> list[DataFile]:
+    """A row for each series, which says that its states are lost."""
+    row = {"name": b"", "number": 0, "over_ns": NEVER, "state": b""}
+    writer = TableWriter(store.location, StateLog(store.location, []).next_prefix())
     writer.take(STATES, pa.RecordBatch.from_pylist([row | {"series": one} for one in sorted(series)], schema=SCHEMA))
     return writer.close()

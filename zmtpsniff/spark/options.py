@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from dissectors.zmtp.curve_keys import Key
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.limits import FlowLimits
 
@@ -25,6 +26,7 @@ class Options(NamedTuple):
     idle_seconds: float = FlowLimits().idle_seconds
     bodies: bool = True  # without, of the frames of messages their lengths alone
     tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
+    curve_keys: tuple[Key, ...] = ()  # what opens boxes of CURVE, beside the keys that captures bring
 
 
 def parse_ports(text: str) -> Ports:

@@ -7,6 +7,7 @@ A task that is run again writes the same again. The number of shards may change 
 """
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from uuid import uuid4
@@ -14,13 +15,16 @@ from uuid import uuid4
 import msgspec
 from pyarrow.fs import FileSelector
 
-from zmtpsniff.spark.listing import below
+from zmtpsniff.spark.file_list import below
 from zmtpsniff.spark.locations import file_system, make_parent
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import Part, State
+from zmtpsniff.spark.shard import ShardSpec, State
 
 Groups = dict[bytes, tuple[int, State]]
 """The states of groups, each with the time when it is over."""
+
+
+_FASTEST = 1  # level of compression
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
@@ -59,7 +63,7 @@ class Progress:
         if found is None:
             raise SparkError(f"{self._root}: what was open in {series} is gone; begin with new folders")
         shards = [
-            msgspec.msgpack.decode(self._read(f"{folder}/{name}"), type=_Snapshot)
+            msgspec.msgpack.decode(zlib.decompress(self._read(f"{folder}/{name}")), type=_Snapshot)
             for one, name in numbers
             if one == found
         ]
@@ -68,11 +72,11 @@ class Progress:
         return groups, max(shard.end_ns for shard in shards), next_group
 
     def keep(
-        self, series: str, number: int, part: Part, groups: Mapping[bytes, tuple[int, State]], end_ns: int
+        self, series: str, number: int, spec: ShardSpec, groups: Mapping[bytes, tuple[int, State]], end_ns: int
     ) -> None:
         """Keep what a shard of a series is left with after list ``number``."""
-        name = f"{_folder(series)}/{number}-{part.number}.msgpack"
-        self._write(name, msgspec.msgpack.encode(_Snapshot(end_ns, dict(groups))))
+        name = f"{_folder(series)}/{number}-{spec.number}.msgpack"
+        self._write(name, zlib.compress(msgspec.msgpack.encode(_Snapshot(end_ns, dict(groups))), _FASTEST))
 
     def forget(self, number: int) -> None:
         """Delete what nobody asks for once the lists up to ``number`` are done: all but the latest of each series."""

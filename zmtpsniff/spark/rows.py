@@ -4,9 +4,9 @@ Nothing here is done row by row but to pick one value out of each event for each
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
+from functools import lru_cache, partial, reduce
+from itertools import chain, compress, islice
+from operator import attrgetter, is_not, or_
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +25,8 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
-from zmtpsniff.spark.listing import FileInfo
+from zmtpsniff.spark.connections import ConnectionId
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.places import file_of, numbers_and_offsets
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
@@ -44,7 +45,7 @@ Batch = tuple[str, pa.RecordBatch, bool]
 """Rows of a table: its name, they, and whether they are provisional."""
 
 
-class Origin(NamedTuple):
+class RowOrigin(NamedTuple):
     """Where events come from.
 
     ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
@@ -52,11 +53,11 @@ class Origin(NamedTuple):
     """
 
     series: str
-    conn_ids: Mapping[int, str]
+    conn_ids: Mapping[int, ConnectionId]
     place: Callable[[Sequence[int]], Places]
 
 
-class Capture(NamedTuple):
+class CaptureRow(NamedTuple):
     """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
 
     ``number`` is that of the file in its series, ``problems`` are codes and sentences on the file as a whole.
@@ -82,7 +83,7 @@ class Rows:
         self._max_bytes = max_bytes
         self._bodies = bodies
 
-    def of_events(self, events: Sequence[AnyEvent], origin: Origin, provisional: bool = False) -> list[Batch]:
+    def of_events(self, events: Sequence[AnyEvent], origin: RowOrigin, provisional: bool = False) -> list[Batch]:
         """Rows of events of one series, in any order."""
         kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
         if len(kinds) == 1:
@@ -100,7 +101,7 @@ class Rows:
                 out.append((table, _batch(SCHEMAS[table], columns, provisional), provisional))
         return out
 
-    def of_capture(self, capture: Capture, listed: FileInfo, series: str, shards: int) -> list[Batch]:
+    def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
         """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
         day = None if capture.first_ns is None else [capture.first_ns]
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
@@ -210,37 +211,50 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
-def _wire(events: Sequence[Any], origin: Origin) -> dict[str, Any]:
-    """The columns that every event from the wire has."""
-    times = _numbers([event.time_ns for event in events])
-    files, numbers, offsets = origin.place([event.packet for event in events])
-    flows = pa.array([event.flow for event in events], pa.int64()).dictionary_encode()
-    conn_ids = pa.array([origin.conn_ids[flow] for flow in flows.dictionary.to_pylist()], pa.string())
-    return {
-        "date": _dates(times, len(events)),
-        "series": pa.repeat(origin.series, len(events)),
-        "conn_id": conn_ids.take(flows.indices),
+def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
+    """The columns that every event from the wire has, which are the same for all that one packet completed."""
+    firsts, runs = _runs(events)
+    times = _numbers([event.time_ns for event in firsts])
+    files, numbers, offsets = origin.place([event.packet for event in firsts])
+    columns = {
+        "date": _dates(times, len(firsts)),
+        "conn_id": pa.array([origin.conn_ids[event.flow].name for event in firsts], pa.string()),
         "time": _times(times),
         "time_ns": times,
-        "file": files if isinstance(files, pa.Array) else pa.array(files, pa.string()),
+        "file": pa.array(files, pa.string()),
         "packet": pa.array(numbers, pa.int64()),
         "offset": pa.array(offsets, pa.int64()),
-        **_ends("src", [event.src for event in events]),
-        **_ends("dst", [event.dst for event in events]),
+        **_ends("src", [event.src for event in firsts]),
+        **_ends("dst", [event.dst for event in firsts]),
     }
+    if len(firsts) < len(events):
+        columns = {name: column.take(runs) for name, column in columns.items()}
+    return {"series": pa.repeat(origin.series, len(events)), **columns}
 
 
-def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], Origin], dict[str, Any]]:
+def _runs(events: Sequence[Any]) -> tuple[list[Any], pa.Array]:
+    """Of runs of events of one packet, flow and sender the first events; and which run each event is in.
+
+    Whoever makes events gives all of a run the same objects, so that nothing needs to be compared.
+    """
+    values = ([getattr(event, name) for event in events] for name in ("packet", "flow", "src"))
+    changes = (map(is_not, some, islice(some, 1, None)) for some in values)
+    begins = bytes(chain((True,), reduce(partial(map, or_), changes)))
+    counts = pa.Array.from_buffers(pa.uint8(), len(events), [None, pa.py_buffer(begins)]).cast(pa.int64())
+    return list(compress(events, begins)), pc.subtract(pc.cumulative_sum(counts), 1)
+
+
+def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], RowOrigin], dict[str, Any]]:
     """What rows of ``commands`` have beside the fields; ``name`` of those that have none."""
 
-    def columns(events: list[Any], origin: Origin) -> dict[str, Any]:
+    def columns(events: list[Any], origin: RowOrigin) -> dict[str, Any]:
         named = {} if name is None else {"name": [name] * len(events)}
         return {**_wire(events, origin), "kind": [kind] * len(events), **named}
 
     return columns
 
 
-def _of_problems(events: list[Problem], origin: Origin) -> dict[str, Any]:
+def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
     count = len(events)
     times = _numbers([event.time_ns for event in events])
     numbered = [event.packet for event in events if event.packet is not None]
@@ -250,7 +264,7 @@ def _of_problems(events: list[Problem], origin: Origin) -> dict[str, Any]:
     return {
         "date": _dates(times, count),
         "series": [origin.series] * count,
-        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow] for event in events],
+        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow].name for event in events],
         "time": _times(times),
         "time_ns": times,
         **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
@@ -259,13 +273,15 @@ def _of_problems(events: list[Problem], origin: Origin) -> dict[str, Any]:
     }
 
 
-def _of_connections(events: list[Connection], origin: Origin) -> dict[str, Any]:
+def _of_connections(events: list[Connection], origin: RowOrigin) -> dict[str, Any]:
     starts = _numbers([event.start_ns for event in events])
     stops = _numbers([event.end_ns for event in events])
+    ids = [origin.conn_ids[event.flow] for event in events]
     return {
         "date": _dates(starts, len(events)),
         "series": [origin.series] * len(events),
-        "conn_id": [origin.conn_ids[event.flow] for event in events],
+        "conn_id": [one.name for one in ids],
+        "shared_id": [one.is_shared for one in ids],
         **_ends("client", [event.client.address for event in events]),
         **_ends("server", [event.server.address for event in events]),
         "start": _times(starts),
@@ -333,7 +349,7 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-_OWN: dict[type, tuple[str, Callable[[list[Any], Origin], dict[str, Any]]]] = {
+_OWN: dict[type, tuple[str, Callable[[list[Any], RowOrigin], dict[str, Any]]]] = {
     Message: ("messages", _wire),
     Subscription: ("subscriptions", _wire),
     Greeting: ("commands", _of_kind("greeting", "greeting")),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import FileInfo
 
 _OVERLAP_NS = 100_000_000
 _LEAST_OCTETS = 32 << 20  # of new files for each shard of a series

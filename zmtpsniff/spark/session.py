@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zmtpsniff.errors import Error
 from zmtpsniff.spark.masters import REMOTE, mistake
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _FAST = (
 _CHOSEN = "*-XX:*Tier*"
 
 
-class SparkError(Exception):
+class SparkError(Error):
     """Spark cannot be used; the text is one line that says why and what to do."""
 
 
@@ -71,24 +72,28 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     Raises SparkError if pyspark or Java is missing or nothing can be reached there.
     """
     master = master or _HERE
-    _prepare(master)
-    wanted = {**_SETTINGS, **(settings or {})}
-    with _said_in_one_line(master):
-        from pyspark.sql import SparkSession
-
-        if master.startswith(REMOTE):
-            session = SparkSession.builder.remote(master).getOrCreate()
-            for name, value in wanted.items():
-                if name.startswith("spark.sql."):
-                    session.conf.set(name, value)
-        else:
-            builder = SparkSession.builder.master(master).appName(_NAME)
-            for name, value in wanted.items():
-                builder = builder.config(name, value)
-            session = builder.getOrCreate()
+    with _options_of_java_kept():
+        _prepare(master)
+        with _said_in_one_line(master):
+            session = _start(master, {**_SETTINGS, **(settings or {})})
     if not master.startswith("local"):
         ship(session)
     return session
+
+
+def _start(master: str, settings: dict[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    if master.startswith(REMOTE):
+        session = SparkSession.builder.remote(master).getOrCreate()
+        for name, value in settings.items():
+            if name.startswith("spark.sql."):
+                session.conf.set(name, value)
+        return session
+    builder = SparkSession.builder.master(master).appName(_NAME)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 class LazySession:
@@ -165,6 +170,20 @@ def _prepare(master: str) -> None:
     # That of another Spark may be another version than the one that is installed here.
     daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
     _prefer(_DEFAULTS | daemon)
+
+
+@contextmanager
+def _options_of_java_kept() -> Iterator[None]:
+    """Have what we add to Java's options be gone in the end: programs that this process starts would inherit it."""
+    name = "SPARK_SUBMIT_OPTS"
+    options = os.environ.get(name)
+    try:
+        yield
+    finally:
+        if options is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = options
 
 
 @contextmanager

@@ -16,16 +16,17 @@ import msgspec
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
-from zmtpsniff import __version__
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.spark.connections import NO_STATE, Connections
+from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.listing import FileInfo
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import marked, marks, placed
-from zmtpsniff.spark.rows import Batch, Capture, Origin, Places, Rows, places_of
+from zmtpsniff.spark.rows import Batch, CaptureRow, Places, RowOrigin, Rows, places_of
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -42,27 +43,18 @@ _time = itemgetter(0)
 
 
 class State(msgspec.Struct, array_like=True):
-    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to.
-
-    It is good for the version that wrote it.
-    """
+    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to."""
 
     number: int
     connections: bytes
     files: dict[int, str] = {}
-    version: str = __version__
-
-    @property
-    def is_good(self) -> bool:
-        """Whether a group can go on from it."""
-        return self.connections != NO_STATE and self.version == __version__
 
 
 class States(Protocol):
     """The states of the groups that nothing comes for."""
 
     def get(self, name: bytes) -> State | None:
-        """That of a group."""
+        """That of a group; raises StateError if there is one that cannot be read."""
         ...
 
     def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
@@ -96,7 +88,7 @@ class MemoryStates:
         return [name for name, (over_ns, _) in self.states.items() if over_ns <= now_ns]
 
 
-class Part(msgspec.Struct, frozen=True):
+class ShardSpec(msgspec.Struct, frozen=True):
     """Which part of a series a shard is: number ``number`` of ``count``, from 0.
 
     Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
@@ -121,7 +113,7 @@ class Events(NamedTuple):
     """
 
     events: list[AnyEvent]
-    conn_ids: Mapping[int, str]
+    conn_ids: Mapping[int, ConnectionId]
     provisional: bool = False
     octets: int = 0
 
@@ -142,24 +134,27 @@ class _Group:
 class Shard:
     """One shard of a series."""
 
-    def __init__(self, paths: Sequence[str], options: Options, states: States, part: Part | None = None) -> None:
+    def __init__(self, paths: Sequence[str], options: Options, states: States, spec: ShardSpec | None = None) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
-        Those groups are put aside for which nothing has come for longest, if there are many.
+        Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
+        be read begins anew, and ``has_unreadable_states`` says so.
         """
-        self.part = part or Part()
-        self._paths = dict(enumerate(paths, self.part.first_file))
+        self.spec = spec or ShardSpec()
+        self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = dict(self._paths)  # by number, also those that states refer to
-        self.captures: list[Capture] = []
+        self.captures: list[CaptureRow] = []
         self._options = options
+        self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
         self._states = states
         self._held_octets = 0
         self._octets = 0
-        self._next_group = self.part.first_group + self.part.number
-        self.end_ns = self.part.end_ns  # when the last segment came
+        self._next_group = self.spec.first_group + self.spec.number
+        self.end_ns = self.spec.end_ns  # when the last segment came
         self._swept_ns = 0
+        self.has_unreadable_states = False
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
@@ -193,7 +188,7 @@ class Shard:
         is_datagrams = name.startswith(DATAGRAMS)  # which have no end
         state = State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets)
         if is_changed or state is None:
-            self._states.put(name, state, over_ns if state is None or state.is_good else NEVER)
+            self._states.put(name, state, NEVER if state is not None and state.connections == NO_STATE else over_ns)
         if final:
             yield Events(final, connections.conn_ids)
         if provisional and (is_datagrams or self._options.tells_open):
@@ -209,7 +204,9 @@ class Shard:
 
         It is open from when its first packet is asked for.
         """
-        first = File(path).first()
+        beginning = File(path)
+        first = beginning.first()
+        problems = self._take_keys(beginning)
         file = File(path)
         count, latest, least = 0, 0, None
         waiting = False
@@ -218,6 +215,8 @@ class Shard:
             waiting = True
             yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
         for packets in file.batches():
+            if file.key_lines:
+                problems |= self._take_keys(file)
             times = list(map(_time, packets))
             orders = list(accumulate(times, max, initial=latest))[1:]
             places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
@@ -230,11 +229,11 @@ class Shard:
                 found, waiting = found[1:], False
             if found:
                 yield found
-        problems = [_problem(fault.code, fault.detail) for fault in file.faults]
+        problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
-            problems.append(_problem("capture-unreadable", file.unreadable))
+            problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
-            Capture(
+            CaptureRow(
                 path,
                 number,
                 count,
@@ -248,6 +247,17 @@ class Shard:
             )
         )
 
+    def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
+        """Take the keys that were read from a file; what is wrong with them, in order."""
+        problems: dict[tuple[str, str, str], None] = {}
+        for line in file.key_lines:
+            try:
+                self._curve.ring.add_line(line)
+            except (KeyLineError, NoSodiumError) as error:
+                problems[_problem("keys-not-used", f"keys in {file.path} are not used: {error}")] = None
+        file.key_lines.clear()
+        return problems
+
     def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
         _, places, numbers, plain = zip(*packets, strict=True)
         files = sorted(set(numbers))
@@ -260,13 +270,13 @@ class Shard:
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         for name, mine in found.items():
-            if self.part.has(name):
+            if self.spec.has(name):
                 group = self._of(name, files, sum(len(segment[6]) for segment in mine))
                 yield from self._events_of(group, group.connections.take(mine))
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
-            if name is None or not self.part.has(name) or not self._sorted.wants(protocol, key, payload, missing):
+            if name is None or not self.spec.has(name) or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
             yield from self._events_of(group, group.connections.take_datagram(datagram))
@@ -291,14 +301,20 @@ class Shard:
 
     def _fetch(self, name: bytes) -> _Group:
         """A group that is kept, or a new one."""
-        state = self._states.get(name)
-        if state is None or not state.is_good:
-            number = self._next_group
-            self._next_group += self.part.count
-            return _Group(number, Connections(self._options, numbers=number << _FLOWS))
+        try:
+            state = self._states.get(name)
+            if state is not None and state.connections != NO_STATE:
+                return self._restored(state)
+        except StateError:
+            self.has_unreadable_states = True
+        number = self._next_group
+        self._next_group += self.spec.count
+        return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
+
+    def _restored(self, state: State) -> _Group:
+        connections = Connections(self._options, state.connections, curve=self._curve)
         for number, path in state.files.items():
             self.files.setdefault(number, path)
-        connections = Connections(self._options, state.connections)
         self._held_octets += len(state.connections)
         return _Group(state.number, connections, state.files, len(state.connections))
 
@@ -352,7 +368,7 @@ class ShardRows:
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
         self._events: tuple[list[AnyEvent], list[AnyEvent]] = ([], [])  # that stay, that are provisional
-        self._ids: dict[int, str] = {}
+        self._ids: dict[int, ConnectionId] = {}
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
@@ -361,10 +377,10 @@ class ShardRows:
             for one in source:
                 yield from self._take(one)
         yield from self._flush()
-        if self._shard.part.number == 0:
+        if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
-                yield from self._rows.of_capture(capture, listed, self._series, self._shard.part.count)
+                yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
 
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
@@ -381,7 +397,7 @@ class ShardRows:
         self._events, self._ids, self._octets = ([], []), {}, 0
         for provisional in (False, True):
             if events[provisional]:
-                origin = Origin(self._series, ids, self._place)
+                origin = RowOrigin(self._series, ids, self._place)
                 yield from self._rows.of_events(events[provisional], origin, bool(provisional))
 
     def _place(self, packets: Sequence[int]) -> Places:

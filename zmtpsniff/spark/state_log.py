@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmtpsniff import __version__
-from zmtpsniff.spark.connections import NO_STATE
+from zmtpsniff.spark.connections import StateError
 from zmtpsniff.spark.locations import file_system
-from zmtpsniff.spark.shard import NEVER, Part, State
-from zmtpsniff.spark.writing import DataFile, Writer
+from zmtpsniff.spark.shard import NEVER, ShardSpec, State
+from zmtpsniff.spark.writer import DataFile, TableWriter
 
 STATES = "_states"
 SCHEMA = pa.schema(
@@ -26,13 +25,14 @@ SCHEMA = pa.schema(
         pa.field("series", pa.string(), False),
         pa.field("name", pa.binary(), False),  # of the group
         pa.field("number", pa.int64(), False),  # of the group in its series
-        pa.field("over_ns", pa.int64(), False),  # when the group is over, NEVER if its state could not be kept
-        pa.field("version", pa.string(), False),  # of the program that wrote the state
+        pa.field("over_ns", pa.int64(), False),  # when the group is over; GONE if it is, NEVER if its state is lost
         pa.field("state", pa.binary(), False),  # a State, or nothing
     ]
 )
-GONE = b""
-"""The state of a group of which nothing is open."""
+GONE = -1
+"""When a group is over of which nothing is open any more."""
+
+_OVER = SCHEMA.get_field_index("over_ns")
 
 _MANY = 8  # files of about the same size, or smaller, that are merged
 _BATCH_ROWS = 512  # what is read for one state
@@ -68,9 +68,9 @@ class StateLog:
         """How the names of files begin that a run adds."""
         return _prefix(_key(self.files[-1])[0] + 1 if self.files else 1)
 
-    def groups(self, series: str) -> dict[bytes, tuple[_Place, int, str]]:
-        """The groups of a series: where the state of each is, its number, and the version that wrote it."""
-        found: dict[bytes, tuple[_Place, int, str]] = {}
+    def groups(self, series: str) -> dict[bytes, tuple[_Place, int]]:
+        """The groups of a series: where the state of each is, and its number."""
+        found: dict[bytes, tuple[_Place, int]] = {}
         for file in range(len(self._paths)):
             parquet = self._parquet(file)
             for begin in range(parquet.metadata.num_row_groups):
@@ -79,35 +79,20 @@ class StateLog:
                     continue
                 columns = parquet.read_row_group(begin, [name for name in SCHEMA.names if name != "state"])
                 rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
-                for at, (one, name, number, over_ns, version) in enumerate(rows):
-                    if one != series:
-                        continue
-                    if version:
-                        found[name] = _Place(over_ns, file, begin, at), number, version
-                    else:
-                        found.pop(name, None)
-        return found
+                for at, (one, name, number, over_ns) in enumerate(rows):
+                    if one == series:
+                        found[name] = _Place(over_ns, file, begin, at), number
+        return {name: one for name, one in found.items() if one[0].over_ns != GONE}
 
-    def doubtful(self) -> dict[str, tuple[bool, set[str]]]:
-        """The series some of whose states could not be kept, or were written by other versions: which those are."""
+    def lost(self) -> set[str]:
+        """The series some of whose states could not be kept."""
         suspects: set[str] = set()
         for file in range(len(self._paths)):
             parquet = self._parquet(file)
-            over_at, version_at = (SCHEMA.get_field_index(name) for name in ("over_ns", "version"))
             for begin in range(parquet.metadata.num_row_groups):
-                over, version = (
-                    parquet.metadata.row_group(begin).column(at).statistics for at in (over_at, version_at)
-                )
-                if over.max == NEVER or {version.min, version.max} - {"", __version__}:
+                if parquet.metadata.row_group(begin).column(_OVER).statistics.max == NEVER:
                     suspects |= set(parquet.read_row_group(begin, ["series"]).column("series").unique().to_pylist())
-        found = {}
-        for series in suspects:
-            groups = self.groups(series).values()
-            lost = any(place.over_ns == NEVER for place, _, _ in groups)
-            others = {version for _, _, version in groups} - {__version__}
-            if lost or others:
-                found[series] = lost, others
-        return found
+        return {one for one in suspects if any(place.over_ns == NEVER for place, _ in self.groups(one).values())}
 
     def state(self, place: _Place) -> bytes:
         """A state."""
@@ -124,7 +109,7 @@ class StateLog:
         if len(self.files) - first < _MANY:
             return [], []
         number, merges, _ = _key(self.files[first])
-        writer = Writer(self._folder, _prefix(number, merges + 1))
+        writer = TableWriter(self._folder, _prefix(number, merges + 1))
         latest: dict[tuple[Any, ...], int] = {}
         for file in range(first, len(self.files)):
             columns = self._parquet(file).read(["series", "name"]).columns
@@ -134,7 +119,7 @@ class StateLog:
                 keys = zip(rows.column("series").to_pylist(), rows.column("name").to_pylist(), strict=True)
                 holds = pa.array([latest[key] == file for key in keys], pa.bool_())
                 if not first:  # nothing before that a row could take back
-                    holds = pc.and_(holds, pc.not_equal(rows.column("version"), ""))
+                    holds = pc.and_(holds, pc.not_equal(rows.column("over_ns"), GONE))
                 writer.take(STATES, rows.filter(holds).cast(SCHEMA))
         return self.files[first:], writer.close()
 
@@ -156,7 +141,7 @@ def _key(name: str) -> tuple[int, int, str]:
 class ShardStates:
     """The states of the groups of one shard, and those of them that were changed."""
 
-    def __init__(self, log: StateLog, series: str, part: Part, anew: bool = False) -> None:
+    def __init__(self, log: StateLog, series: str, spec: ShardSpec, anew: bool = False) -> None:
         """Begin with what a log has, or, for a series that is dissected ``anew``, with nothing.
 
         Groups that are new are numbered from ``first_group`` on.
@@ -164,15 +149,15 @@ class ShardStates:
         self._log = log
         self._series = series
         groups = log.groups(series)
-        self.first_group = 1 + max((number for _, number, _ in groups.values()), default=-1)
-        groups = {name: one for name, one in groups.items() if part.has(name)}
-        self._places = {} if anew else {name: place for name, (place, _, _) in groups.items()}
-        self._numbers = {name: number for name, (_, number, _) in groups.items()}
+        self.first_group = 1 + max((number for _, number in groups.values()), default=-1)
+        groups = {name: one for name, one in groups.items() if spec.has(name)}
+        self._places = {} if anew else {name: place for name, (place, _) in groups.items()}
+        self._numbers = {name: number for name, (_, number) in groups.items()}
         self._changed: dict[bytes, None] = dict.fromkeys(groups) if anew else {}
         self._spill = TemporaryFile(prefix="zmtpsniff-")  # noqa: SIM115  # closed with this
 
     def get(self, name: bytes) -> State | None:
-        """That of a group."""
+        """That of a group; raises StateError."""
         place = self._places.get(name)
         return None if place is None else decode_state(self._octets(place))
 
@@ -205,10 +190,10 @@ class ShardStates:
 
     def _row(self, name: bytes) -> dict[str, Any]:
         place = self._places.get(name)
-        row = {"series": self._series, "name": name, "number": self._numbers.get(name, 0), "over_ns": 0}
+        row = {"series": self._series, "name": name, "number": self._numbers.get(name, 0)}
         if place is None:
-            return row | {"version": "", "state": GONE}
-        return row | {"over_ns": place.over_ns, "version": __version__, "state": self._octets(place)}
+            return row | {"over_ns": GONE, "state": b""}
+        return row | {"over_ns": place.over_ns, "state": self._octets(place)}
 
     def close(self) -> None:
         """Let go of what was put aside."""
@@ -216,8 +201,8 @@ class ShardStates:
 
 
 def decode_state(octets: bytes) -> State:
-    """The state of a row; one that is not good of what an earlier version wrote."""
+    """The state of a row; raises StateError."""
     try:
         return msgspec.msgpack.decode(octets, type=State)
-    except (msgspec.ValidationError, msgspec.DecodeError):
-        return State(0, NO_STATE)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StateError(f"not a state of this version: {error}") from error

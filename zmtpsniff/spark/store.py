@@ -31,7 +31,7 @@ from zmtpsniff.spark.locations import canonical, delta_options, file_system, mak
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
-from zmtpsniff.spark.writing import DataFile, Writer, now_ms, statistics
+from zmtpsniff.spark.writer import DataFile, TableWriter, now_ms, statistics
 
 _APP = "zmtpsniff"  # whose transactions those in the logs are
 _COMMIT = "commit-"
@@ -200,7 +200,7 @@ class Store:
     def _write(self, commit: Commit) -> DataFile:
         """The file that says what a commit does."""
         path = f"{_COMMIT}{commit.number}-{uuid4().hex}.parquet"
-        row = {"series": "", "name": b"", "number": commit.number, "over_ns": 0, "version": ""}
+        row = {"series": "", "name": b"", "number": commit.number, "over_ns": 0}
         rows = pa.Table.from_pylist([row | {"state": msgspec.json.encode(commit)}], schema=SCHEMA)
         target = f"{self._root}/{STATES}/{path}"
         with self._system.open_output_stream(target) as sink, pq.ParquetWriter(sink, SCHEMA) as writer:
@@ -249,7 +249,7 @@ class Store:
 
     def _rest(self, name: str, parquet: pq.ParquetFile, gone: pa.Array, one: dict[str, Any]) -> list[DataFile]:
         """New files with the rows of one that are not ``gone``."""
-        writer = Writer(self.location)
+        writer = TableWriter(self.location)
         at = 0
         for batch in parquet.iter_batches():
             rest = batch.filter(pc.invert(gone.slice(at, batch.num_rows)))

@@ -125,7 +125,8 @@ _PART = (
     Column("date", "DATE", True, "The day in UTC that the row is filed under; null without a time."),
     Column("series", "STRING", False, "The files that are read as one capture: their folder, or what --series says."),
 )
-_CONNECTION = (*_PART, Column("conn_id", "STRING", False, "Names the connection in all files and runs, 16 hex digits."))
+_CONN_ID = "Names the connection in all files and runs, 16 hex digits; in all series that have it if shared_id is true."
+_CONNECTION = (*_PART, Column("conn_id", "STRING", False, _CONN_ID))
 _OPEN = Column(
     "provisional", "BOOLEAN", False, "True if made because the files end; the next run that has more replaces the row."
 )
@@ -164,6 +165,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "connections": _table(
         (Connection,),
         *_CONNECTION,
+        Column(
+            "shared_id",
+            "BOOLEAN",
+            True,
+            "Whether conn_id is the initial sequence numbers of client and server, and so the same wherever the "
+            "connection was captured. Else (TCP's handshake is not in the capture) it is made of the addresses and the "
+            "time of the first packet. Null if version 0.9.0 wrote the row.",
+        ),
         "transport",
         *_side("client"),
         *_side("server"),

@@ -1,19 +1,18 @@
 """What one task does: it dissects shards of series, and writes their rows and the states that they change."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from zmtpsniff.collector import spare_collector
-from zmtpsniff.spark.listing import FileInfo
+from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.shard import MemoryStates, Part, Shard, ShardRows
+from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
 from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
-from zmtpsniff.spark.writing import DataFile, Writer
+from zmtpsniff.spark.writer import DataFile, TableWriter
 
 
-class Work(msgspec.Struct, frozen=True):
+class ShardTask(msgspec.Struct, frozen=True):
     """A shard of a series, and the new files of the series.
 
     With ``anew`` the files are all that the series has. Of those ``alone``, which come before what is known but cannot
@@ -21,10 +20,22 @@ class Work(msgspec.Struct, frozen=True):
     """
 
     series: str
-    part: Part
+    spec: ShardSpec
     files: list[FileInfo]
     anew: bool = False
     alone: list[FileInfo] = []
+
+    @property
+    def octets(self) -> int:
+        """The size of the files."""
+        return sum(file.size for file in (*self.files, *self.alone))
+
+
+class TaskOutcome(msgspec.Struct, frozen=True):
+    """What a task did: the files that it wrote, and the series with states that it could not read."""
+
+    files: list[DataFile]
+    unreadable: list[str]
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -36,34 +47,34 @@ class Job(msgspec.Struct, frozen=True):
     options: Options
 
 
-def dissect(job: Job, works: Sequence[Work]) -> list[DataFile]:
-    """Dissect shards; the files that were written."""
+def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
+    """Dissect shards."""
     spare_collector()
-    writer = Writer(job.folder, job.prefix)
-    for work in works:
-        _dissect(job, work, writer)
-    return writer.close()
+    writer = TableWriter(job.folder, job.prefix)
+    unreadable = [task.series for task in tasks if not _dissect(job, task, writer)]
+    return TaskOutcome(writer.close(), unreadable)
 
 
-def _dissect(job: Job, work: Work, writer: Writer) -> None:
+def _dissect(job: Job, task: ShardTask, writer: TableWriter) -> bool:
+    """Dissect a shard; whether all of its states could be read."""
     log = StateLog(job.folder, job.states)
-    states = ShardStates(log, work.series, work.part, work.anew)
-    part = msgspec.structs.replace(work.part, first_group=states.first_group)
-    _write(work.series, Shard(_paths(work.files), job.options, states, part), work.files, job.options, writer)
+    states = ShardStates(log, task.series, task.spec, task.anew)
+    spec = msgspec.structs.replace(task.spec, first_group=states.first_group)
+    shard = Shard([file.path for file in task.files], job.options, states, spec)
+    _write(task, shard, job.options, writer)
     for rows in states.changes():
         writer.take(STATES, rows)
     states.close()
-    if work.alone:
-        after = part.first_file + len(work.files)
-        part = msgspec.structs.replace(part, first_file=after, first_group=0, end_ns=0)
-        shard = Shard(_paths(work.alone), job.options._replace(tells_open=True), MemoryStates(), part)
-        _write(work.series, shard, work.alone, job.options, writer, stays=True)
+    if task.alone:
+        after = spec.first_file + len(task.files)
+        spec = msgspec.structs.replace(spec, first_file=after, first_group=0, end_ns=0)
+        options = job.options._replace(tells_open=True)
+        alone = Shard([file.path for file in task.alone], options, MemoryStates(), spec)
+        _write(task, alone, options, writer, stays=True)
+    return not shard.has_unreadable_states
 
 
-def _paths(files: Sequence[FileInfo]) -> list[str]:
-    return [file.path for file in files]
-
-
-def _write(series: str, shard: Shard, files: Sequence[FileInfo], options: Options, writer: Writer, **how: Any) -> None:
-    for table, rows, provisional in ShardRows(series, shard, options, **how).all({file.path: file for file in files}):
+def _write(task: ShardTask, shard: Shard, options: Options, writer: TableWriter, stays: bool = False) -> None:
+    listed = {file.path: file for file in (*task.files, *task.alone)}
+    for table, rows, provisional in ShardRows(task.series, shard, options, stays=stays).all(listed):
         writer.take(table, rows, provisional)

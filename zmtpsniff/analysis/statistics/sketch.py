@@ -4,7 +4,7 @@ from math import ceil, log
 
 ACCURACY = 0.01  # how far a percentile may be from the exact one, as a share of it
 _GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
-_PER_E = 1 / log(_GAMMA)  # buckets for a factor of e
+PER_E = 1 / log(_GAMMA)  # buckets for a factor of e
 _MIDDLE = 2 / (1 + _GAMMA)  # of a bucket, as a share of its upper end: no value in it is further away than ACCURACY
 
 
@@ -34,7 +34,7 @@ class Sketch:
                 self.maximum = value
         self.count += 1
         if value > 0:
-            bucket = ceil(log(value) * _PER_E)
+            bucket = ceil(log(value) * PER_E)
             try:
                 self.buckets[bucket] += 1
             except KeyError:

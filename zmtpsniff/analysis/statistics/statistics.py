@@ -9,16 +9,15 @@ from dissectors.events import (
     Capture,
     Command,
     Connection,
-    Cut,
     Message,
     Octets,
     Peer,
     Problem,
     Sides,
     Subscription,
-    at_hand,
 )
 from zmtpsniff.analysis.defaults import SORT
+from zmtpsniff.analysis.statistics.octets import length_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow
 from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Service, Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
@@ -30,7 +29,6 @@ ROWS = 5000  # that are kept of each kind, at least; twice as many at most
 _SERVICES = 250  # each with its sketches
 _SKETCHES = 1000  # of open connections
 _FOLLOWED = 50_000  # subscriptions of open connections
-_LONGEST = 255  # octets of an identity or topic that are kept
 _HAVE_TOPICS = frozenset({"PUB", "XPUB", "RADIO"})
 _NS = 1_000_000_000
 
@@ -150,10 +148,10 @@ class Statistics:
         topic = event.matched if event.matched is not None else event.frames[0]
         row = self.topics.rows.get(topic)
         if row is None:
-            row = self.topics.row(_short(topic))
+            row = self.topics.row(shortened(topic))
         row.messages += 1
         for frame in event.frames:
-            row.octets += len(frame) if type(frame) is bytes else _length(frame)
+            row.octets += len(frame) if type(frame) is bytes else length_of(frame)
 
     def _take_other(self, event: AnyEvent) -> None:
         kind = type(event)
@@ -196,7 +194,7 @@ class Statistics:
         return flow.answers
 
     def _subscription(self, number: int, topic: Octets, begins: bool) -> None:
-        topic = _short(topic)
+        topic = shortened(topic)
         topics = self._flow(number).topics
         if not begins:
             if topic in topics:
@@ -327,16 +325,7 @@ def _short_peer(peer: Peer) -> Peer:
         peer.address,
         peer.version,
         None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
-        None if peer.identity is None else _short(peer.identity),
+        None if peer.identity is None else shortened(peer.identity),
         peer.beacon,
+        peer.inferred,
     )
-
-
-def _short(octets: Octets) -> Octets:
-    """Octets with what is kept of them."""
-    data = at_hand(octets)
-    return octets if len(data) <= _LONGEST else Cut(data[:_LONGEST], _length(octets))
-
-
-def _length(octets: Octets) -> int:
-    return len(octets) if isinstance(octets, bytes) else octets.length

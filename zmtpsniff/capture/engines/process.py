@@ -36,6 +36,7 @@ class ProcessEngine:
         self.failure: str | None = None
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._options = options
         self._process: GuardedProcess | None = None
         # A pipe that nobody reads could block the program.

@@ -40,6 +40,7 @@ class ScapyEngine:
         self.failure: str | None = None
         self.faults: list[Fault] = []
         self.comments: list[str] = []
+        self.key_lines: list[str] = []
         self._options = options
         self._rings: dict[str, PacketRing] = {}
         self._numbers: dict[str, int] = {}  # of the interfaces, since another may come to have the same name

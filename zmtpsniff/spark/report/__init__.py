@@ -2,25 +2,23 @@
 
 | module | what is in it |
 | :-- | :-- |
-| `views` | the tables of a folder as temporary views; times as the command line has them |
-| `queries` | the questions in Spark's SQL |
-| `asking` | `report`: asks them, and makes records of the answers |
-| `records` | the records, which are the lines of `-T json` |
-| `draw` | tables for a terminal |
-| `page`, `plots` | the page: HTML, and drawings in it made by matplotlib |
+| `answers` | `report`: asks the questions, and makes results of the answers (:mod:`zmtpsniff.report`) |
+| `queries` | the questions in SQL |
+| `snapshot` | the tables of a folder as DuckDB has them, which answers |
+| `views` | the tables of a folder as temporary views of Spark, for questions of one's own |
 
 As a library::
 
     from zmtpsniff.spark import get_session
     from zmtpsniff.spark.report import make_views, report
 
+    results = report("/tables", top=5)
     spark = get_session("local[2]")
-    records = report(spark, "/tables", top=5)
     make_views(spark, "/tables")
     spark.sql("SELECT server, count(*) FROM connections GROUP BY server").show()
 """
 
-from zmtpsniff.spark.report.asking import report
+from zmtpsniff.spark.report.answers import report
 from zmtpsniff.spark.report.views import make_views
 
 __all__ = ["make_views", "report"]

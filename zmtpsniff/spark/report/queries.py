@@ -1,53 +1,68 @@
-"""The questions of a report in Spark's SQL, over the tables of :mod:`zmtpsniff.spark.tables`.
+"""The questions of a report in DuckDB's SQL, over the views of :mod:`zmtpsniff.spark.vantage`.
 
-``docs/spark-notebook.ipynb`` asks the same. None has an order or a limit: who asks adds them. Hostile peers choose
-names, topics and addresses, and so how many groups there are; only the first of them are ever collected. They also
-choose the lengths that their frames claim, so sums of these must not fail: ``try_sum``.
+None has an order or a limit where hostile peers choose how many groups there are, as they do of names, topics and
+addresses: who asks adds them, and only the first rows are ever collected. They also choose the lengths that their
+frames claim, so sums of these must not fail: they are made of 128 bits, and cut. Windows have sums where a count with
+FILTER would say the same, for DuckDB takes twenty times as long for that.
 """
+
+from zmtpsniff.analysis.statistics.activity import STEPS
+from zmtpsniff.analysis.statistics.sketch import PER_E
 
 _MOST = (1 << 63) - 1
 
 
-def host(address: str) -> str:
+def _host(address: str) -> str:
     """The host of a column with addresses."""
     return f"regexp_replace({address}, ':[0-9]+$', '')"
 
 
-TOTAL = """
+def _sum(column: str) -> str:
+    return f"least(coalesce(sum({column}), 0), {_MOST})::BIGINT"
+
+
+TOTAL = f"""
 SELECT *
 FROM (
-    SELECT count(*) AS files, coalesce(sum(packets), 0) AS packets, coalesce(sum(dropped), 0) AS dropped
+    SELECT count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,
+        count(*) FILTER (WHERE condition <> 'whole') AS damaged
     FROM captures
 ), (
-    SELECT count(*) AS connections, coalesce(sum(client_octets + server_octets), 0) AS octets,
+    SELECT count(*) AS connections, {_sum("client_octets::HUGEINT + server_octets")} AS octets,
         min(start_ns) AS start_ns, max(end_ns) AS end_ns
     FROM connections
 ), (
     SELECT count(*) AS messages, min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM messages
 ), (
-    SELECT count(*) AS encrypted FROM commands WHERE name = 'MESSAGE' AND box IS NOT NULL AND time_ns >= :since
+    SELECT count(*) AS encrypted FROM commands WHERE name = 'MESSAGE' AND box IS NOT NULL AND time_ns >= $since
 ), (
     SELECT count(*) AS problems FROM problems
 )
 """
-"""What there is; ``:since`` is the begin of the time that is asked for, in nanoseconds."""
+"""What there is; ``$since`` is the begin of the time that is asked for, in nanoseconds."""
 
-_COUNTS = """count(*) AS connections, count_if(`end` = 'open') AS open,
-    sum(client_messages) AS messages_in, sum(server_messages) AS messages_out,
-    sum(client_octets) AS octets_in, sum(server_octets) AS octets_out,
+_COUNTS = f"""count(*) AS connections, count_if("end" = 'open') AS "open",
+    {_sum("client_messages")} AS messages_in, {_sum("server_messages")} AS messages_out,
+    {_sum("client_octets")} AS octets_in, {_sum("server_octets")} AS octets_out,
     min(start_ns) AS start_ns, max(end_ns) AS end_ns"""
 
 PAIRS = f"""
-SELECT {host("client")} AS client, server, client_socket_type, server_socket_type,
-    {_COUNTS}
-FROM connections
-GROUP BY ALL
+WITH faults AS (
+    SELECT series, conn_id, count_if(severity = 'error') AS errors, count_if(severity = 'warning') AS warnings,
+        count_if(severity = 'note') AS notes
+    FROM problems
+    WHERE conn_id IS NOT NULL
+    GROUP BY ALL
+)
+SELECT {_host("client")} AS client, server, client_socket_type, server_socket_type, {_COUNTS},
+    {_sum("errors")} AS errors, {_sum("warnings")} AS warnings, {_sum("notes")} AS notes
+FROM connections LEFT JOIN faults USING (series, conn_id)
+GROUP BY {_host("client")}, server, client_socket_type, server_socket_type
 """
 """Who talks to whom."""
 
 SOCKETS = f"""
-SELECT server AS address,
-    {_COUNTS}
+SELECT server AS address, {_COUNTS}
 FROM connections
 GROUP BY ALL
 """
@@ -55,10 +70,11 @@ GROUP BY ALL
 
 NAMES_OF_SOCKETS = """
 WITH named AS (
-    SELECT server, stack(4, 'socket_types', server_socket_type, 'peer_socket_types', client_socket_type,
-        'versions', version, 'mechanisms', mechanism) AS (kind, name)
+    SELECT server, unnest([
+        {kind: 'socket_types', name: server_socket_type}, {kind: 'peer_socket_types', name: client_socket_type},
+        {kind: 'versions', name: version}, {kind: 'mechanisms', name: mechanism}], recursive := true)
     FROM connections
-    WHERE array_contains(from_json(:addresses, 'ARRAY<STRING>'), server)
+    WHERE server IN (SELECT unnest($addresses::VARCHAR[]))
 ), counted AS (
     SELECT server, kind, name, count(*) AS connections FROM named WHERE name IS NOT NULL GROUP BY ALL
 )
@@ -68,29 +84,39 @@ QUALIFY row_number() OVER (PARTITION BY server, kind ORDER BY connections DESC, 
 """
 """The types, versions and mechanisms of some bound addresses, of each at most ten."""
 
-AGREEMENTS = """
-SELECT version, mechanism, count(*) AS connections FROM connections GROUP BY ALL
-"""
-"""Versions and mechanisms that connections agreed on."""
-
-AGREEMENTS_BY_TIME = """
-SELECT start_ns DIV :interval * :interval AS start_ns, version, mechanism, count(*) AS connections
+VERSIONS = """
+WITH kinds AS (
+    SELECT version, mechanism, count(*) AS number
+    FROM connections
+    GROUP BY ALL
+    ORDER BY number DESC, version, mechanism
+    LIMIT $kinds
+)
+SELECT start_ns // $interval * $interval AS start_ns, version, mechanism, count(*) AS connections
 FROM connections
+WHERE EXISTS (FROM kinds WHERE kinds.version IS NOT DISTINCT FROM connections.version
+    AND kinds.mechanism IS NOT DISTINCT FROM connections.mechanism)
 GROUP BY ALL
 """
-"""The same by the interval in which connections began."""
+"""Versions and mechanisms that connections agreed on, by the interval in which they began; the most frequent ones."""
 
 TIMELINE = f"""
-SELECT time_ns DIV :interval * :interval AS start_ns, count(*) AS messages,
-    coalesce(try_sum(size), {_MOST}) AS octets
+SELECT server AS service, time_ns // $interval * $interval AS start_ns, count(*) AS messages,
+    {_sum("size")} AS octets
+FROM messages JOIN connections USING (series, conn_id)
+WHERE server IN (SELECT unnest($services::VARCHAR[]))
+GROUP BY ALL
+UNION ALL
+SELECT NULL, time_ns // $interval * $interval AS start_ns, count(*), {_sum("size")}
 FROM messages
 GROUP BY ALL
 """
-"""Messages by interval of time."""
+"""Messages by interval of time: of some services, and of all together."""
 
 PROBLEMS = f"""
-SELECT {host("src")} AS host, severity, code, count(*) AS count,
-    min(struct(coalesce(time_ns, {_MOST}) AS time_ns, file, packet, detail)) AS first
+SELECT {_host("src")} AS host, severity, code, count(*) AS count,
+    first({{time_ns: time_ns, file: file, packet: packet, detail: detail}}
+        ORDER BY coalesce(time_ns, {_MOST}), file, packet, detail) AS first
 FROM problems
 GROUP BY ALL
 """
@@ -98,177 +124,268 @@ GROUP BY ALL
 
 STORMS = f"""
 WITH ends AS (
-    SELECT series, {host("client")} AS client, server, start_ns, end_ns, handshake,
-        `end` IN ('fin', 'rst') AND end_ns - start_ns <= 1000000000 AND client_messages + server_messages = 0
-            AND NOT handshake <=> 'not-seen' AS short
+    SELECT series, {_host("client")} AS client, server, start_ns, end_ns, handshake,
+        connections.end IN ('fin', 'rst') AND end_ns - start_ns <= 1000000000 AND client_messages + server_messages = 0
+            AND handshake IS DISTINCT FROM 'not-seen' AS is_short
     FROM connections
 ), begun AS (
-    SELECT *, NOT short OR NOT lag(short, 1, false) OVER in_order OR start_ns - lag(start_ns) OVER in_order > 2000000000
-        AS begins
+    SELECT *, NOT is_short OR NOT lag(is_short, 1, false) OVER in_order
+        OR start_ns - lag(start_ns) OVER in_order > 2000000000 AS begins
     FROM ends
     WINDOW in_order AS (PARTITION BY series, client, server ORDER BY end_ns, start_ns)
 ), rows_of AS (
-    SELECT *, count_if(begins) OVER (PARTITION BY series, client, server ORDER BY end_ns, start_ns
-        ROWS UNBOUNDED PRECEDING) AS row_of
+    SELECT *, sum(CASE WHEN begins THEN 1 ELSE 0 END) OVER (PARTITION BY series, client, server
+        ORDER BY end_ns, start_ns ROWS UNBOUNDED PRECEDING) AS row_of
     FROM begun
 )
 SELECT client, server, count(*) AS connections, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
     max_by(handshake, end_ns) AS handshake
 FROM rows_of
-WHERE short
+WHERE is_short
 GROUP BY series, client, server, row_of
 HAVING count(*) >= 5
 """
-"""Connections of a host in a row that ended soon, without a message, by the rule of the problem reconnect-storm."""
+"""Connections of a host in a row that ended soon, without a message, by the rule of the problem reconnect-storm.
+
+Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
+
+IDENTITIES = """
+SELECT DISTINCT identity.data AS data
+FROM (SELECT unnest([client_identity, server_identity]) AS identity FROM connections)
+WHERE identity.length BETWEEN 1 AND 255
+LIMIT 1000
+"""
+"""Identities that peers gave themselves."""
 
 REPLIES = """
-WITH exchanges AS (
-    SELECT series, conn_id, server AS service,
-        (client_socket_type, server_socket_type) IN (('REQ', 'REP'), ('REQ', 'ROUTER'), ('DEALER', 'REP')) AS forth,
-        client, server, 'REQ' IN (client_socket_type, server_socket_type) AS in_step
+WITH conversations AS MATERIALIZED (
+    SELECT series, conn_id, row_number() OVER () AS conversation, server AS service,
+        CASE WHEN client_socket_type = 'REQ' OR server_socket_type = 'REP' THEN client ELSE server END AS requester,
+        'REQ' IN (client_socket_type, server_socket_type) AS in_step,
+        'REQ' NOT IN (client_socket_type, server_socket_type) AND 'REP' NOT IN (client_socket_type, server_socket_type)
+            AS is_free
     FROM connections
     WHERE (client_socket_type, server_socket_type) IN (('REQ', 'REP'), ('REQ', 'ROUTER'), ('DEALER', 'REP'),
-        ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'))
+        ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'), ('DEALER', 'ROUTER'), ('ROUTER', 'DEALER'))
 ), delimited AS (
-    SELECT series, conn_id, time_ns, file, packet, src, incomplete, frames,
-        array_position(transform(frames, frame -> frame.length), 0L) AS delimiter
-    FROM messages
+    SELECT conversation, time_ns, file, packet, src, requester, incomplete, in_step, is_free, len(frames) AS parts,
+        coalesce(list_position(list_transform(frames, lambda frame: frame.length), 0), 0) AS delimiter,
+        CASE WHEN delimiter > 1 THEN list_transform(frames, lambda frame: frame.data)[1:delimiter - 1] END AS identities
+    FROM messages JOIN conversations USING (series, conn_id)
     WHERE socket_type IN ('REQ', 'REP', 'DEALER', 'ROUTER')
 ), said AS (
-    SELECT series, conn_id, time_ns, file, packet, src,
-        IF(delimiter > 1, xxhash64(transform(slice(frames, 1, int(delimiter) - 1), frame -> frame.data)), 0L) AS key,
-        false AS lost
+    SELECT conversation, time_ns, file, packet, src, requester, in_step, is_free, false AS lost,
+        CASE WHEN delimiter < 2 OR is_free AND (delimiter = parts OR len(list_filter(identities, lambda each:
+                NOT (octet_length(each) = 5 AND each[1:1] = '\\x00'::BLOB OR list_contains($identities::BLOB[], each))
+                )) > 0)
+            THEN 0 ELSE hash(identities) END AS key
     FROM delimited
-    WHERE incomplete OR (delimiter > 0 AND delimiter < size(frames))
+    WHERE CASE WHEN is_free THEN NOT (parts = 1 AND delimiter = 1)
+        ELSE incomplete OR (delimiter > 0 AND delimiter < parts) END
     UNION ALL
-    SELECT series, conn_id, time_ns, file, packet, NULL, 0L, true
-    FROM problems
-    WHERE conn_id IS NOT NULL AND code IN ('capture-gap', 'packets-cut', 'no-greeting', 'one-direction', 'frames-lost',
-        'frames-found-again', 'message-too-large')
-), after_losses AS (
-    SELECT said.*, service, in_step, IF(lost, 0, IF(src = IF(forth, client, server), 1, -1)) AS step,
-        count_if(lost) OVER (PARTITION BY series, conn_id ORDER BY time_ns, file, packet, lost DESC
-            ROWS UNBOUNDED PRECEDING) AS losses
-    FROM said JOIN exchanges USING (series, conn_id)
+    SELECT conversation, time_ns, file, packet, NULL, requester, in_step, is_free, true, 0
+    FROM problems JOIN conversations USING (series, conn_id)
+    WHERE code IN ('capture-gap', 'packets-cut', 'no-greeting', 'one-direction', 'frames-lost', 'frames-found-again',
+        'message-too-large')
+), first_to_speak AS (
+    SELECT conversation, arg_min(src, (time_ns, file, packet)) AS speaker
+    FROM said
+    WHERE is_free AND NOT lost
+    GROUP BY conversation
+), steps AS (
+    SELECT conversation, time_ns, file, packet, in_step, is_free, lost, key,
+        CASE WHEN lost THEN 0 WHEN src = coalesce(speaker, requester) THEN 1 ELSE -1 END AS step
+    FROM said LEFT JOIN first_to_speak USING (conversation)
+), in_order AS (
+    SELECT conversation, time_ns, in_step, is_free, lost, key, step, row_number() OVER places AS place,
+        sum(lost::INTEGER) OVER places AS losses
+    FROM steps
+    WINDOW places AS (PARTITION BY conversation ORDER BY time_ns, file, packet, lost DESC, step DESC
+        ROWS UNBOUNDED PRECEDING)
 ), balanced AS (
-    SELECT *, sum(step) OVER in_order AS balance
-    FROM after_losses
+    SELECT conversation, losses, key, place, time_ns, is_free, step, sum(step) OVER waiting AS balance,
+        sum((step = 1)::INTEGER) OVER waiting AS requests,
+        sum((step = -1)::INTEGER) OVER waiting AS replies
+    FROM in_order
     WHERE NOT lost AND (in_step OR losses = 0 OR key <> 0)
-    WINDOW in_order AS (PARTITION BY series, conn_id, losses, key ORDER BY time_ns, file, packet, step DESC
-        ROWS UNBOUNDED PRECEDING)
+    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place ROWS UNBOUNDED PRECEDING)
 ), owed AS (
-    SELECT *, least(0, min(balance) OVER (PARTITION BY series, conn_id, losses, key
-        ORDER BY time_ns, file, packet, step DESC ROWS UNBOUNDED PRECEDING)) AS unasked
+    SELECT *, least(0, min(balance) OVER (waiting ROWS UNBOUNDED PRECEDING)) AS unasked,
+        least(0, min(balance) OVER (waiting ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS unasked_before
     FROM balanced
-), answered AS (
-    SELECT *, step = -1 AND unasked = coalesce(lag(unasked) OVER in_order, 0) AS answers
-    FROM owed
-    WINDOW in_order AS (PARTITION BY series, conn_id, losses, key ORDER BY time_ns, file, packet, step DESC)
-), numbered AS (
-    SELECT *, IF(step = 1, count_if(step = 1) OVER in_order, count_if(answers) OVER in_order) AS number
-    FROM answered
-    WINDOW in_order AS (PARTITION BY series, conn_id, losses, key ORDER BY time_ns, file, packet, step DESC
-        ROWS UNBOUNDED PRECEDING)
+    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place)
 ), paired AS (
-    SELECT any_value(service) AS service, max(IF(step = 1, time_ns, NULL)) AS asked_ns,
-        max(IF(answers, time_ns, NULL)) AS time_ns
-    FROM numbered
-    WHERE step = 1 OR answers
-    GROUP BY series, conn_id, losses, key, number
+    SELECT conversation, max(CASE WHEN step = 1 THEN time_ns END) AS asked_ns,
+        max(CASE WHEN step = -1 THEN time_ns END) AS time_ns
+    FROM owed
+    WHERE step = 1 OR unasked = unasked_before AND (unasked = 0 OR key <> 0 OR NOT is_free)
+    GROUP BY conversation, losses, key, CASE WHEN step = 1 THEN requests ELSE replies + unasked END
 )
-SELECT service, time_ns, time_ns - asked_ns AS latency_ns
-FROM paired
-WHERE time_ns IS NOT NULL
+SELECT service, time_ns, greatest(time_ns - asked_ns, 0) AS latency_ns
+FROM paired JOIN conversations USING (conversation)
+WHERE time_ns IS NOT NULL AND asked_ns IS NOT NULL
 """
-"""Each reply with its service (the bound address) and how long it took.
+"""Each reply with its service (the bound address) and how long it took; ``$identities`` are those that are known.
 
 The n-th reply answers the n-th request of the connection that has the same identities in front of its delimiter;
 a reply while no request waits answers none. Where octets are missing, what waited before is forgotten. Between DEALER
-and ROUTER either side may ask, and the messages themselves do not tell: those connections are left out."""
+and ROUTER the side that speaks first asks; once the other one speaks unasked, nobody knows any more which message
+answers which, but for those with identities in front."""
+
+DELAYS = """
+SELECT server AS service, count(*) AS count,
+    quantile_disc(there_ns, 0.5) AS there_p50_ns, quantile_disc(there_ns, 0.95) AS there_p95_ns,
+    quantile_disc(service_ns, 0.5) AS service_p50_ns, quantile_disc(service_ns, 0.95) AS service_p95_ns,
+    quantile_disc(back_ns, 0.5) AS back_p50_ns, quantile_disc(back_ns, 0.95) AS back_p95_ns
+FROM exchanges
+GROUP BY server
+"""
+"""Where requests and replies took their time, of what both ends have captured."""
+
+CLOCKS = "SELECT one, other, at_ns, difference_ns, drift_ppm, uncertainty_ns FROM clocks"
+"""By how much the clocks of series differ."""
 
 LATENCIES = f"""
-WITH replies AS ({REPLIES}), quantiles AS (
-    SELECT service, hour_ns, count(*) AS count, min(latency_ns) AS min_ns, max(latency_ns) AS max_ns,
-        approx_percentile(latency_ns, array(0.5, 0.95, 0.99), 1000) AS percentiles,
-        grouping(service) AS all_services, grouping(hour_ns) AS all_hours
-    FROM (SELECT service, time_ns DIV 3600000000000 * 3600000000000 AS hour_ns, latency_ns FROM replies)
-    GROUP BY GROUPING SETS ((), (service), (service, hour_ns))
-)
-SELECT service, hour_ns, count, min_ns, percentiles[0] AS p50_ns, percentiles[1] AS p95_ns, percentiles[2] AS p99_ns,
-    max_ns, all_services = 1 AS all_services, all_hours = 1 AS all_hours
-FROM quantiles
-WHERE count > 0
+SELECT service, CASE WHEN latency_ns > 0 THEN ceil(ln(latency_ns) * {PER_E!r})::INTEGER END AS bucket,
+    count(*) AS count, min(latency_ns) AS min_ns, max(latency_ns) AS max_ns
+FROM replies
+WHERE service IN (SELECT unnest($services::VARCHAR[]))
+GROUP BY ALL
+UNION ALL
+SELECT NULL, CASE WHEN latency_ns > 0 THEN ceil(ln(latency_ns) * {PER_E!r})::INTEGER END AS bucket,
+    count(*), min(latency_ns), max(latency_ns)
+FROM replies
+GROUP BY ALL
 """
-"""Percentiles of all replies, of each service, and of each service by the hour in which replies came."""
+"""How many replies of some services, and of all, took about as long, by the buckets of a sketch."""
 
-_NAME = "named_struct('length', {0}.length, 'data', substring({0}.data, 1, 255))"
+ANSWERING = "SELECT service, count(*) AS count FROM replies GROUP BY ALL"
+"""Services by their replies."""
+
+REPLIES_BY_TIME = f"""
+WITH steps AS (
+    SELECT service, time_ns // $interval * $interval AS start_ns,
+        CASE WHEN latency_ns > 1 THEN floor(log10(latency_ns) * {STEPS})::INTEGER ELSE 0 END AS step
+    FROM replies
+)
+SELECT service, start_ns, step, count(*) AS count
+FROM steps
+WHERE service IN (SELECT unnest($services::VARCHAR[]))
+GROUP BY ALL
+UNION ALL
+SELECT NULL, start_ns, step, count(*)
+FROM steps
+GROUP BY start_ns, step
+"""
+"""Replies by the interval in which they came and by how long they took."""
+
+_FIRST = "{{length: {0}.length, data: {0}.data[1:255]}}"
 
 TOPICS = f"""
+SELECT {_FIRST.format("frames[1]")} AS topic, count(*) AS messages, {_sum("size")} AS octets
+FROM messages
+WHERE socket_type IN ('PUB', 'XPUB', 'RADIO')
+GROUP BY ALL
+"""
+"""Topics as they were published: the first frames of messages, of which 255 octets are kept."""
+
+SUBSCRIPTIONS = f"""
 WITH sent AS (
-    SELECT series, conn_id, struct(time_ns, file, packet) AS place, size,
-        named_struct('length', frames[0].length, 'data', substring(frames[0].data, 1, 1024)) AS first
+    SELECT series, conn_id, {{time_ns: time_ns, file: file, packet: packet}} AS place, size,
+        hex(frames[1].data[1:1024]) AS begin
     FROM messages
-    WHERE socket_type IN ('PUB', 'XPUB', 'RADIO')
+    WHERE socket_type IN ('PUB', 'XPUB')
 ), told AS (
-    SELECT series, conn_id, struct(time_ns, file, packet) AS place, topic,
-        IF(action = 'subscribe', 1, -1) AS step,
-        incomplete OR topic.length <> octet_length(topic.data) AS cut
+    SELECT series, conn_id, {{time_ns: time_ns, file: file, packet: packet}} AS place, topic,
+        CASE WHEN action = 'subscribe' THEN 1 ELSE -1 END AS step,
+        incomplete OR topic.length <> octet_length(topic.data) AS is_cut
     FROM subscriptions
 ), counted AS (
-    SELECT series, conn_id, place, topic, cut, sum(step) OVER in_order AS balance,
+    SELECT series, conn_id, place, topic, is_cut,
+        sum(step) OVER (PARTITION BY series, conn_id, topic ORDER BY place ROWS UNBOUNDED PRECEDING) AS balance,
         lead(place) OVER (PARTITION BY series, conn_id, topic ORDER BY place) AS until
     FROM told
-    WINDOW in_order AS (PARTITION BY series, conn_id, topic ORDER BY place ROWS UNBOUNDED PRECEDING)
 ), held AS (
-    SELECT series, conn_id, place, until, topic, cut, balance - least(0, min(balance) OVER (
+    SELECT series, conn_id, place, until, topic, is_cut, balance - least(0, min(balance) OVER (
         PARTITION BY series, conn_id, topic ORDER BY place ROWS UNBOUNDED PRECEDING)) AS times
     FROM counted
 ), matching AS (
-    SELECT series, conn_id, collect_list(struct(topic.length, topic.data, place, until)) AS topics,
-        min(IF(cut, place, NULL)) AS given_up
+    SELECT series, conn_id, list({{length: topic.length, begin: hex(topic.data), data: topic.data, place: place,
+            until: until}} ORDER BY topic.length) AS topics,
+        min(CASE WHEN is_cut THEN place END) AS given_up
     FROM held
-    WHERE times > 0 OR cut
+    WHERE times > 0 OR is_cut
     GROUP BY series, conn_id
     HAVING count(*) <= 1000
 ), matched AS (
-    SELECT size, first, array_min(transform(
-        filter(topics, one -> startswith(first.data, one.data) AND sent.place >= one.place
-            AND (one.until IS NULL OR sent.place < one.until) AND (given_up IS NULL OR sent.place < given_up)),
-        one -> named_struct('length', one.length, 'data', one.data))) AS topic
-    FROM sent LEFT JOIN matching USING (series, conn_id)
+    SELECT size, list_filter(topics, lambda one: starts_with(begin, one.begin) AND sent.place >= one.place
+            AND (one.until IS NULL OR sent.place < one.until) AND (given_up IS NULL OR sent.place < given_up))[1]
+        AS topic
+    FROM sent JOIN matching USING (series, conn_id)
 ), volume AS (
-    SELECT IF(topic IS NULL, {_NAME.format("first")}, {_NAME.format("topic")}) AS topic,
-        count(*) AS messages, coalesce(try_sum(size), {_MOST}) AS octets
-    FROM matched
-    GROUP BY 1
+    SELECT topic, count(*) AS messages, {_sum("size")} AS octets
+    FROM (
+        SELECT {_FIRST.format("topic")} AS topic, size FROM matched WHERE topic IS NOT NULL
+        UNION ALL
+        SELECT {_FIRST.format("frames[1]")}, size FROM messages WHERE socket_type = 'RADIO'
+    )
+    GROUP BY topic
 ), changes AS (
-    SELECT series, conn_id, {_NAME.format("topic")} AS topic, place, step FROM told
+    SELECT series, conn_id, {_FIRST.format("topic")} AS topic, place, step FROM told
     UNION ALL
-    SELECT series, conn_id, {_NAME.format("`group`")}, struct(time_ns, file, packet), IF(name = 'JOIN', 1, -1)
+    SELECT series, conn_id, {_FIRST.format('"group"')}, {{time_ns: time_ns, file: file, packet: packet}},
+        CASE WHEN name = 'JOIN' THEN 1 ELSE -1 END
     FROM commands
-    WHERE name IN ('JOIN', 'LEAVE') AND `group` IS NOT NULL
+    WHERE name IN ('JOIN', 'LEAVE') AND "group" IS NOT NULL
 ), effective AS (
     SELECT series, conn_id, topic, place, step
     FROM changes
     QUALIFY step <> lag(step, 1, -1) OVER (PARTITION BY series, conn_id, topic ORDER BY place)
 ), ended AS (
-    SELECT series, conn_id, topic, struct(end_ns AS time_ns, '' AS file, {_MOST} AS packet) AS place, -1 AS step
+    SELECT series, conn_id, topic, {{time_ns: end_ns, file: '', packet: {_MOST}}} AS place, -1 AS step
     FROM (SELECT series, conn_id, topic FROM effective GROUP BY ALL HAVING sum(step) = 1)
     JOIN connections USING (series, conn_id)
-    WHERE `end` <> 'open'
+    WHERE "end" <> 'open'
 ), followed AS (
-    SELECT topic, sum(step) OVER (PARTITION BY topic ORDER BY place, step ROWS UNBOUNDED PRECEDING) AS subscribers, step
+    SELECT topic, step,
+        sum(step) OVER (PARTITION BY topic ORDER BY place, step ROWS UNBOUNDED PRECEDING) AS subscribers
     FROM (SELECT * FROM effective UNION ALL SELECT * FROM ended)
 ), audience AS (
-    SELECT topic, sum(step) AS subscribers, max(subscribers) AS subscribers_most FROM followed GROUP BY topic
+    SELECT topic, sum(step)::BIGINT AS subscribers, max(subscribers)::BIGINT AS subscribers_most
+    FROM followed
+    GROUP BY topic
 )
-SELECT coalesce(volume.topic, audience.topic) AS topic,
-    coalesce(messages, 0) AS messages, coalesce(octets, 0) AS octets,
-    coalesce(audience.subscribers, 0) AS subscribers, coalesce(subscribers_most, 0) AS subscribers_most
-FROM volume FULL OUTER JOIN audience ON volume.topic = audience.topic
+SELECT topic, coalesce(messages, 0) AS messages, coalesce(octets, 0) AS octets, subscribers, subscribers_most
+FROM audience LEFT JOIN volume USING (topic)
 """
-"""Topics by volume and subscribers.
+"""Topics as they were subscribed to, with the messages that they matched.
 
-The topic of a message is the shortest subscription of its connection that it begins with at that time, or its first
-frame if none is known or the connection has changed its subscriptions more than a thousand times; 255 octets of it are
-kept."""
+Of several subscriptions of a connection that a message matched at its time the shortest one counts. What connections
+receive that have changed their subscriptions more than a thousand times is left out; 255 octets of a topic are kept."""
+
+SERIES = f"""
+SELECT series, count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,
+    count(*) FILTER (WHERE condition <> 'whole') AS damaged, min(first_ns) AS start_ns, max(last_ns) AS end_ns,
+    avg(last_ns - first_ns) AS mean_ns
+FROM captures
+GROUP BY series
+"""
+"""Captures by series: whether they are all there."""
+
+FILES = "SELECT file, condition, error FROM captures WHERE condition <> 'whole'"
+"""Files that could not be read, or not to their ends."""
+
+PRESENCES = f"""
+WITH present AS (
+    SELECT {_host("src")} AS host, time_ns // $interval AS place, count(*) AS messages FROM messages GROUP BY ALL
+), still_open AS (
+    SELECT host, count(*) AS "open"
+    FROM (SELECT unnest([{_host("client")}, {_host("server")}]) AS host FROM connections WHERE "end" = 'open')
+    GROUP BY host
+)
+SELECT host, sum(messages)::BIGINT AS messages, any_value("open") AS "open", list(place ORDER BY place) AS places
+FROM present JOIN still_open USING (host)
+GROUP BY host
+HAVING max(place) < $last - 5
+"""
+"""Hosts with open connections that have not sent for a while: the intervals in which they did."""

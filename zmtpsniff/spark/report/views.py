@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from zmtpsniff.spark.session import SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
+from zmtpsniff.spark.vantage import ELSEWHERE, views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,8 @@ def make_views(
 ) -> dict[str, "DataFrame"]:
     """Make a temporary view of each table below ``folder``, a path or URL; returns their data frames by name.
 
+    They count each connection once, however many captured it; views named ``all_...`` have all rows, and others what
+    two captures of a connection say together (see :func:`zmtpsniff.spark.vantage.views`).
     With ``since_ns`` and ``until_ns`` (nanoseconds since the Unix epoch) only rows from the first up to, and without,
     the second: of connections and captures those that last into that time, of subscriptions and commands also those
     before, since they say what holds then. Days that are out of it are not read.
@@ -25,22 +28,22 @@ def make_views(
     from zmtpsniff.spark.store import Store
 
     store = Store(folder)
-    found = {}
     for table in TABLES:
         known = store.table(table)
         if known is None:
             raise SparkError(
                 f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
             )
-        conditions = _conditions(table, since_ns, until_ns)
         frame = _read(
             session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
         )
-        for condition in conditions:
+        for condition in conditions(table, since_ns, until_ns):
             frame = frame.where(condition)
-        frame.createOrReplaceTempView(table)
-        found[table] = frame
-    return found
+        frame.createOrReplaceTempView(f"all_{table}")
+    for name, query in views(since_ns or 0).items():
+        session.sql(query).createOrReplaceTempView(name)
+    session.catalog.cacheTable(ELSEWHERE)  # which nearly all others ask
+    return {table: session.table(table) for table in TABLES}
 
 
 def _read(session: "SparkSession", folder: str, paths: list[str], table: str) -> "DataFrame":
@@ -65,7 +68,8 @@ def _of_hadoop(location: str) -> str:
     return f"s3a{location[2:]}" if location.startswith("s3:") else location
 
 
-def _conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
+def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
+    """What holds of the rows of a table that are of some time, as SQL (see :func:`make_views`)."""
     begin, end = {
         "connections": ("start_ns", "end_ns"),
         "captures": ("first_ns", "last_ns"),

@@ -1,0 +1,487 @@
+"""The boxes of a CURVE connection, opened with what a ring of keys knows (26/CURVEZMQ).
+
+    command   box                                           opened by
+    HELLO     64 zeros           (C' to S)                   C' and s, or c' and S
+    WELCOME   S', the cookie     (S to C')                   the same
+              the cookie: C', s' (of the server to itself)   its key K
+    INITIATE  C, vouch, metadata (C' to S')                  k, made of C' and s', or of S' and c'
+              the vouch: C', S   (C to S')                   C and s'
+    READY     metadata           (S' to C')                  k
+    MESSAGE   flags, a frame     (either way)                k
+
+A key is looked for until one box has been opened by it: the 16 octets of a box's authenticator prove that it is right,
+and only then is what does not open a problem. HELLO shows C', so that a key is found by it. Where HELLO is not in the
+capture every key is tried with the boxes there are: each key with two of them, as one may be damaged.
+
+Keys may come late, while a capture goes on. Then the events of a connection wait for them in a `WaitingRoom`.
+
+A snapshot has no key: it has what the connection has shown of itself, and the ring is asked again.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from dissectors.events import AnyEvent, Command, Side, at_hand
+from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.zmtp import wire
+from dissectors.zmtp.curve_keys import KEY_SIZE, KeyRing, SecretKey, SharedKey, Sodium
+from dissectors.zmtp.journal import Journal
+
+# How many keys are tried with one box: opening costs 2 µs, making a key of two others 50 µs.
+_MOST_SHARED = 16_384
+_MOST_SECRETS = 256
+
+_HELLO = b"CurveZMQHELLO---"
+_WELCOME = b"WELCOME-"
+_COOKIE = b"COOKIE--"
+_INITIATE = b"CurveZMQINITIATE"
+_VOUCH = b"VOUCH---"
+_READY = b"CurveZMQREADY---"
+_FROM_CLIENT = b"CurveZMQMESSAGEC"
+_FROM_SERVER = b"CurveZMQMESSAGES"
+_LONG_NONCE = 16  # octets of a nonce that is sent behind a prefix of 8
+_COOKIE_SIZE = 96
+_VOUCH_SIZE = 96
+
+LEAST_BOX = wire.CURVE_BOX_OVERHEAD + 1
+"""Octets of the box of a MESSAGE with an empty frame."""
+OVERHEAD = wire.CURVE_MESSAGE_LEAST
+"""How many octets longer the body of a MESSAGE is than the body of the frame in it."""
+
+# What waits for keys: octets of one connection, and of all.
+_WAITING_OCTETS = 4 << 20
+_WAITING_OCTETS_OF_ALL = 64 << 20
+_FIRST = 2  # of a connection's boxes, with which keys are tried: one may be damaged
+_EVENT_COST = 500  # octets that an event takes beside its box
+_MOST_SERVERS = 65_536  # whose keys are remembered
+_SILENT_NS = 10_000_000_000  # who cannot open a HELLO closes the connection at once; later there are other reasons
+
+
+class Box(NamedTuple):
+    """A box, and the nonce that was sent with it."""
+
+    nonce: bytes
+    octets: bytes
+
+
+class Introduction(NamedTuple):
+    """What the box of INITIATE holds."""
+
+    long_term_key: bytes  # C
+    metadata: bytes
+    vouch_is_good: bool | None  # None if nobody can open it here
+
+
+class BoxesState(Part):
+    """What the boxes of a connection say of themselves in a snapshot: nothing that is a secret."""
+
+    client_side: Side | None
+    client_key: bytes | None
+    server_key: bytes | None
+    hello_for: bytes | None
+    hello: Box | None
+    hello_ns: int
+    welcome: Box | None
+    cookie: bytes | None
+
+
+class Boxes:
+    """What opens the boxes of one connection."""
+
+    __slots__ = (
+        "_asked",
+        "_asked_before",
+        "_hello_key",
+        "_nonces",
+        "_server_secret",
+        "_sodium",
+        "client_key",
+        "client_side",
+        "cookie",
+        "curve",
+        "hello",
+        "hello_for",
+        "hello_ns",
+        "is_open",
+        "key",
+        "ring",
+        "server_key",
+        "wait",
+        "waited",
+        "welcome",
+    )
+
+    def __init__(self, curve: "Curve") -> None:
+        """Begin with a connection of which nothing is known."""
+        self.curve = curve
+        self.ring = curve.ring
+        self._sodium = curve.sodium
+        self.wait: Wait | None = None  # its events wait for a key
+        self.waited = False  # they have, and do not again
+        self.client_side: Side | None = None  # which of TCP's sides is CURVE's client
+        self.client_key: bytes | None = None  # C'
+        self.server_key: bytes | None = None  # S'
+        self.hello_for: bytes | None = None  # S, if HELLO was opened
+        self.hello: Box | None = None
+        self.hello_ns = 0
+        self.welcome: Box | None = None
+        self.cookie: bytes | None = None
+        self.is_open = False  # a key has opened a box
+        self.key = b""  # k, if so
+        self._nonces: dict[Side, bytes] = {}  # how the nonces of each side's MESSAGEs begin, if so
+        self._server_secret: bytes | None = None  # s'
+        self._hello_key: bytes | None = None  # of HELLO and WELCOME
+        self._asked = self._asked_before = 0  # how many keys the ring had at the last two boxes
+
+    # ------------------------------------------------------------------ the handshake
+
+    def take_hello(self, side: Side, client_key: bytes, hello: Box, time_ns: int) -> bytes | None:
+        """Take the HELLO of ``side``; the server's long-term key S that it is for, None if that cannot be known."""
+        self.client_side = side
+        self.client_key = client_key
+        self.hello = hello
+        self.hello_ns = time_ns
+        self._open_hello(0)
+        return self.hello_for
+
+    def take_welcome(self, welcome: Box) -> bytes | None:
+        """Take WELCOME; the server's transient key S', None if no key opens it."""
+        self.welcome = welcome
+        self._open_welcome()
+        return self.server_key
+
+    def take_initiate(self, side: Side, cookie: bytes, initiate: Box) -> Introduction | None:
+        """Take the INITIATE of ``side``; what it holds, None if no key opens it."""
+        self.client_side = side
+        self.cookie = cookie
+        plain = self._open(initiate.octets, [(side, _INITIATE + initiate.nonce)])
+        if plain is None or len(plain) < KEY_SIZE + _VOUCH_SIZE:
+            return None
+        long_term, vouch = plain[:KEY_SIZE], plain[KEY_SIZE : KEY_SIZE + _VOUCH_SIZE]
+        return Introduction(long_term, plain[KEY_SIZE + _VOUCH_SIZE :], self._open_vouch(long_term, vouch))
+
+    def take_ready(self, side: Side, ready: Box) -> bytes | None:
+        """Take the READY of ``side``; its metadata, None if no key opens it."""
+        self.client_side = "client" if side == "server" else "server"
+        return self._open(ready.octets, [(self.client_side, _READY + ready.nonce)])
+
+    def _open_hello(self, since: int) -> None:
+        """Look for what opens HELLO, and so WELCOME, among keys that came when the ring had more than ``since``."""
+        if self.hello is None or self.client_key is None or self._hello_key is not None:
+            return
+        nonce, box = self.hello
+        client_secret = self.ring.secret_of(self.client_key)
+        for known in self.ring.secrets(0 if client_secret else since, _MOST_SECRETS):
+            if client_secret is not None and known.public is not None:
+                key = self._sodium.shared(known.public, client_secret)
+            elif known.secret is not None:
+                key = self._sodium.shared(self.client_key, known.secret)
+            else:
+                continue
+            if key is not None and self._sodium.open(key, _HELLO + nonce, box) is not None:
+                self._hello_key, self.hello_for = key, known.public
+                return
+
+    def _open_welcome(self) -> None:
+        if self.welcome is None or self._hello_key is None or self.server_key is not None:
+            return
+        nonce, box = self.welcome
+        plain = self._sodium.open(self._hello_key, _WELCOME + nonce, box)
+        if plain is not None:
+            self.server_key = plain[:KEY_SIZE]
+
+    def _open_vouch(self, long_term: bytes, vouch: bytes) -> bool | None:
+        """Whether the client's long-term key vouches for its transient one; None if s' is not known."""
+        if self._server_secret is None or self.client_key is None:
+            return None
+        key = self._sodium.shared(long_term, self._server_secret)
+        if key is None:
+            return False
+        plain = self._sodium.open(key, _VOUCH + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:])
+        return plain is not None and plain.startswith(self.client_key)
+
+    # ------------------------------------------------------------------ messages
+
+    def open_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
+        """What is in the box of a MESSAGE of ``side``: flags, and a frame's body; None if no key opens it."""
+        if self.is_open:
+            return self._sodium.open(self.key, self._nonces[side] + nonce, box)
+        clients: tuple[Side, ...] = ("client", "server") if self.client_side is None else (self.client_side,)
+        return self._open(
+            box, [(client, (_FROM_CLIENT if client == side else _FROM_SERVER) + nonce) for client in clients]
+        )
+
+    def begin_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
+        """What is in the beginning of a box whose end is not at hand, once another box has proved the key."""
+        if not self.is_open or len(box) < LEAST_BOX:
+            return None
+        return self._sodium.begin(self.key, self._nonces[side] + nonce, box)
+
+    def try_box(self, side: Side, command: Command) -> None:
+        """Look for a key that opens the box of an INITIATE, READY or MESSAGE of ``side``."""
+        nonce, box = command.nonce, command.box
+        if not isinstance(nonce, bytes) or not isinstance(box, bytes):
+            return
+        if command.name == "MESSAGE":
+            self.open_message(side, nonce, box)
+        elif command.name == "READY":
+            self.take_ready(side, Box(nonce, box))
+        elif isinstance(command.cookie, bytes):
+            self.take_initiate(side, command.cookie, Box(nonce, box))
+
+    # ------------------------------------------------------------------ the key
+
+    def _open(self, box: bytes, nonces: list[tuple[Side, bytes]]) -> bytes | None:
+        """Open a box by the key, or by one that is found so; each nonce is behind the side that is then the client."""
+        if self.is_open:
+            return self._sodium.open(self.key, nonces[0][1], box)
+        for key, server_secret in self._candidates():
+            for client, nonce in nonces:
+                plain = self._sodium.open(key, nonce, box)
+                if plain is not None:
+                    self._prove(key, server_secret, client)
+                    return plain
+        return None
+
+    def _prove(self, key: bytes, server_secret: bytes | None, client: Side) -> None:
+        self.is_open = True
+        self.key = key
+        self._server_secret = server_secret
+        self.client_side = client
+        server: Side = "server" if client == "client" else "client"
+        self._nonces = {client: _FROM_CLIENT, server: _FROM_SERVER}
+
+    def _candidates(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Keys that may be that of the connection, with s' where it is known."""
+        ring = self.ring
+        since, self._asked_before, self._asked = self._asked_before, self._asked, ring.added
+        if self._asked > since:
+            self._open_hello(since)
+            self._open_welcome()
+        client = self.client_key
+        if client is not None:
+            known = ring.shared_by(client)
+            if known is not None:
+                yield known.key, None if known.server is None else ring.secret_of(known.server)
+            yield from self._made(client)
+        if self._asked <= since:
+            return
+        if client is None:
+            yield from _with_secret(ring.shared(since, _MOST_SHARED), ring)
+        yield from _with_secret(ring.wildcards(since, _MOST_SHARED), ring)
+        if client is None:
+            return
+        client_secret = ring.secret_of(client)
+        for pair in ring.secrets(since, _MOST_SECRETS):
+            yield from self._made_with(pair, client, client_secret)
+
+    def _made_with(
+        self, pair: SecretKey, client: bytes, client_secret: bytes | None
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """The key of the connection if a pair of keys is that of the server's end, or K."""
+        secret = pair.secret
+        if client_secret is not None and pair.public is not None:
+            key = self._sodium.shared(pair.public, client_secret)
+        elif secret is not None:
+            if self.cookie is not None:
+                nonce, box = self.cookie[:_LONG_NONCE], self.cookie[_LONG_NONCE:]
+                plain = self._sodium.open(secret, _COOKIE + nonce, box)
+                secret = secret if plain is None else plain[KEY_SIZE:]
+            key = self._sodium.shared(client, secret)
+        else:
+            return
+        if key is not None:
+            yield key, secret
+
+    def _made(self, client: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """The key that is made of S', if that is known, and a secret key in the ring."""
+        server = self.server_key
+        if server is None:
+            return
+        server_secret, client_secret = self.ring.secret_of(server), self.ring.secret_of(client)
+        key = None
+        if server_secret is not None:
+            key = self._sodium.shared(client, server_secret)
+        elif client_secret is not None:
+            key = self._sodium.shared(server, client_secret)
+        if key is not None:
+            yield key, server_secret
+
+    def wrong_server_key(self, server: str, end_ns: int) -> str | None:
+        """Why the client has the wrong key of ``server``, on a connection that ended without WELCOME at ``end_ns``.
+
+        None if nothing says that it has. A server that cannot open HELLO closes the connection at once.
+        """
+        if self.hello is None or self.welcome is not None or end_ns - self.hello_ns > _SILENT_NS:
+            return None
+        self._open_hello(0)
+        known = self.curve.servers.get(server)
+        if self.hello_for is not None:
+            if known is None or known == self.hello_for:
+                return None
+            return (
+                f"the client's HELLO is for the server key {self.hello_for.hex()}, the key of {server} is {known.hex()}"
+            )
+        secrets = [key.public for key in self.ring.secrets(0, _MOST_SECRETS) if key.secret is not None]
+        if not secrets:
+            return None
+        if known is not None:
+            return f"the client's HELLO is for another server key than that of {server}, which is {known.hex()}"
+        none = (
+            "the secret key given does not open" if len(secrets) == 1 else f"none of {len(secrets)} secret keys opens"
+        )
+        return f"the client has a wrong key of {server}: {none} its HELLO, at which the connection ended"
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self) -> BoxesState:
+        """What to go on from, without any key."""
+        return fields_of(self, BoxesState)
+
+    def restore(self, state: BoxesState) -> None:
+        """Go on from there, with the keys that the ring has now."""
+        set_fields(self, state)
+        self._open_hello(0)
+        self._open_welcome()
+
+
+def _with_secret(keys: list[SharedKey], ring: KeyRing) -> Iterator[tuple[bytes, bytes | None]]:
+    for known in keys:
+        yield known.key, None if known.server is None else ring.secret_of(known.server)
+
+
+class Opener(Protocol):
+    """Who shows what one side of a connection says."""
+
+    journal: Journal
+
+    def reopen(self, event: Command) -> None:
+        """Show what is in the box of a command, which could not be opened when it came."""
+
+
+class Wait:
+    """The events of a connection whose key may still come, in their order."""
+
+    def __init__(self, boxes: Boxes, openers: tuple[Opener, Opener], begin_ns: int) -> None:
+        """From now on the events of ``openers`` wait here."""
+        self.begin_ns = begin_ns
+        self.octets = 0
+        self._boxes = boxes
+        self._openers = openers
+        self._events: list[AnyEvent] = []
+        self._out = openers[0].journal.out
+        self._sealed: dict[int, Opener] = {}  # by the places of their events: who can open them
+        self._asked = boxes.ring.added
+        for opener in openers:
+            opener.journal.out = self._events
+
+    def add(self, opener: Opener, command: Command) -> None:
+        """Let a command wait whose box ``opener`` could not open."""
+        self._sealed[len(self._events)] = opener
+        self._events.append(command)
+        self.octets += _EVENT_COST + len(at_hand(command.box or b""))
+
+    def ask_again(self) -> None:
+        """Try keys that have come since with the first boxes."""
+        boxes = self._boxes
+        if boxes.ring.added == self._asked:
+            return
+        self._asked = boxes.ring.added
+        for place in list(islice(self._sealed, _FIRST)):
+            command, opener = self._events[place], self._sealed[place]
+            assert isinstance(command, Command)
+            side: Side = "client" if opener is self._openers[0] else "server"
+            if not boxes.is_open:
+                boxes.try_box(side, command)
+
+    def sealed(self) -> list[Command]:
+        """The first commands that wait for a key."""
+        found = (self._events[place] for place in islice(self._sealed, _FIRST))
+        return [event for event in found if isinstance(event, Command)]
+
+    def end(self) -> None:
+        """Give the events out, with what is in their boxes if there is a key now."""
+        for opener in self._openers:
+            opener.journal.out = self._out
+        events, self._events = self._events, []
+        for place, event in enumerate(events):
+            by = self._sealed.get(place)
+            if by is None:
+                self._out.append(event)
+            else:
+                assert isinstance(event, Command)
+                by.reopen(event)
+
+
+class Curve:
+    """What opens the boxes of all connections of a dissection: a ring of keys, and who waits for keys.
+
+    ``patience_ns`` is how long events wait for a key that may still come, 0 if all are there.
+    """
+
+    def __init__(self, ring: KeyRing, patience_ns: int = 0) -> None:
+        """Ask ``ring``."""
+        self.ring = ring
+        self.patience_ns = patience_ns
+        self.servers: dict[str, bytes] = {}  # long-term public keys by addresses of servers that have proved them
+        self._sodium: Sodium | None = None
+        self._waits: dict[Boxes, Wait] = {}
+        self._octets = 0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is a key, or one may come."""
+        return bool(self.ring.added or self.patience_ns)
+
+    @property
+    def sodium(self) -> Sodium:
+        """What opens boxes; raises NoSodiumError."""
+        if self._sodium is None:
+            self._sodium = Sodium()
+        return self._sodium
+
+    def learn(self, server: str, key: bytes) -> None:
+        """The server at this address has answered a HELLO that was for its long-term public key."""
+        if len(self.servers) < _MOST_SERVERS:
+            self.servers[server] = key
+
+    # ------------------------------------------------------------------ keys that come late
+
+    @property
+    def waiting_since_ns(self) -> int | None:
+        """Since when events wait; None if none do."""
+        return min((wait.begin_ns for wait in self._waits.values()), default=None)
+
+    def sealed(self) -> list[Command]:
+        """What waits: the first commands of each connection that no key has opened."""
+        return [command for wait in self._waits.values() for command in wait.sealed()]
+
+    def hold(self, boxes: Boxes, openers: tuple[Opener, Opener], now_ns: int) -> Wait | None:
+        """Where the next event of the connection is to wait; None if it has waited, or may not."""
+        if boxes.wait is None:
+            if boxes.waited or not self.patience_ns:
+                return None
+            boxes.waited = True
+            boxes.wait = self._waits[boxes] = Wait(boxes, openers, now_ns)
+        wait = boxes.wait
+        others = sum(other.octets for other in self._waits.values()) if wait.octets > _WAITING_OCTETS // 64 else 0
+        if wait.octets > _WAITING_OCTETS or others > _WAITING_OCTETS_OF_ALL:
+            self.release(boxes)
+            return None
+        return wait
+
+    def release(self, boxes: Boxes) -> None:
+        """Let the events of a connection wait no longer."""
+        wait = self._waits.pop(boxes, None)
+        if wait is not None:
+            wait.ask_again()
+            boxes.wait = None
+            wait.end()
+
+    def settle(self, now_ns: int) -> None:
+        """It is ``now_ns``: give out what has waited for long, and that for which there is a key now."""
+        for boxes, wait in list(self._waits.items()):
+            wait.ask_again()
+            if boxes.is_open or now_ns - wait.begin_ns > self.patience_ns:
+                self.release(boxes)

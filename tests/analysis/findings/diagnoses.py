@@ -1,0 +1,25 @@
+"""Diagnoses of captures, for tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.assembly import make_sniffer
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.settings import Settings
+
+
+def diagnose(*captures: Path, settings: Settings | None = None) -> list[Finding]:
+    """The findings of captures, read as one."""
+    settings = settings or Settings()
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+    sniffer = make_sniffer(open_captures(list(map(str, captures))), settings, witness=diagnosis)
+    for events in sniffer.events():
+        diagnosis.take(events)
+    return diagnosis.findings()
+
+
+def alarms(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Code and summary of all findings that are more than notes."""
+    return [(one.code, one.summary) for one in findings if one.severity != "note"]

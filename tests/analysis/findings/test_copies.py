@@ -1,0 +1,125 @@
+"""Drops are found by comparing copies, and only drops."""
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissectors.events import Connection, Message, Peer, Sides, Subscription
+from zmtpsniff.analysis.findings.copies import Copies
+from zmtpsniff.analysis.findings.inquiry import Contact
+
+PUBLISHER = "10.0.0.1:5556"
+MS = 1_000_000
+
+
+def _contact(flow: int) -> Contact:
+    contact = Contact(flow, 0)
+    contact.kinds = {PUBLISHER: "PUB", _subscriber(flow): "SUB"}
+    return contact
+
+
+def _subscriber(flow: int) -> str:
+    return f"10.0.0.2:{40_000 + flow}"
+
+
+def _dropped(streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | None = None) -> dict[str, int]:
+    """What is counted for subscribers, each of which gets these messages at these times."""
+    copies = Copies()
+    listeners = {}
+    for flow in range(len(streams)):
+        contact = _contact(flow)
+        listeners[flow] = copies.begin(contact)
+        copies.subscription(
+            contact, Subscription(0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", b"", "command")
+        )
+    arrivals = sorted(
+        (time_ns, flow, place) for flow, one in enumerate(streams) for place, (time_ns, _) in enumerate(one)
+    )
+    for number, (time_ns, flow, place) in enumerate(arrivals):
+        if blind is not None and number == len(arrivals) // 2:
+            copies.lose(_contact(blind))
+        body = streams[flow][place][1]
+        listener = listeners[flow]
+        assert listener is not None
+        listener(Message(time_ns, number + 1, flow, PUBLISHER, _subscriber(flow), [body], "PUB", matched=b""))
+    for flow, one in enumerate(streams):
+        ends = Peer(_subscriber(flow)), Peer(PUBLISHER)
+        connection = Connection(flow, "tcp", *ends, Sides(0, len(one)), Sides(0, 0), 0, end_ns, "open")
+        copies.end(None, connection, end_ns)
+    found = [claim for claim in copies.claims(end_ns) if claim.code == "messages-dropped"]
+    return {next(iter(claim.endpoints)): claim.occurrences.count for claim in found}
+
+
+def _streams(
+    random: Random, count: int, subscribers: int, contents: int, drops: set[int], slow: int, lag_ns: int
+) -> list[list[tuple[int, bytes]]]:
+    """Copies of messages, all but one subscriber's on time, with those left out that were dropped for that one."""
+    bodies = [b"%d" % random.randrange(contents) if contents else b"message %d" % number for number in range(count)]
+    streams: list[list[tuple[int, bytes]]] = [[] for _ in range(subscribers)]
+    last = [0] * subscribers
+    for number, body in enumerate(bodies):
+        for flow in range(subscribers):
+            if flow == slow and number in drops:
+                continue
+            late = random.randrange(MS) + (min(lag_ns, number * 2 * MS) if flow == slow else 0)
+            last[flow] = max(last[flow] + 1, number * MS + late)
+            streams[flow].append((last[flow], body))
+    return streams
+
+
+seeds = st.integers(0, 10_000)
+END_NS = 60_000 * MS
+
+
+@settings(max_examples=80)
+@given(seeds, st.integers(2, 4), st.sets(st.integers(20, 190), max_size=60), st.sampled_from([0, 50 * MS, 3000 * MS]))
+def test_all_that_is_dropped_is_counted(seed: int, subscribers: int, drops: set[int], lag_ns: int) -> None:
+    random = Random(seed)
+    slow = random.randrange(subscribers)
+    streams = _streams(random, 200, subscribers, 0, drops, slow, lag_ns)
+    assert _dropped(streams, END_NS) == ({_subscriber(slow): len(drops)} if drops else {})
+
+
+@settings(max_examples=80)
+@given(seeds, st.integers(2, 4), st.sampled_from([1, 2, 5, 50, 500]), st.sampled_from([0, 50 * MS, 3000 * MS]))
+def test_nothing_is_counted_where_nothing_was_dropped(seed: int, subscribers: int, contents: int, lag_ns: int) -> None:
+    random = Random(seed)
+    streams = _streams(random, 300, subscribers, contents, set(), random.randrange(subscribers), lag_ns)
+    assert _dropped(streams, END_NS) == {}
+
+
+@settings(max_examples=60)
+@given(seeds, st.sampled_from([3, 10, 50]), st.sets(st.integers(20, 280), max_size=60))
+def test_equal_messages_never_make_it_too_many(seed: int, contents: int, drops: set[int]) -> None:
+    random = Random(seed)
+    streams = _streams(random, 300, 2, contents, drops, 1, 0)
+    counted = _dropped(streams, END_NS)
+    assert counted.get(_subscriber(1), 0) <= len(drops)
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(0, 150), st.sampled_from([1, 3, 40, 0]))
+def test_who_joins_later_has_lost_nothing(seed: int, missed: int, contents: int) -> None:
+    random = Random(seed)
+    streams = _streams(random, 300, 2, contents, set(), 0, 0)
+    streams[1] = streams[1][missed:]
+    assert _dropped(streams, END_NS) == {}
+
+
+def test_a_hole_in_the_capture_accuses_nobody() -> None:
+    streams = _streams(Random(1), 200, 2, 0, set(range(110, 140)), 1, 0)
+    assert _dropped(streams, END_NS, blind=1) == {}
+    assert _dropped(streams, END_NS) == {_subscriber(1): 30}
+
+
+def test_several_publishers_behind_one_address_are_not_compared() -> None:
+    """A balancer in front of two publishers of the same data, which do not send in one order."""
+    random = Random(3)
+    bodies = [b"message %d" % number for number in range(300)]
+    other = list(bodies)
+    for place in range(0, 298, 3):
+        if random.random() < 0.5:
+            other[place], other[place + 1] = other[place + 1], other[place]
+    streams = [[(number * MS, body) for number, body in enumerate(one)] for one in (bodies, other)]
+    assert _dropped(streams, END_NS) == {}

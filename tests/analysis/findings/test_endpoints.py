@@ -1,0 +1,89 @@
+"""How certain it is that ZeroMQ was meant where nobody answers."""
+
+import pytest
+
+from dissectors.events import Connection, Peer, Sides
+from zmtpsniff import decode_as
+from zmtpsniff.analysis.findings.endpoints import Endpoints
+from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.net.witness import Attempt, Outcome
+
+MS = 1_000_000
+SERVER = "10.0.0.5:5567"
+
+
+def _attempts(outcome: Outcome, times_ms: list[int], syns: int = 1, client: str = "10.0.0.9") -> list[Attempt]:
+    return [
+        Attempt(outcome, number, f"{client}:{40_000 + number}", SERVER, syns, ms * MS, ms * MS, 2 * number + 2)
+        for number, ms in enumerate(times_ms)
+    ]
+
+
+def _claims(attempts: list[Attempt], *connections: Connection, rule: str | None = None) -> list[Claim]:
+    endpoints = Endpoints([decode_as.parse(rule)] if rule else [])
+    for attempt in attempts:
+        endpoints.attempt(attempt)
+    for connection in connections:
+        endpoints.end(None, connection, connection.end_ns)
+    return list(endpoints.claims(100_000 * MS))
+
+
+def _connection(client: str, server: str) -> Connection:
+    return Connection(99, "tcp", Peer(client), Peer(server), Sides(1, 1), Sides(1, 1), 0, MS, "fin")
+
+
+RHYTHM = list(range(0, 3000, 150))
+SLOW = list(range(0, 30_000, 2000))
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "rule", "severity", "certainty"),
+    [
+        (RHYTHM, None, "error", "likely"),
+        (SLOW, None, "warning", "possible"),
+        (SLOW, "tcp.port==5567,zmtp", "error", "certain"),
+        (RHYTHM[:4], None, "note", "possible"),  # less than a second
+    ],
+)
+def test_refused(times_ms: list[int], rule: str | None, severity: str, certainty: str) -> None:
+    (claim,) = _claims(_attempts("refused", times_ms), rule=rule)
+    assert (claim.code, claim.severity, claim.certainty) == ("endpoint-refused", severity, certainty)
+    assert f"nobody listens at {SERVER}: {len(times_ms)} attempts in " in claim.summary
+    assert claim.summary.endswith("by 10.0.0.9")
+
+
+def test_15_attempts_in_30_seconds() -> None:
+    (claim,) = _claims(_attempts("refused", [2100 * number for number in range(15)]), rule="tcp.port==5567,zmtp")
+    assert claim.summary == f"nobody listens at {SERVER}: 15 attempts in 29 s by 10.0.0.9"
+
+
+def test_a_host_that_speaks_zmtp_elsewhere_means_zeromq() -> None:
+    (claim,) = _claims(_attempts("refused", SLOW), _connection("10.0.0.9:41000", "10.0.0.7:5555"))
+    assert (claim.severity, claim.certainty) == ("error", "likely")
+
+
+def test_another_host_among_others_is_a_note() -> None:
+    (claim,) = _claims(_attempts("refused", SLOW), _connection("10.0.0.8:41000", "10.0.0.7:5555"))
+    assert (claim.severity, claim.certainty) == ("note", "possible")
+
+
+def test_who_starts_late_or_stops_a_moment_early_is_healthy() -> None:
+    accepted = Attempt("accepted", 50, "10.0.0.9:50000", SERVER, 2, 4000 * MS, 4000 * MS, 99)
+    (claim,) = _claims([*_attempts("refused", RHYTHM), accepted])
+    assert claim.severity == "note"
+    assert "at first" in claim.summary
+    (claim,) = _claims([accepted, *_attempts("refused", [5000 + ms for ms in RHYTHM])])
+    assert claim.severity == "note"
+    (claim,) = _claims([accepted, *_attempts("refused", [5000 + 2 * ms for ms in RHYTHM])], rule="tcp.port==5567,zmtp")
+    assert claim.severity == "error"
+    assert "any more" in claim.summary
+
+
+def test_silent() -> None:
+    attempt = Attempt("silent", 1, "10.0.0.9:40000", SERVER, 5, 0, 15_000 * MS, 5)
+    (claim,) = _claims([attempt])
+    assert (claim.code, claim.severity, claim.certainty) == ("endpoint-silent", "warning", "possible")
+    assert claim.summary == f"{SERVER} does not answer: 5 SYNs in 15 s by 10.0.0.9"
+    (claim,) = _claims([attempt], rule="tcp.port==5567,zmtp")
+    assert claim.severity == "error"
+    assert _claims([attempt._replace(syns=2, last_ns=1000 * MS)]) == []

@@ -1,0 +1,118 @@
+"""What is found in captures of programs with faults, and that nothing is found in healthy ones."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.findings.diagnoses import alarms, diagnose
+from tests.capture_point.families import FAMILIES, make
+from tests.capture_point.tap import Packets, packets
+from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Sniffer
+
+# Captures of the fixtures with faults, each with the codes of what is more than a note, the most harmful first.
+FAULTY = {
+    "app_salt": ["endpoint-refused", "endpoint-refused", "request-unanswered", "replies-slow"],  # its master stops
+    "bad_http_on_zmq_port": ["protocol-violated"],
+    "bad_ready_truncated": ["protocol-violated"],
+    "bad_reserved_flags": ["protocol-violated"],
+    "rec_frozen_peer": ["heartbeat-lost"],
+    "rec_group_not_joined": ["protocol-violated"],
+    "rec_late_reply": ["replies-slow"],
+    "rec_manual_publisher": ["protocol-violated"],
+    "rec_multipart_client": ["protocol-violated"],
+    "rec_no_delimiter": ["protocol-violated"],
+    "rec_odd_subscriptions": ["protocol-violated"],
+    "rec_plain_wrong_password": ["credentials-refused"],
+    "rec_reconnect_storm": ["reconnect-storm"],
+    "rec_relaxed_request": ["protocol-violated"],
+    "rec_request_to_pull": ["sockets-mismatched"],
+    "rec_same_identity": ["protocol-violated"],
+    "rec_third_of_a_pair": ["protocol-violated"],
+    "rec_two_replies": ["protocol-violated"],
+    "rec_unanswered_request": ["request-unanswered"],
+    "sec_mismatch_null_curve": ["mechanisms-differ"],
+    "sec_plain_refused_435": ["credentials-refused"],
+    "sec_types_push_pub": ["sockets-mismatched"],
+}
+# Of the recorded captures with known contents, those whose names do not say that something is wrong in them.
+SHARED_FAULTY = re.compile("bad_|mix_|sec_(curve_refused|mismatch|plain_refused|types)")
+PCAPS = sorted(FIXTURES.glob("*.pcap*"))
+
+
+@pytest.mark.parametrize("path", PCAPS, ids=lambda path: path.stem)
+def test_fixtures(path: Path) -> None:
+    found = [code for code, _ in alarms(diagnose(path))]
+    assert found == FAULTY.get(path.name.partition(".")[0], [])
+
+
+def test_every_faulty_capture_is_there() -> None:
+    assert FAULTY.keys() <= {path.name.partition(".")[0] for path in PCAPS}
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="needs the recorded captures (ZMTPSNIFF_CAPTURES)")
+def test_recorded_captures_that_are_healthy() -> None:
+    found = {}
+    for path in sorted(CAPTURES.glob("*.pcap*")):
+        if not SHARED_FAULTY.match(path.name) and (told := alarms(diagnose(path))):
+            found[path.name] = told
+    assert found == {}
+
+
+@pytest.mark.skipif(not (CAPTURES.parent / "disorder").is_dir(), reason="needs the recorded captures")
+def test_captures_out_of_order_are_healthy() -> None:
+    paths = sorted((CAPTURES.parent / "disorder").glob("*.pcap"))
+    assert paths
+    assert {path.name: told for path in paths if (told := alarms(diagnose(path)))} == {}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_capture_point_makes_an_alarm(family: str) -> None:
+    for seed in range(60):
+        case = make(family, seed)
+        source = Packets([packets(records) for records in case.files], case.batch, case.live)
+        diagnosis = Diagnosis()
+        clock = source.clock if case.live else None
+        for events in Sniffer(source, clock=clock, patterns=Patterns(), witness=diagnosis).events():
+            diagnosis.take(events)
+        assert alarms(diagnosis.findings()) == [], f"{family}:{seed}"
+
+
+def test_a_port_named_is_certain() -> None:
+    findings = diagnose(FIXTURES / "rec_refused.pcap")
+    assert [(one.code, one.severity, one.certainty, one.count) for one in findings] == [
+        ("endpoint-refused", "note", "certain", 3)
+    ]
+
+
+def test_evidence_names_packets() -> None:
+    (finding,) = [one for one in diagnose(FIXTURES / "rec_request_to_pull.pcap") if one.severity == "error"]
+    assert finding.code == "sockets-mismatched"
+    assert "REQ may not talk to PULL" in finding.summary
+    assert finding.endpoints == ["127.0.0.1:5576"]
+    assert finding.evidence
+    assert finding.count == len(finding.evidence)
+
+
+def test_a_shorter_timeout_finds_more() -> None:
+    path = FIXTURES / "rec_late_reply.pcap"
+    assert [code for code, _ in alarms(diagnose(path, settings=Settings(reply_seconds=0.3)))] == [
+        "request-unanswered",
+        "replies-slow",
+    ]
+
+
+def test_every_code_is_used_and_every_used_code_is_in_the_catalogue() -> None:
+    text = "".join(
+        path.read_text()
+        for path in (PROJECT / "zmtpsniff/analysis/findings").glob("*.py")
+        if path.name != "catalogue.py"
+    )
+    assert [code for code in FINDINGS if f'"{code}"' not in text] == []
+    for kind in FINDINGS.values():
+        assert all(sentence.endswith((".", "`.", ")")) for sentence in (kind.meaning, kind.known, kind.advice))

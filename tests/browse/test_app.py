@@ -1,0 +1,396 @@
+"""The terminal, driven as a user does: by keys and the mouse, at several sizes."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zmtpsniff
+from dissectors.events import Message
+from tests.support.browsing import PacketFeed, Screenful, browsing, make_live, make_reader
+from tests.support.paths import FIXTURES, PROJECT
+from zmtpsniff.browse.app import THEMES, BrowseOptions
+from zmtpsniff.browse.prompt import FieldCompletion
+from zmtpsniff.browse.virtual_list import VirtualList
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.cli.browse import THEMES as OFFERED
+
+REQ_REP = FIXTURES / "m31_req_rep.pcap"
+PROXY = FIXTURES / "rec_proxy_ok.pcap"
+PUB_SUB = FIXTURES / "rec_forwarder.pcap"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def in_terminal(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a coroutine as a test."""
+
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        asyncio.run(test(**arguments))
+
+    return run
+
+
+def cursor(shown: Screenful) -> int:
+    return shown.app.query_one("#records", VirtualList).cursor
+
+
+SCREENS: dict[str, tuple[Path, tuple[int, int], list[str]]] = {
+    "panes": (REQ_REP, (80, 24), ["j", "j", "j", "j", "tab", "j", "j", "j", "j", "j", "j", "j", "j", "j", "j"]),
+    "panes-wide": (REQ_REP, (200, 40), ["j", "j", "j", "j"]),
+    "octets": (REQ_REP, (80, 24), ["j", "j", "j", "j", "tab", "tab", "l", "l", "l", "l"]),
+    "conversations": (PROXY, (80, 24), ["2"]),
+    "conversation": (PROXY, (80, 24), ["G", "k", "k", "k", "k", "k", "k", "k", "k", "k", "k", "c"]),
+    "trace": (PROXY, (140, 20), ["G", *["k"] * 10, "r"]),
+    "ladder": (PUB_SUB, (160, 24), ["3"]),
+    "findings": (FIXTURES / "rec_refused.pcap", (80, 24), ["4"]),
+    "topics": (PUB_SUB, (80, 24), ["5"]),
+    "services": (PROXY, (100, 24), ["6"]),
+    "statistics": (PUB_SUB, (100, 30), ["7"]),
+    "problems": (FIXTURES / "rec_proxy.pcap", (80, 24), ["8"]),
+    "help": (REQ_REP, (80, 44), ["question_mark"]),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_screens_look_as_they_did(name: str, request: pytest.FixtureRequest) -> None:
+    path, size, keys = SCREENS[name]
+
+    async def look() -> list[str]:
+        async with browsing(make_reader(path), size) as shown:
+            await shown.press(*keys)
+            await shown.pilot.pause(0.5)
+            await shown.until(lambda: "counting" not in shown.text())
+            return shown.lines()
+
+    lines = asyncio.run(look())
+    assert len(lines) <= size[1]
+    assert all(len(line) <= size[0] for line in lines)
+    golden = GOLDEN / f"{name}.txt"
+    if request.config.getoption("--renew-golden"):
+        golden.write_text("\n".join(lines) + "\n")
+    assert "\n".join(lines) + "\n" == golden.read_text()
+
+
+@in_terminal
+async def test_the_list_has_all_records() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        records = list(zmtpsniff.open(REQ_REP))
+        assert f"1/{len(records)}" in shown.text()
+        await shown.press("G")
+        assert f"{len(records)}/{len(records)}" in shown.text()
+        assert "capture" in shown.text()
+        await shown.press("g", "j", "d", "u", "space", "b", "pagedown", "home")
+        assert cursor(shown) == 0
+        await shown.press("colon")
+        await shown.type("15")
+        await shown.press("enter")
+        assert getattr(records[cursor(shown)], "packet", None) == 15
+
+
+@in_terminal
+async def test_a_field_is_lit_in_tree_and_octets() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        app = shown.app
+        await shown.press("j", "j", "j", "j", "tab")
+        message = app._index.event(4)
+        assert isinstance(message, Message)
+        lit = lambda: app._octets.octets[app._octets.lit.start : app._octets.lit.stop]  # noqa: E731
+        while (field := app._tree.field(app._tree_view.cursor)) is not None and field.label != "frames[1]":
+            await shown.press("j")
+        assert lit() == b"\x01\x09request 0"
+        await shown.press("tab", "l", "l", "l")  # from the flags of that frame on into its body
+        assert lit() == b"request 0"
+        field = app._tree.field(app._tree_view.cursor)
+        assert field is not None
+        assert field.label == "body"
+
+
+@in_terminal
+async def test_fields_close_and_open() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("j", "j", "tab")
+        count = len(shown.app._tree)
+        await shown.press("h")
+        assert len(shown.app._tree) == 1
+        await shown.press("l")
+        assert len(shown.app._tree) == count
+        await shown.press("enter")
+        assert len(shown.app._tree) == 1
+
+
+@in_terminal
+async def test_a_filter_completes_and_says_what_is_wrong() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        everything = len(shown.app._index)
+        await shown.press("f")
+        await shown.type("typ")
+        assert "Tab: type" in shown.text()
+        await shown.press("tab")
+        await shown.type(' == "mes')
+        await shown.press("tab")
+        assert shown.app._filter.value == 'type == "message"'
+        await shown.press("enter")
+        messages = len(list(zmtpsniff.open(REQ_REP).messages()))
+        await shown.until_shown(f"/{messages} of {everything}")
+        await shown.press("f")
+        await shown.type(" && nosuch == 1")
+        assert "nosuch" in shown.lines()[-1]  # the error, while it is typed
+        await shown.press("enter")
+        assert len(shown.app._records) == messages  # the filter before still holds
+        await shown.press("escape", "F")
+        assert len(shown.app._records) == everything
+
+
+@in_terminal
+async def test_the_cursor_stays_on_its_record_when_the_filter_changes() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press(*["j"] * 12)
+        row = shown.app._row
+        shown.app.apply_filter('type == "message"')
+        await shown.pilot.pause(0.3)
+        assert shown.app._row == row
+        shown.app.apply_filter("")
+        await shown.pilot.pause(0.3)
+        assert shown.app._row == row
+
+
+@in_terminal
+async def test_search_goes_both_ways() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("slash")
+        await shown.type("REPLY 2")
+        await shown.press("enter")
+        await shown.until(lambda: cursor(shown) > 0)
+        first = cursor(shown)
+        event = shown.app._index.event(first)
+        assert isinstance(event, Message)
+        assert b"reply 2" in event.frames
+        await shown.press("G", "N")
+        await shown.until(lambda: cursor(shown) < len(shown.app._index) - 1)
+        assert cursor(shown) >= first
+        await shown.press("slash")
+        await shown.type("x" * 20)
+        await shown.press("enter")
+        await shown.until_shown("not found")
+
+
+@in_terminal
+async def test_marks_and_problems_are_gone_to() -> None:
+    async with browsing(make_reader(FIXTURES / "rec_proxy.pcap")) as shown:
+        await shown.press("j", "j", "m", "j", "j", "j", "m", "g")
+        await shown.press("apostrophe")
+        assert cursor(shown) == 2
+        await shown.press("apostrophe")
+        assert cursor(shown) == 5
+        await shown.press("quotation_mark")
+        assert cursor(shown) == 2
+        await shown.press("apostrophe", "m", "g", "apostrophe", "apostrophe")
+        assert cursor(shown) == 2
+        assert "no mark below" in shown.text()
+        await shown.press("e")
+        assert cursor(shown) == shown.app._index.problems[0]
+
+
+@in_terminal
+async def test_times_are_told_in_three_ways() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        first = shown.lines()[2]
+        await shown.press("t")
+        assert shown.lines()[2] != first
+        assert " 0.000000" in shown.lines()[2]
+        await shown.press("t", "j")
+        assert "delta" not in shown.lines()[2]
+        await shown.press("t")
+        assert shown.lines()[2] == first
+
+
+@in_terminal
+async def test_a_view_leads_back_to_records() -> None:
+    async with browsing(make_reader(PROXY)) as shown:
+        await shown.press("2", "j", "enter")  # the first connection of the first socket
+        first = shown.app._index.event(cursor(shown))
+        await shown.press("2", "j", "f")
+        assert shown.app._filter.value == f"flow == {getattr(first, 'flow', 0)}"
+        await shown.press("F", "2", "f")
+        assert shown.app._filter.value.startswith("flow in {")
+        await shown.press("F", "2", "j", "c")
+        assert "flow" in shown.lines()[0]
+        await shown.press("j", "j", "enter")
+        assert len(shown.app.screen_stack) == 1
+        assert cursor(shown) > 0
+
+
+@in_terminal
+async def test_a_request_is_followed_through_the_proxy() -> None:
+    async with browsing(make_reader(PROXY), (160, 24)) as shown:
+        messages = [row for row in range(len(shown.app._index)) if shown.app._index.is_message(row)]
+        shown.app.go_to_row(messages[1])  # the request as the proxy sent it on
+        await shown.press("r")
+        text = shown.text()
+        assert "4 messages" in text
+        assert text.index("REQ") < text.index("ROUTER") < text.index("DEALER") < text.index("REP ")
+
+
+@in_terminal
+async def test_a_pane_alone_takes_all_the_room() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("j", "j", "tab", "z")
+        assert "Socket-Type" in shown.text()
+        assert shown.app._tree_view.size.height > 15
+        assert not shown.app._list.display
+        await shown.press("z")
+        assert shown.app._list.display
+        await shown.press("tab", "tab", "z")
+        assert "greeting" in shown.text()
+        assert shown.app._list.size.height > 15
+        await shown.press("escape")
+        assert shown.app._tree_view.display
+
+
+@in_terminal
+async def test_the_mouse_works() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.pilot.click("#records", offset=(20, 4))
+        assert cursor(shown) == 3
+        await shown.pilot.click("#records", offset=(20, 5), times=2)
+        assert shown.app._tree_view.has_focus
+        await shown.pilot.click("#octets", offset=(9, 1))
+        assert shown.app._octets.cursor == 1
+
+
+@in_terminal
+async def test_frames_records_and_packets_are_saved_and_copied() -> None:
+    where = Path(os.environ["PYTEST_TMP"])
+    async with browsing(make_reader(PROXY)) as shown:
+        messages = [row for row in range(len(shown.app._index)) if shown.app._index.is_message(row)]
+        shown.app.go_to_row(messages[0])
+        event = shown.app._index.event(messages[0])
+        assert isinstance(event, Message)
+        await shown.press("Y")
+        assert json.loads(shown.app.clipboard)["packet"] == event.packet
+        await shown.press("tab")
+        while (field := shown.app._tree.field(shown.app._tree_view.cursor)) is not None and field.label != "frames[1]":
+            await shown.press("j")
+        await shown.press("y")
+        assert shown.app.clipboard.encode() == event.frames[1]
+
+        async def save(key: str, name: str) -> None:
+            await shown.press(key)
+            shown.app._prompt.value = str(where / name)
+            await shown.press("enter")
+            await shown.until(lambda: "saved" in shown.text() or "exists" in shown.text())
+
+        await save("w", "frame")
+        assert (where / "frame").read_bytes() == event.frames[1]
+        await save("w", "frame")
+        assert "exists" in shown.text()  # nothing is written over
+        await save("W", "record")
+        assert json.loads((where / "record").read_text())["type"] == "message"
+        shown.app.apply_filter(f"flow == {event.flow}")
+        await shown.pilot.pause(0.3)
+        await save("P", "some.pcapng")
+    again = list(zmtpsniff.open(where / "some.pcapng").messages())
+    expected = [message for message in zmtpsniff.open(PROXY).messages() if message.flow == event.flow]
+    assert [message.frames for message in again] == [message.frames for message in expected]
+
+
+@pytest.fixture(autouse=True)
+def _where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_TMP", str(tmp_path))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 60)])
+@in_terminal
+async def test_it_works_at_any_size_in_any_colours(theme: str, size: tuple[int, int]) -> None:
+    async with browsing(make_reader(REQ_REP), size, BrowseOptions("x", utc=True, theme=theme)) as shown:
+        for keys in (
+            ["j", "tab", "j", "tab", "l", "z", "z"],
+            ["2", "escape", "3", "j", "escape", "T", "question_mark"],
+        ):
+            await shown.press(*keys)
+            assert len(shown.lines()) <= size[1]
+
+
+@in_terminal
+async def test_without_colours_the_cursor_and_the_field_are_seen() -> None:
+    """NO_COLOR: what is chosen is reversed, what is left is underlined."""
+    os.environ["NO_COLOR"] = "1"
+    async with browsing(make_reader(REQ_REP)) as shown:
+        assert shown.app.no_color
+        strip = shown.app._list.render_line(0)
+        assert any(segment.style and segment.style.reverse for segment in strip)
+        await shown.press("tab")
+        strip = shown.app._list.render_line(0)
+        assert any(segment.style and segment.style.underline for segment in strip)
+
+
+@in_terminal
+async def test_live_records_come_and_a_pause_loses_none() -> None:
+    packets = [packet for batch in open_captures([str(REQ_REP)]).batches() for packet in batch]
+    feed = PacketFeed(packets)
+    async with browsing(make_live(feed), look=BrowseOptions("lo", is_live=True, utc=True), wait=False) as shown:
+        app = shown.app
+        feed.allowed = 20
+        await shown.until(lambda: len(app._index) > 5)
+        await shown.pilot.pause(0.4)
+        assert "following" in shown.text()
+        assert cursor(shown) == len(app._records) - 1
+        await shown.press("p")
+        before = len(app._records)
+        feed.allowed = len(packets)
+        await shown.until(lambda: len(app._index) > before)
+        await shown.pilot.pause(0.4)
+        assert len(app._records) == before
+        assert "paused" in shown.text()
+        feed.dropped = 7
+        await shown.press("p")
+        await shown.until(lambda: len(app._records) > before)
+        await shown.until_shown("7 dropped")
+        await shown.press("k", "k")
+        assert "following" not in shown.text()
+        await shown.press("G")
+        await shown.until_shown("following")
+        await shown.press("s")
+        await shown.until_shown("over")
+        kinds = [type(event) for event in app._index.events(0, len(app._index))]
+        assert kinds.count(Message) == len(list(zmtpsniff.open(REQ_REP).messages()))
+
+
+@in_terminal
+async def test_a_capture_that_cannot_be_read_on_says_so() -> None:
+    broken = Path(os.environ["PYTEST_TMP"]) / "broken.pcap"
+    octets = REQ_REP.read_bytes()
+    broken.write_bytes(octets[: len(octets) // 2])
+    async with browsing(make_reader(broken)) as shown:
+        problems = [shown.app._index.event(row) for row in shown.app._index.problems]
+        assert "capture-truncated" in [getattr(problem, "code", "") for problem in problems]
+        await shown.press("8")
+        assert "capture-truncated" in shown.text()
+
+
+def test_completion_knows_all_fields_and_record_types() -> None:
+    completion = FieldCompletion()
+    assert completion.complete("pack") == "packet"
+    assert completion.complete("flow == 1 && latency") == "flow == 1 && latency_ns"
+    assert completion.complete('type == "prob') == 'type == "problem"'
+    assert completion.complete("nothing_like_it") is None
+    assert completion.complete("") is None
+    assert completion.candidates("frames.te") == ["frames.text"] or completion.candidates("frames")
+
+
+def test_the_command_offers_the_themes_that_there_are() -> None:
+    assert OFFERED == THEMES
+
+
+def test_help_names_every_key() -> None:
+    text = (PROJECT / "zmtpsniff/browse/help.txt").read_text()
+    assert all(len(line) <= 78 for line in text.splitlines())
+    for key in "jkdubgGhl:tTz fF/nNeEm'\"yYwWPcrLps12345678q":
+        assert key in text

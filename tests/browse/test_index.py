@@ -1,0 +1,151 @@
+"""Records by number, and packets by number, are those of the capture."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import zmtpsniff
+from dissectors.events import AnyEvent, Connection, Message
+from tests.support.browsing import read_index
+from tests.support.paths import FIXTURES, PROJECT
+from zmtpsniff.browse.index import ROWS, RecordIndex
+from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
+from zmtpsniff.browse.selection import FilteredRows, FlowRows
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.filters import compile_filter
+
+CAPTURES = sorted(FIXTURES.glob("*_*.pcap*"))
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_records_and_packets_are_those_of_the_capture(path: Path) -> None:
+    index, packets = read_index(path)
+    assert [repr(event) for event in index.events(0, len(index))] == [repr(event) for event in zmtpsniff.open(path)]
+    assert [index.event(row) for row in range(len(index))] == list(index.events(0, len(index)))
+    expected = [packet for batch in open_captures([str(path)]).batches() for packet in batch]
+    assert [packet for batch in packets.all() for packet in batch] == expected
+    assert [packets.packet(number) for number in range(1, len(expected) + 1)] == expected
+    assert packets.packet(0) is packets.packet(len(expected) + 1) is None
+
+
+def messages(count: int) -> list[AnyEvent]:
+    return [
+        Message(number * 1000, number, number % 7 + 1, "10.0.0.1:40000", "10.0.0.2:5555", [b"%d" % number])
+        for number in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize("batch", [1, ROWS - 1, ROWS, 3 * ROWS + 5])
+def test_rows_are_the_same_however_they_come(batch: int) -> None:
+    index = RecordIndex()
+    events = messages(4 * ROWS + 3)
+    for start in range(0, len(events), batch):
+        index.take(events[start : start + batch])
+        assert index.event(len(index) - 1) == events[len(index) - 1]
+    assert list(index.events(0, len(index))) == events
+    assert list(index.events(ROWS - 2, ROWS + 2)) == events[ROWS - 2 : ROWS + 2]
+    assert index.row_of_packet(ROWS + 1) == ROWS
+    assert index.row_of_packet(ROWS + 1, 99) is None
+    assert index.row_from_packet(0) == 0
+    assert index.row_from_packet(len(events) + 1) is None
+
+
+def test_another_thread_reads_while_records_come() -> None:
+    index = RecordIndex()
+    events = messages(20_000)
+    wrong: list[int] = []
+
+    def look() -> None:
+        while len(index) < len(events):
+            row = len(index) - 1
+            if row >= 0 and index.event(row) != events[row]:
+                wrong.append(row)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for start in range(0, len(events), 77):
+        index.take(events[start : start + 77])
+    thread.join()
+    assert wrong == []
+
+
+def test_filters_and_flows_select_rows() -> None:
+    index = RecordIndex()
+    events = messages(10_000)
+    index.take(events[:6000])
+    filtered = FilteredRows(index, compile_filter("flow == 3 && packet > 100"))
+    flows = FlowRows(index, {3, 5})
+    while filtered.advance() or flows.advance():
+        pass
+    index.take(events[6000:])  # those that come later, too
+    while filtered.advance() or flows.advance():
+        pass
+    assert list(filtered.rows) == [row for row, event in enumerate(events) if row % 7 == 1 and row >= 100]
+    assert list(flows.rows) == [row for row in range(len(events)) if row % 7 in (1, 3)]
+    assert filtered.place(filtered.row(5)) == 5
+    assert filtered.place(filtered.row(5) + 1) == 6
+
+
+def test_flows_know_their_sides() -> None:
+    index, _ = read_index(FIXTURES / "m31_req_rep.pcap")
+    talk = index.talks[1]
+    summary = index.event(talk.summary or 0)
+    assert isinstance(summary, Connection)
+    assert (talk.client, talk.server) == (summary.client.address, summary.server.address)
+    assert (talk.socket_type(talk.client), talk.socket_type(talk.server)) == ("REQ", "REP")
+
+
+def test_packets_of_later_sections_are_none_rather_than_others(tmp_path: Path) -> None:
+    """Where interfaces are described later on, a packet is either the right one or cannot be had."""
+    first, second = FIXTURES / "m31_pcapng_file.pcapng", FIXTURES / "mix_link_types.pcapng"
+    both = tmp_path / "both.pcapng"
+    both.write_bytes(first.read_bytes() + second.read_bytes())
+    offsets: list[int] = []
+    packets = FilePackets(str(both), offsets)
+    expected = []
+    for batch in open_captures([str(both)], offsets).batches():
+        packets.take(batch)
+        expected += batch
+    found = [packets.packet(number) for number in range(1, len(expected) + 1)]
+    assert found[:20] == expected[:20]
+    assert [each for batch in packets.all() for each in batch] == expected
+
+
+def test_what_can_be_read_again(tmp_path: Path) -> None:
+    plain, packed = FIXTURES / "m31_pub_sub.pcap", FIXTURES / "m31_pcap_gz_file.pcap.gz"
+    assert can_be_read_again([str(plain)])
+    assert not can_be_read_again([str(packed)])
+    assert not can_be_read_again([str(plain), str(plain)])
+    assert not can_be_read_again(["-"])
+    assert not can_be_read_again([str(tmp_path / "missing")])
+
+
+def test_packets_that_come_once_are_kept() -> None:
+    log = StoredPackets()
+    packets = [(number, 1, b"%d" % number, 9, None) for number in range(1000)]
+    log.take(packets[:300])
+    log.take(packets[300:])
+    assert [log.packet(number) for number in range(1, 1001)] == packets
+    assert [each for batch in log.all() for each in batch] == packets
+
+
+@pytest.mark.slow
+def test_ten_million_records_take_less_than_300_mib() -> None:
+    program = """
+import resource
+from dissectors.events import Message
+import zmtpsniff.browse.app
+from zmtpsniff.browse.index import RecordIndex
+index = RecordIndex()
+for start in range(0, 10_000_000, 1000):
+    index.take([
+        Message(n * 1000, n, 1, "10.0.0.1:40000", "10.0.0.2:5555", [b"%d" % n]) for n in range(start, start + 1000)
+    ])
+assert index.event(9_999_999).frames == [b"9999999"] and index.event(5_000_000).frames == [b"5000000"]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 300 << 10

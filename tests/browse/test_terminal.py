@@ -1,0 +1,153 @@
+"""The program on a real terminal: tmux draws what a user sees."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from tests.support.live_program import needs_privilege
+from tests.support.paths import FIXTURES
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+PROGRAM = f"{sys.executable} -m zmtpsniff browse"
+_PATIENCE = 60.0  # seconds; a machine that does much else may be slow
+
+
+class Tmux:
+    """A server of tmux with one terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = str(folder / "tmux")
+
+    def start(self, command: str, width: int = 80, height: int = 24) -> None:
+        self._run("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; sleep 600")
+
+    def press(self, *keys: str) -> None:
+        self._run("send-keys", *keys)
+
+    def screen(self, *options: str) -> str:
+        return self._run("capture-pane", "-p", *options)
+
+    def until(self, text: str) -> str:
+        """What is on the screen once it has a text."""
+        deadline = time.monotonic() + _PATIENCE
+        while text not in (screen := self.screen()):
+            assert time.monotonic() < deadline, screen
+            time.sleep(0.1)
+        return screen
+
+    def processes(self) -> set[int]:
+        """The programs that run on the terminal, beside the shell that started them."""
+        shell = self._run("list-panes", "-F", "#{pane_pid}").strip()
+        found = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=False)
+        return set(map(int, found.stdout.split()))
+
+    def end(self) -> None:
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True, check=False)
+
+    def _run(self, *words: str) -> str:
+        return subprocess.run(["tmux", "-S", self._socket, *words], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    terminal = Tmux(tmp_path)
+    yield terminal
+    terminal.end()
+
+
+@needs_tmux
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_capture_is_looked_around_in(tmux: Tmux, width: int) -> None:
+    tmux.start(f"{PROGRAM} {FIXTURES / 'm31_req_rep.pcap'}", width)
+    tmux.until("1/30")
+    tmux.press("G")
+    tmux.until("30/30")
+    tmux.press("2")
+    assert "REQ" in tmux.until("socket")
+    tmux.press("Escape")
+    tmux.until("30/30")
+    tmux.press("/")
+    tmux.until("search for")
+    tmux.press("reply 2", "Enter")
+    tmux.press("N")
+    tmux.until("reply 2")
+    tmux.press("q")
+    time.sleep(0.5)
+    assert "search" not in tmux.screen()
+
+
+@needs_tmux
+def test_without_colours_there_are_none(tmux: Tmux) -> None:
+    tmux.start(f"NO_COLOR=1 {PROGRAM} {FIXTURES / 'm31_req_rep.pcap'}")
+    tmux.until("1/30")
+    screen = tmux.screen("-e")
+    assert "\x1b[7m" in screen  # the cursor
+    assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
+
+
+@needs_tmux
+@needs_privilege
+def test_messages_come_while_somebody_looks(tmux: Tmux) -> None:
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push, context.socket(zmq.PULL) as pull:
+        port = push.bind_to_random_port("tcp://127.0.0.1")
+        tmux.start(f"{PROGRAM} -i lo -f 'tcp port {port}'")
+        tmux.until("following")
+        pull.connect(f"tcp://127.0.0.1:{port}")
+        for number in range(50):
+            push.send(b"message %d" % number)
+            pull.recv()
+        tmux.until('"message 49"')
+        tmux.press("p")
+        tmux.until("paused")
+        for number in range(50, 100):
+            push.send(b"message %d" % number)
+            pull.recv()
+        tmux.until("50 more")
+        assert "message 99" not in tmux.screen()
+        tmux.press("p")
+        tmux.until('"message 99"')
+        tmux.press("s")
+        tmux.until("over")
+
+
+@needs_tmux
+@needs_privilege
+def test_it_ends_with_its_terminal(tmux: Tmux) -> None:
+    tmux.start(f"{PROGRAM} -i lo -f 'tcp port 9'")
+    tmux.until("filter")
+    (pid,) = tmux.processes()
+    tmux.end()
+    deadline = time.monotonic() + _PATIENCE
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "it goes on without a terminal"
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+@needs_tmux
+@needs_privilege
+def test_a_busy_interface_is_followed_without_loss(tmux: Tmux) -> None:
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push, context.socket(zmq.PULL) as pull:
+        push.set_hwm(0)
+        pull.set_hwm(0)
+        port = push.bind_to_random_port("tcp://127.0.0.1")
+        tmux.start(f"{PROGRAM} -i lo -f 'tcp port {port}'", 120)
+        tmux.until("following")
+        pull.connect(f"tcp://127.0.0.1:{port}")
+        for number in range(50_000):
+            push.send(b"message %d" % number)
+            if number % 1000 == 0:
+                tmux.press("k" if number % 2000 else "G")  # somebody looks meanwhile
+        for _ in range(50_000):
+            pull.recv()
+        tmux.press("G")
+        assert "dropped" not in tmux.until('"message 49999"')
+        tmux.press("f")
+        tmux.press('type == "message"', "Enter")
+        tmux.until("/50,000 of 50,0")

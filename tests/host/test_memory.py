@@ -1,0 +1,125 @@
+"""Keys in memory: what looks like one, and what is found around a client's key."""
+
+import ctypes
+import os
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nacl.bindings import crypto_box_beforenm, crypto_box_keypair, crypto_secretbox
+
+from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
+from zmtpsniff.host.memory import MemorySearch, SearchError, candidates, looks_random
+from zmtpsniff.host.targets import CapturedBox, SearchTarget
+
+CLIENT, CLIENT_SECRET = crypto_box_keypair()
+SERVER, SERVER_SECRET = crypto_box_keypair()
+SHARED = crypto_box_beforenm(CLIENT, SERVER_SECRET)
+NONCE = b"CurveZMQMESSAGEC" + bytes(8)
+BOX = CapturedBox(NONCE, crypto_secretbox(b"\0hello", NONCE, SHARED))
+OTHER = CapturedBox(NONCE, crypto_secretbox(b"\0hello", NONCE, os.urandom(32)))
+# As libzmq has them side by side.
+IN_CLIENT = os.urandom(96) + CLIENT + CLIENT_SECRET + SERVER + os.urandom(112) + SHARED
+IN_SERVER = os.urandom(32) + SERVER + SERVER_SECRET + CLIENT + os.urandom(32)
+
+
+def core(tmp_path: Path, memory: bytes) -> Path:
+    """A core dump with memory that may be written, behind some that may not."""
+    header = struct.pack("<4sBBBB8xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 0, 4, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    segments = struct.pack("<IIQQQQQQ", 1, 5, 0x1000, 0, 0, 16, 16, 0x1000)
+    segments += struct.pack("<IIQQQQQQ", 1, 6, 0x1010, 0x2000, 0, len(memory), len(memory), 0x1000)
+    file = tmp_path / "core"
+    file.write_bytes((header + segments).ljust(0x1010, b"\0") + memory)
+    return file
+
+
+def search(tmp_path: Path, memory: bytes, target: SearchTarget) -> list[Key]:
+    return list(MemorySearch([target]).core(str(core(tmp_path, memory))))
+
+
+def test_with_hello_by_what_is_around_it(tmp_path: Path) -> None:
+    with_box, without = SearchTarget(CLIENT, [OTHER, BOX]), SearchTarget(CLIENT)
+    for filler in (bytes(1 << 20), bytes((4 << 20) - 200)):  # the second lies across two slices
+        (found,) = search(tmp_path, filler + IN_CLIENT, with_box)
+        assert isinstance(found, SharedKey)
+        assert (found.client, found.key) == (CLIENT, SHARED)
+        assert found.server in (None, SERVER)
+        assert search(tmp_path, filler + IN_SERVER, with_box) == [SharedKey(CLIENT, SERVER, SHARED)]
+        assert search(tmp_path, filler + IN_CLIENT, without) == [SecretKey(CLIENT, CLIENT_SECRET)]
+        assert search(tmp_path, filler + IN_SERVER, without) == [SharedKey(CLIENT, SERVER, SHARED)]
+
+
+def test_a_client_key_that_lies_about_misleads_nobody(tmp_path: Path) -> None:
+    """What was received holds C', too, and a key that is not this connection's opens nothing."""
+    memory = os.urandom(3) + (os.urandom(40) + CLIENT + os.urandom(40)) * 5 + bytes(1000) + IN_SERVER
+    assert search(tmp_path, memory, SearchTarget(CLIENT, [BOX])) == [SharedKey(CLIENT, SERVER, SHARED)]
+    assert search(tmp_path, memory, SearchTarget(CLIENT, [OTHER])) == []
+
+
+def test_without_hello_by_a_box(tmp_path: Path) -> None:
+    filler = bytes(range(256)) * 4000 + os.urandom(32_000)
+    memory = filler + SHARED + filler
+    assert search(tmp_path, memory, SearchTarget(None, [BOX])) == [SharedKey(None, None, SHARED)]
+    assert search(tmp_path, memory, SearchTarget(None, [OTHER])) == []
+    # A program that has them apart from each other.
+    assert search(tmp_path, memory, SearchTarget(CLIENT, [BOX])) == [SharedKey(CLIENT, None, SHARED)]
+
+
+def test_own_memory_is_searched_as_any() -> None:
+    kept = ctypes.create_string_buffer(bytes(8 - 8 % 8) + SHARED, 64)
+    found = list(MemorySearch([SearchTarget(None, [BOX])], 60).process(os.getpid()))
+    assert found == [SharedKey(None, None, SHARED)]
+    assert kept.raw.count(SHARED) == 1
+
+
+def test_it_ends_in_time_and_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    looks = MemorySearch([SearchTarget(None, [OTHER])], 0.0, said.append)
+    assert list(looks.core(str(core(tmp_path, os.urandom(1 << 20))))) == []
+    assert looks.is_cut_short
+    looks = MemorySearch([SearchTarget(None, [OTHER])], 60, said.append)
+    assert list(looks.core(str(core(tmp_path, bytes(200 << 20))))) == []
+    assert (looks.is_cut_short, looks.octets) == (False, 200 << 20)
+    assert len(said) == 3
+    assert said[0].endswith("64 of 200 MiB looked through")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF" + bytes(60), b"not a core dump at all" * 10])
+def test_what_is_no_core_dump(data: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(data)
+    with pytest.raises(SearchError, match="no core dump"):
+        list(MemorySearch([SearchTarget(None, [BOX])]).core(str(file)))
+
+
+def test_process_that_is_not_there() -> None:
+    with pytest.raises(SearchError, match="there is no process 4194303"):
+        list(MemorySearch([SearchTarget(None, [BOX])]).process(4194303))
+
+
+@given(st.integers(), st.lists(st.sampled_from(["zero", "random", "pointer", "text", "odd"]), max_size=20))
+def test_candidates_are_those_of_a_plain_loop(seed: int, kinds: list[str]) -> None:
+    source = random.Random(seed)
+    pieces = {
+        "zero": lambda: bytes(8 * source.randrange(6)),
+        "random": lambda: source.randbytes(8 * source.randrange(7)),
+        "pointer": lambda: source.randbytes(6) + bytes(2),
+        "text": lambda: b"this is text, and no key at all." * 2,
+        "odd": lambda: source.randbytes(source.randrange(8)),
+    }
+    data = b"".join(pieces[kind]() for kind in kinds)
+    plain = []
+    for at in range(0, len(data) // 8 * 8 - 31, 8):
+        key = data[at : at + 32]
+        if all(key[word + 6] or key[word + 7] for word in range(0, 32, 8)) and looks_random(key):
+            plain.append(key)
+    assert list(candidates(data)) == plain
+
+
+def test_keys_look_random() -> None:
+    assert sum(looks_random(os.urandom(32)) for _ in range(10_000)) == 10_000
+    assert not looks_random(b"abcdefghijklmnopqrstuvwxyz012345")
+    assert not looks_random(bytes(range(16)) * 2)

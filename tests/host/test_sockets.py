@@ -1,0 +1,124 @@
+"""Which process has a connection, and what names it: never who had its port before."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.namespaces import joined_namespaces, needs_namespaces
+from zmtpsniff.host.processes import container_of, look_up, process_of
+from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+
+
+def text(address: tuple[str, int]) -> str:
+    return f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+
+
+@contextmanager
+def connection(host: str) -> Iterator[tuple[socket.socket, socket.socket]]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.create_server((host, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2]) as client,
+    ):
+        accepted, _ = server.accept()
+        with accepted:
+            yield client, accepted
+
+
+def ends(end: socket.socket) -> SocketEnds:
+    return SocketEnds(text(end.getsockname()), text(end.getpeername()))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_both_ends(host: str) -> None:
+    with connection(host) as (client, server):
+        asked = [ends(client), ends(server)]
+        assert SocketTable().owners(asked) == dict.fromkeys(asked, os.getpid())
+
+
+def test_a_port_that_is_another_programs_now() -> None:
+    """What is remembered is looked at again before it is told."""
+    table = SocketTable()
+    with connection("127.0.0.1") as (client, _):
+        asked = ends(client)
+        assert table.owners([asked]) == {asked: os.getpid()}
+        child = "import socket, sys; end = socket.socket(fileno=int(sys.argv[1])); print(flush=True); sys.stdin.read()"
+        with subprocess.Popen(
+            [sys.executable, "-c", child, str(client.fileno())],
+            pass_fds=[client.fileno()], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ) as other:  # fmt: skip
+            assert other.stdout
+            other.stdout.readline()
+            client.close()
+            found = {}
+            for _ in range(50):
+                found = table.owners([asked])
+                if found:
+                    break
+            assert found in ({}, {asked: other.pid})
+            table._next_look = 0.0
+            assert table.owners([asked]) == {asked: other.pid}
+            assert other.stdin
+            other.stdin.close()
+    assert table.owners([asked]) == {}
+
+
+@needs_namespaces
+def test_connections_of_other_network_namespaces() -> None:
+    """Those of containers; but not their loopback, whose addresses are those of ours."""
+    code = (
+        "import socket; server = socket.create_server(('{0}', 7777)); "
+        "end = socket.create_connection(('{0}', 7777), source_address=('{0}', 7778)); accepted, _ = server.accept(); "
+        "print(flush=True); input()"
+    )
+    with joined_namespaces() as (side, _):
+        for host, seen in ((side.ipv4, True), ("127.0.0.1", False)):
+            words = side.command(sys.executable, "-c", code.format(host))
+            with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+                assert other.stdout
+                other.stdout.readline()
+                asked = SocketEnds(f"{host}:7778", f"{host}:7777")
+                assert SocketTable().owners([asked]) == ({asked: other.pid} if seen else {})
+                other.communicate(b"\n")
+
+
+@pytest.mark.parametrize("end", ["", "127.0.0.1", "name:80", "[::1:80", "127.0.0.1:http"])
+def test_what_is_no_end(end: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        pack(end)
+
+
+def test_names() -> None:
+    me = look_up(os.getpid())
+    assert me is not None
+    assert (me.pid, me.name) == (os.getpid(), Path("/proc/self/comm").read_text().strip())
+    assert look_up(4194303) is None
+    assert process_of(os.getpid()) == os.getpid()
+
+
+ID = "8f3ab2c41d90" + "0123456789abcdef" * 3 + "0123"
+
+
+@pytest.mark.parametrize(
+    ("groups", "container"),
+    [
+        (f"0::/system.slice/docker-{ID}.scope\n", ID[:12]),
+        (f"12:cpu:/docker/{ID}\n0::/docker/{ID}\n", ID[:12]),
+        (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope\n", ID[:12]),
+        (f"0::/user.slice/user-1000.slice/libpod-{ID}.scope/container\n", ID[:12]),
+        ("0::/lxc.payload.web/system.slice\n", "web"),
+        ("0::/user.slice/user-1000.slice/session-2.scope\n", None),
+        ("0::/\n", None),
+        ("0::/system.slice/docker.service\n", None),
+    ],
+)
+def test_containers(groups: str, container: str | None) -> None:
+    assert container_of(groups) == container

@@ -1,0 +1,92 @@
+"""Why there are no probes, in one line, and what is left of a run that was killed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.uprobes import need_uprobes, placed
+from zmtpsniff.host import uprobes
+from zmtpsniff.host.processes import started
+from zmtpsniff.host.uprobes import NoUprobesError, Uprobes, find_tracefs, reason, remove_left
+
+FORBIDDEN = PermissionError(1, "Operation not permitted")
+ALL = (1 << 41) - 1
+CONTAINER = 0xA80425FB  # what Docker leaves to root
+
+
+@pytest.mark.parametrize(
+    ("lockdown", "capabilities", "said"),
+    [
+        ("none integrity [confidentiality]", ALL, "the kernel is locked down"),
+        ("none [integrity] confidentiality", CONTAINER, "root of a container"),
+        ("", CONTAINER, "root of a container"),
+        ("[none] integrity confidentiality", ALL, "the kernel places no probes"),
+    ],
+)
+def test_one_line_says_which_it_is(lockdown: str, capabilities: int, said: str) -> None:
+    line = reason(FORBIDDEN, lockdown, capabilities)
+    assert line.startswith(said)
+    assert "Operation not permitted" in line
+    assert "\n" not in line
+
+
+def test_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NoUprobesError, match="only root may take keys"):
+        find_tracefs()
+
+
+@pytest.mark.parametrize(
+    ("knows", "has_folder", "said"),
+    [(False, True, "CONFIG_FTRACE"), (True, False, "CONFIG_FTRACE"), (True, True, "CONFIG_UPROBE_EVENTS")],
+)
+def test_kernel_without_it(
+    knows: bool, has_folder: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tracing"
+    if has_folder:
+        folder.mkdir()
+        (folder / "trace").touch()
+    monkeypatch.setattr(uprobes, "_FOLDERS", (str(folder),))
+    monkeypatch.setattr(uprobes, "_knows_tracefs", lambda: knows)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(NoUprobesError, match=said):
+        find_tracefs()
+
+
+def test_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uprobes, "_REGISTERS", {})
+    with pytest.raises(NoUprobesError, match="only on x86_64 and aarch64"):
+        find_tracefs()
+
+
+def test_what_a_killed_run_left_goes_and_what_runs_stays() -> None:
+    need_uprobes()
+    with Uprobes() as probes:
+        with open(os.__file__, "rb") as file:
+            probes.add(file.fileno(), os.uname().machine, {"crypto_box_beforenm": 64})
+        assert len(placed(os.getpid())) == 2
+        assert remove_left(find_tracefs()) == []
+        assert len(placed(os.getpid())) == 2
+        os.close(probes._pipe)  # who has ended has closed it
+        probes._pipe = -1
+        # As if this process had ended, and another had its number now.
+        group = f"zmtpsniff_{os.getpid()}_{started(os.getpid())}"
+        assert remove_left(find_tracefs(), lambda pid: "0" if pid == os.getpid() else started(pid)) == [group]
+        assert placed(os.getpid()) == []
+
+
+def test_an_exception_takes_the_probes_away() -> None:
+    need_uprobes()
+    seen: list[str] = []
+
+    def fail() -> None:
+        with Uprobes():
+            seen.extend(placed(os.getpid()))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert seen != []
+    assert placed(os.getpid()) == []

@@ -1,0 +1,107 @@
+"""live -- COMMAND and live --pid: programs over ipc:// and tcp://, as they speak, through strace."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ipc_pair
+from tests.support.live_program import PROGRAM, Record, live, running
+from tests.support.paths import program
+
+pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+PAIR = program(ipc_pair)
+
+
+def texts(records: list[Record]) -> list[str]:
+    return [record["frames"][-1]["text"] for record in records if record["type"] == "message"]
+
+
+def expected(rounds: int) -> list[str]:
+    return [text for number in range(rounds) for text in (f"request {number}", f"reply {number}")]
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_command(transport: str, tmp_path: Path) -> None:
+    """A program that forks; each message once although both ends are traced, and its exit status is told."""
+    endpoint = f"ipc://{tmp_path}/socket" if transport == "ipc" else "tcp://127.0.0.1:*"
+    command = [*PROGRAM, "-T", "json", "--", *PAIR, endpoint, "20", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    records = list(map(json.loads, done.stdout.splitlines()))
+    assert texts(records) == expected(20)
+    (connection,) = (record for record in records if record["type"] == "connection")
+    assert (connection["transport"], connection["handshake"]) == (transport, "complete")
+    assert records[-1]["dropped"] == 0
+    assert f"{PAIR[0]} ended with status 7" in done.stderr
+    assert "said by the command" in done.stderr
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_processes_that_run_already(transport: str, tmp_path: Path) -> None:
+    endpoint = f"ipc://{tmp_path}/socket" if transport == "ipc" else "tcp://127.0.0.1:*"
+    with subprocess.Popen([*PAIR, endpoint, "0", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pair:
+        assert pair.stdin
+        assert pair.stdout
+        assert pair.stdout.readline() == b"ready\n"
+        pids = [str(pair.pid), pair.stdout.readline().decode().strip()]
+        with live("--pid", pids[0], "--pid", pids[1]) as sniffer:
+            # strace has attached once a call shows.
+            for number in range(100):
+                pair.stdin.write(b"x\n")
+                pair.stdin.flush()
+                pair.stdout.readline()
+                if number > 90:
+                    break
+            records = sniffer.read_until(lambda records: len(texts(records)) > 20)
+            children = sniffer.children()
+            if transport == "ipc":
+                sniffer.process.terminate()
+                records = sniffer.read_all()
+            else:  # it ends with the programs
+                pair.stdin.close()
+                records = sniffer.read_all()
+            assert sniffer.process.wait(30) == 0, sniffer.said()
+        assert running(children) == []
+        (connection,) = (record for record in records if record["type"] == "connection")
+        named = [connection[side]["process"]["pid"] for side in ("client", "server") if "process" in connection[side]]
+        assert set(named) <= set(map(int, pids))
+        assert named
+        assert pair.poll() is None or transport == "tcp"
+        pair.stdin.close()
+
+
+def test_interrupt_ends_the_command_too(tmp_path: Path) -> None:
+    with live("--", sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)") as sniffer:
+        children = sniffer.children()
+        sniffer.interrupt()
+        assert "was ended by SIGTERM" in sniffer.said()
+    assert running(children) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--", "no-such-command-here"], "zmtpsniff: no-such-command-here: no such command\n"),
+        (["--pid", "4194303"], "zmtpsniff: --pid 4194303: there is no such process\n"),
+        (["--pid", "1", "--", "true"], "zmtpsniff: --pid: not with a command (see zmtpsniff live --help)\n"),
+        (["-i", "lo", "--", "true"], "zmtpsniff: -i: not with -- COMMAND, where strace captures"),
+    ],
+)
+def test_one_line_says_what_is_wrong(options: list[str], said: str) -> None:
+    done = subprocess.run([*PROGRAM, *options], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
+
+
+def test_one_line_says_what_to_install(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(
+        [*PROGRAM, "--", sys.executable], capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
+    assert done.returncode == 2
+    assert done.stderr == "zmtpsniff: strace: not installed (apt install strace); --pid and -- COMMAND need it\n"

@@ -1,0 +1,200 @@
+"""The whole program with keys of CURVE: the capture is of real libzmq peers, with its keys inside."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dissectors.events import AnyEvent, Message
+from dissectors.zmtp.curve import Curve as Opener
+from dissectors.zmtp.curve_keys import KeyRing, format_key
+from tests.support.curve_octets import Curve
+from tests.support.paths import FIXTURES, PROJECT
+from tests.support.saved_files import read
+from tests.support.streams import Conversation, Packets, Piece, packets, segments, write_pcap
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.sniffer import Sniffer
+
+CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
+
+
+def run(*arguments: str | Path, status: int = 0, path: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run the program; ``path`` is a folder whose modules come first."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, PROJECT))))}
+    command = [sys.executable, "-m", "zmtpsniff", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def records(*arguments: str | Path, path: Path | None = None) -> list[dict[str, Any]]:
+    return list(map(json.loads, run("read", "-T", "json", *arguments, path=path).stdout.splitlines()))
+
+
+def of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [record for record in found if record["type"] == kind]
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> tuple[Path, Path]:
+    """The capture without its keys, and a file with these."""
+    given, source = read(CAPTURE)
+    capture, keys = tmp_path / "capture.pcap", tmp_path / "keys"
+    write_pcap(capture, given)
+    keys.write_text("\n".join(source.key_lines) + "\n")
+    return capture, keys
+
+
+@pytest.fixture
+def no_sodium(tmp_path: Path) -> Path:
+    """A folder in which PyNaCl is one that cannot be imported."""
+    folder = tmp_path / "without"
+    folder.mkdir()
+    (folder / "nacl.py").write_text("raise ImportError")
+    return folder
+
+
+def test_keys_in_a_capture_and_in_a_file_open_the_same(apart: tuple[Path, Path]) -> None:
+    capture, keys = apart
+    opened = records("--curve-keys", keys, capture)
+    assert opened == records(CAPTURE)
+    messages = of(opened, "message")
+    assert [message["frames"][-1]["text"] for message in messages[:2]] == ["what is 0 and 0?", "0"]
+    assert all(message["encrypted"] is True for message in messages)
+    assert messages[1]["request"] == messages[0]["packet"]
+    assert messages[1]["latency_ns"] > 0
+    assert messages[-1]["matched"] == {"length": 7, "text": "weather"}
+    assert [problem["code"] for problem in of(opened, "problem")] == ["server-key-wrong"]
+    assert not of(records(capture), "message")
+
+
+def test_no_secret_is_shown_unless_asked_for(apart: tuple[Path, Path]) -> None:
+    capture, keys = apart
+    secrets = [line.split()[-1] for line in keys.read_text().splitlines() if not line.startswith("#")]
+    for form in ("tree", "json", "summary", "dump"):
+        shown = run("read", "-T", form, "-vv", "--curve-keys", keys, capture).stdout
+        assert not any(secret in shown for secret in secrets)
+    shown = run("read", "-T", "json", "--show-secrets", "--curve-keys", keys, capture).stdout
+    assert secrets[0] in shown  # the one that opens a connection
+    assert secrets[1] not in shown
+
+
+def test_filters_statistics_and_policies_see_what_was_in_boxes(tmp_path: Path) -> None:
+    questions = records("-Y", 'encrypted && frames[1].text contains "what"', CAPTURE)
+    assert len(of(questions, "message")) == 2
+    rows = list(map(json.loads, run("stats", "-T", "json", CAPTURE).stdout.splitlines()))
+    assert any(row.get("topic") == {"length": 7, "text": "weather"} for row in rows)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        "[[rule]]\nname = 'nothing in clear'\nforbid = 'type == \"message\" && !encrypted'\n"
+        "[[rule]]\nname = 'secret questions'\nexpect = 'type == \"message\" && encrypted'\nmin = 7\n"
+    )
+    run("check", "--policy", policy, CAPTURE)
+    run("check", "--policy", policy, FIXTURES / "m31_req_rep.pcap", status=1)
+
+
+def test_saving_with_keys_puts_them_into_the_file(apart: tuple[Path, Path], tmp_path: Path) -> None:
+    capture, keys = apart
+    saved, again = tmp_path / "saved.pcapng", tmp_path / "again.pcapng"
+    first = records("--curve-keys", keys, "-w", saved, capture)
+    assert saved.stat().st_mode & 0o777 == 0o600
+    assert records(saved) == first
+    records("-w", again, saved)  # what has keys keeps them
+    assert records(again) == first
+    assert of(records("-w", tmp_path / "without.pcapng", capture), "message") == []
+    assert b"CURVE_" not in (tmp_path / "without.pcapng").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("rubbish\n", "line 1: a line begins with CURVE_SHARED_KEY or CURVE_SECRET_KEY"),
+        ("\n\nCURVE_SECRET_KEY - -\n", "line 3: CURVE_SECRET_KEY without a key"),
+    ],
+)
+@pytest.mark.parametrize("command", ["read", "stats", "check"])
+def test_a_line_that_is_no_key_is_named(tmp_path: Path, command: str, content: str, reason: str) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(content)
+    done = run(command, "--curve-keys", keys, CAPTURE, status=2)
+    (line,) = done.stderr.splitlines()
+    assert f"--curve-keys: {keys}: {reason}" in line
+    assert done.stdout == ""
+
+
+def test_without_pynacl_keys_are_refused_and_those_in_captures_noted(
+    apart: tuple[Path, Path], no_sodium: Path
+) -> None:  # fmt: skip
+    capture, keys = apart
+    done = run("read", "--curve-keys", keys, capture, status=2, path=no_sodium)
+    (line,) = done.stderr.splitlines()
+    assert "pip install 'zmtpsniff[curve]'" in line
+    found = records(CAPTURE, path=no_sodium)
+    (problem,) = of(found, "problem")[:1]
+    assert (problem["code"], problem["severity"]) == ("keys-not-used", "note")
+    assert of(found, "message") == []
+    assert records(capture, path=no_sodium)  # nobody misses it
+
+
+def test_pynacl_is_imported_only_with_keys(apart: tuple[Path, Path]) -> None:
+    code = (
+        "import atexit, sys; from zmtpsniff.cli.main import main; atexit.register(lambda: print('nacl' in sys.modules))"
+    )
+    code += "; main()"
+    for more, wanted in (([], "False"), (["--curve-keys", str(apart[1])], "True")):
+        command = [sys.executable, "-c", code, "read", "-o", os.devnull, *more, str(apart[0])]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
+        assert done.stdout.split()[-1] == wanted
+
+
+# ------------------------------------------------------------------ keys that come with the packets
+
+
+class Late(Packets):
+    """Packets whose keys come after them."""
+
+    lines: list[str]
+    after: int
+
+    def batches(self) -> Any:
+        for number, batch in enumerate(super().batches()):
+            if number == self.after:
+                self.key_lines += self.lines
+            yield batch
+
+
+def sniffed(source: Packets, patience_ns: int = 0) -> list[AnyEvent]:
+    sniffer = Sniffer(source, patterns=Patterns(), curve=Opener(KeyRing(), patience_ns))
+    return [event for events in sniffer.events() for event in events]
+
+
+def talk(curve: Curve) -> Conversation:
+    sent = curve.handshake(b"REQ", b"REP")
+    for number in range(20):
+        sent += curve.multipart(0, b"", b"ask %d" % number) + curve.multipart(1, b"", b"tell %d" % number)
+    return Conversation("curve", tuple(Piece(side, octets) for side, octets in sent))
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 30, 100])
+def test_keys_may_come_after_what_they_open(after: int) -> None:
+    curve = Curve()
+    given = packets(segments(talk(curve)))
+    source = Late(given, batch=1)
+    source.lines, source.after = [format_key(curve.ways()["k"][0])], after
+    events = sniffed(source, patience_ns=5_000_000_000)
+    messages = [event for event in events if isinstance(event, Message)]
+    assert len(messages) == 40
+    replies = messages[1::2]
+    assert all(reply.request == question.packet for question, reply in zip(messages[::2], replies, strict=True))
+
+
+def test_a_bad_line_in_a_capture_is_told_once() -> None:
+    source = Late(packets(segments(talk(Curve()))), batch=10)
+    source.lines, source.after = ["rubbish"] * 5, 0
+    events = sniffed(source)
+    told = [event for event in events if getattr(event, "code", None) == "keys-not-used"]
+    assert len(told) == 1

@@ -1,0 +1,47 @@
+"""A shop of 13 connections, broken in nine realistic ways, each of which the first three lines of a diagnosis tell."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.findings.diagnoses import alarms, diagnose
+from tests.support import shop
+from tests.support.namespaces import needs_namespaces, separate_namespaces
+from tests.support.paths import PROJECT, program
+
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+
+def _record(fault: str, path: Path) -> None:
+    with separate_namespaces() as (side, _):
+        side.ip("link", "set", "lo", "up")
+        tcpdump = side.command("tcpdump", "-i", "lo", "-U", "-B", "65536", "-w", str(path))
+        with subprocess.Popen(tcpdump, stderr=subprocess.PIPE, text=True) as capture:
+            assert capture.stderr is not None
+            while "listening" not in capture.stderr.readline():
+                pass
+            subprocess.run(side.command(*program(shop), fault), check=True, timeout=60)
+            time.sleep(1.2)  # what the kernel still has
+            capture.terminate()
+
+
+def _first_lines(path: Path) -> str:
+    command = [sys.executable, "-m", "zmtpsniff", "diagnose", "--timeout", "1", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
+    return "\n".join(done.stdout.splitlines()[:3])
+
+
+@pytest.mark.parametrize("fault", shop.FAULTS)
+def test_the_first_lines_tell(fault: str, tmp_path: Path) -> None:
+    _record(fault, tmp_path / "shop.pcap")
+    lines = _first_lines(tmp_path / "shop.pcap")
+    assert shop.FAULTS[fault].code in lines
+    assert shop.FAULTS[fault].words in lines
+
+
+def test_a_healthy_shop_makes_no_alarm(tmp_path: Path) -> None:
+    _record("none", tmp_path / "shop.pcap")
+    assert alarms(diagnose(tmp_path / "shop.pcap")) == []

@@ -1,0 +1,495 @@
+"""Replays against real sockets: what arrives is what the capture has, and what comes back is held against it."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+from click.testing import CliRunner, Result
+
+import zmtpsniff
+from dissectors.events import AnyEvent, Connection, Cut, Message, Octets, Peer, Sides, Subscription
+from tests.support import replay_peers
+from tests.support.live_program import needs_privilege
+from tests.support.namespaces import needs_namespaces, separate_namespaces
+from tests.support.paths import FIXTURES, program
+from zmtpsniff.cli.main import cli
+from zmtpsniff.cli.replay import TYPES
+from zmtpsniff.errors import Error
+from zmtpsniff.replay.comparison import Comparison, Publications
+from zmtpsniff.replay.endpoint import parse_endpoint
+from zmtpsniff.replay.plan import make_plan
+from zmtpsniff.replay.player import Player, Score, Tempo
+from zmtpsniff.replay.wire import SENDERS
+
+CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
+Said = tuple[str, Sequence[Octets]]
+Peers = Callable[[int], zmq.Socket[bytes]]
+_services: list[threading.Thread] = []  # that the sockets of a test have
+
+
+def talk(
+    client: str,
+    server: str,
+    *said: Said,
+    flow: int = 1,
+    identity: bytes | None = None,
+    gap_ms: int = 1,
+    first: int = 1,
+) -> list[AnyEvent]:
+    """The events of a connection: each thing said is "client" or "server" and frames; a SUB subscribes."""
+    ends = {"client": CLIENT.replace("40000", str(40000 + flow)), "server": SERVER}
+    events: list[AnyEvent] = []
+    requests: list[int] = []
+    for number, (side, frames) in enumerate(said, first):
+        src, dst = ends[side], ends["server" if side == "client" else "client"]
+        kind = {"client": client, "server": server}[side]
+        if kind == "SUB":
+            events.append(
+                Subscription(number * gap_ms * 1_000_000, number, flow, src, dst, "subscribe", frames[0], "command")
+            )
+            continue
+        message = Message(number * gap_ms * 1_000_000, number, flow, src, dst, [*frames], kind)
+        if {client, server} <= {"REQ", "REP", "DEALER", "ROUTER"}:
+            if side == "client":
+                requests.append(number)
+            elif requests:
+                message.request = requests.pop(0)
+        events.append(message)
+    peers = Peer(ends["client"], "3.1", client, identity), Peer(SERVER, "3.1", server)
+    end = (first + len(said)) * gap_ms * 1_000_000
+    return [*events, Connection(flow, "tcp", *peers, Sides(0, 0), Sides(0, 0), 0, end, "fin")]
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """Sockets that are bound to a free port each."""
+    context = zmq.Context()
+    made: list[zmq.Socket[bytes]] = []
+
+    def make(kind: int) -> zmq.Socket[bytes]:
+        bound = context.socket(kind)
+        bound.rcvtimeo = 5000
+        made.append(bound)  # one that nobody names any more would close
+        bound.bind_to_random_port("tcp://127.0.0.1")
+        return bound
+
+    yield make
+    for thread in _services:
+        thread.join(10)
+    _services.clear()
+    context.destroy(0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def where(bound: zmq.Socket[bytes]) -> str:
+    return bound.last_endpoint.decode()
+
+
+def play(
+    events: list[AnyEvent], endpoint: str, *, bound: bool = False, as_whom: str | None = None, **tempo: Any
+) -> tuple[Score, list[AnyEvent]]:
+    shown: list[AnyEvent] = []
+    with zmq.Context() as context:
+        plan = make_plan([events], None, as_whom, bound)
+        tempo = {"patience": 2.0, "speed": 100.0} | tempo
+        player = Player(context, plan, parse_endpoint(endpoint, bound), bound, Tempo(**tempo), shown.extend)
+        player.play(lambda: [events], None)
+    return player.score, shown
+
+
+def _start(service: Callable[[], None]) -> None:
+    _services.append(threading.Thread(target=service))
+    _services[-1].start()
+
+
+def answering(
+    service: zmq.Socket[bytes], answer: Callable[[list[bytes]], list[bytes]], count: int
+) -> list[list[bytes]]:
+    """What a service gets, which answers in a thread."""
+    got: list[list[bytes]] = []
+
+    def serve() -> None:
+        while len(got) < count and service.poll(3000):
+            got.append(service.recv_multipart())
+            service.send_multipart(answer(got[-1]))
+
+    _start(serve)
+    return got
+
+
+REQUESTS = [("client", [b"", b"one"]), ("server", [b"", b"1"]), ("client", [b"", b"two", b""]), ("server", [b"", b"2"])]
+
+
+def test_req(peers: Peers) -> None:
+    service = peers(zmq.REP)
+    answers = {b"one": b"1", b"two": b"2"}
+    got = answering(service, lambda frames: [answers[frames[0]]], 2)
+    score, shown = play(talk("REQ", "REP", *REQUESTS), where(service))
+    assert got == [[b"one"], [b"two", b""]]
+    assert (score.sent, score.same, score.missing, score.others, score.unsent) == (2, 2, 0, 0, 0)
+    messages = [event for event in shown if isinstance(event, Message)]
+    assert [message.frames for message in messages] == [said for _, said in REQUESTS]
+    assert [message.request for message in messages] == [None, 1, None, 3]
+
+
+def test_another_reply_is_told(peers: Peers) -> None:
+    service = peers(zmq.REP)
+    answering(service, lambda _: [b"1"], 2)
+    score, _ = play(talk("REQ", "REP", *REQUESTS), where(service))
+    assert (score.same, score.missing, score.others) == (1, 1, 1)
+    assert not score.is_as_captured
+
+
+def test_a_request_that_nobody_answers(peers: Peers) -> None:
+    """REQ goes on as one that is relaxed; it waits as long as it may once, not for each."""
+    service = peers(zmq.ROUTER)
+    events = talk("REQ", "ROUTER", *REQUESTS, *REQUESTS, *REQUESTS)
+    began = time.monotonic()
+    score, _ = play(events, where(service), patience=0.5)
+    assert time.monotonic() - began < 4
+    assert (score.sent, score.same, score.missing) == (6, 0, 6)
+
+
+def test_req_with_correlation(peers: Peers) -> None:
+    service = peers(zmq.ROUTER)
+    answering(service, lambda frames: frames, 1)
+    number = b"\0\0\0\x07"
+    score, _ = play(
+        talk("REQ", "ROUTER", ("client", [number, b"", b"ask"]), ("server", [number, b"", b"ask"])), where(service)
+    )
+    assert (score.sent, score.same) == (1, 1)
+
+
+def test_dealers_keep_identity_and_envelope(peers: Peers) -> None:
+    router = peers(zmq.ROUTER)
+    got = answering(router, lambda frames: [frames[0], b"", frames[2].upper()], 2)
+    alice = talk("DEALER", "ROUTER", ("client", [b"", b"a"]), ("server", [b"", b"A"]), identity=b"alice")
+    bob = talk("DEALER", "ROUTER", ("client", [b"", b"b"]), ("server", [b"", b"B"]), identity=b"bob", flow=2, first=3)
+    score, _ = play([*alice[:-1], *bob[:-1], alice[-1], bob[-1]], where(router))
+    assert got == [[b"alice", b"", b"a"], [b"bob", b"", b"b"]]
+    assert (score.sent, score.same, score.is_as_captured) == (2, 2, True)
+
+
+def test_rep_answers_what_comes() -> None:
+    with zmq.Context() as context:
+        port = free_port()
+        got: list[list[bytes]] = []
+
+        def ask() -> None:
+            with context.socket(zmq.REQ) as client:
+                client.rcvtimeo = 5000
+                client.connect(f"tcp://127.0.0.1:{port}")
+                for request in (b"one", b"two"):
+                    client.send(request)
+                    got.append(client.recv_multipart() if client.poll(3000) else [])
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        said = [("client", [b"\1", b"", b"one"]), ("server", [b"\1", b"", b"1"])]
+        said += [("client", [b"\1", b"", b"two"]), ("server", [b"\1", b"", b"2"])]
+        score, _ = play(talk("DEALER", "REP", *said), f"tcp://127.0.0.1:{port}", bound=True, as_whom="REP")
+        thread.join(10)
+    assert got == [[b"1"], [b"2"]]
+    assert (score.sent, score.same, score.is_as_captured) == (2, 2, True)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_router_finds_who_it_talked_to(named: bool) -> None:
+    """By the identity that a peer announced, else in the order in which peers come."""
+    names = [b"alice", b"bob"] if named else [None, None]
+    alice = talk("DEALER", "ROUTER", ("client", [b"a"]), ("server", [b"for a"]), identity=names[0])
+    bob = talk("DEALER", "ROUTER", ("client", [b"b"]), ("server", [b"for b"]), identity=names[1], flow=2, first=3)
+    with zmq.Context() as context:
+        port = free_port()
+        got: dict[bytes, list[bytes]] = {}
+
+        def ask() -> None:
+            time.sleep(0.3)  # then the replay has bound its socket
+            # Bob is first, if his name says who he is.
+            for name in (b"bob", b"alice") if named else (b"alice", b"bob"):
+                client = context.socket(zmq.DEALER)
+                clients.append(client)
+                client.rcvtimeo = 5000
+                if named:
+                    client.routing_id = name
+                client.connect(f"tcp://127.0.0.1:{port}")
+                client.send(name[:1])
+                time.sleep(0.2)
+            for name, client in zip((b"bob", b"alice") if named else (b"alice", b"bob"), clients, strict=True):
+                got[name] = client.recv_multipart() if client.poll(3000) else []
+                client.close(0)
+
+        clients: list[zmq.Socket[bytes]] = []
+        thread = threading.Thread(target=ask)
+        thread.start()
+        score, _ = play([*alice, *bob], f"tcp://127.0.0.1:{port}", bound=True, as_whom="servers")
+        thread.join(10)
+    assert got == {b"alice": [b"for a"], b"bob": [b"for b"]}
+    assert (score.sent, score.same, score.unsent) == (2, 2, 0)
+
+
+def test_router_that_connects(peers: Peers) -> None:
+    service = peers(zmq.DEALER)
+    got = answering(service, lambda frames: [*frames[:2], b"1"], 1)
+    said = [("client", [b"id", b"", b"one"]), ("server", [b"id", b"", b"1"])]
+    score, _ = play(talk("ROUTER", "DEALER", *said), where(service))
+    assert got == [[b"id", b"", b"one"]]
+    assert score.is_as_captured
+
+
+@pytest.mark.parametrize(("kind", "peer"), [("PUSH", zmq.PULL), ("PAIR", zmq.PAIR), ("DEALER", zmq.DEALER)])
+def test_plain_sockets(kind: str, peer: int, peers: Peers) -> None:
+    pull = peers(peer)
+    said: list[Said] = [("client", [b"%d" % number, b""]) for number in range(2000)]
+    score, shown = play(talk(kind, kind, *said), where(pull), rate=1e6)
+    assert [pull.recv_multipart() for _ in said] == [frames for _, frames in said]
+    assert (score.sent, len(shown)) == (2000, 2000)
+
+
+@pytest.mark.parametrize("kind", ["PUB", "XPUB"])
+def test_publishers_wait_for_subscribers_and_send_once(kind: str) -> None:
+    """A message that two subscribers had is sent once; each real one gets what it subscribes to."""
+    said: list[Said] = [("server", [b"a", b"%d" % number]) for number in range(50)]
+    first, second = talk("SUB", kind, *said), talk("SUB", kind, *said[10:30], flow=2, first=11)
+    both = sorted([*first[:-1], *second[:-1]], key=lambda event: event.time_ns or 0)  # type: ignore[union-attr]
+    with zmq.Context() as context, context.socket(zmq.SUB) as sub:
+        sub.rcvtimeo = 5000
+        port = free_port()
+        sub.connect(f"tcp://127.0.0.1:{port}")
+        sub.subscribe(b"a")
+        score, _ = play([*both, first[-1], second[-1]], f"tcp://127.0.0.1:{port}", bound=True)
+        got = [sub.recv_multipart() for _ in said]
+        assert not sub.poll(100)
+    assert got == [frames for _, frames in said]
+    assert score.sent == 50
+
+
+@pytest.mark.parametrize("kind", ["SUB", "XSUB"])
+def test_subscribers(kind: str, peers: Peers) -> None:
+    publisher = peers(zmq.XPUB)
+    events = talk("SUB", "PUB", ("client", [b"a"]), ("client", [b"b"]), ("server", [b"a1"]))
+    events.insert(2, Subscription(2_500_000, 9, 1, events[0].src, SERVER, "cancel", b"b", "command"))  # type: ignore[union-attr]
+    if kind == "XSUB":
+        events[-1].client.socket_type = "XSUB"  # type: ignore[union-attr]
+    got: list[bytes] = []
+
+    def publish() -> None:
+        got.extend(publisher.recv() for _ in range(3))
+        publisher.send(b"a1")
+        publisher.send(b"a2")
+
+    _start(publish)
+    score, _ = play(events, where(publisher), as_whom=kind, speed=1.0)
+    assert got == [b"\1a", b"\1b", b"\0b"]
+    assert (score.subscriptions, score.same, score.missing) == (3, 1, 0)
+
+
+def test_times_and_rates(peers: Peers) -> None:
+    said: list[Said] = [("client", [b"%d" % number]) for number in range(11)]
+    for options, expected in (({"speed": 2.0}, 0.25), ({"rate": 100.0}, 0.1), ({"rate": 100.0, "rounds": 2}, 0.4)):
+        pull = peers(zmq.PULL)
+        score, shown = play(talk("PUSH", "PULL", *said, gap_ms=50), where(pull), **options)
+        times = [event.time_ns for event in shown if isinstance(event, Message)]
+        assert expected <= (times[-1] - times[0]) / 1e9 < expected + 0.3
+        assert score.sent == 11 * options.get("rounds", 1)
+
+
+def test_wait_replies(peers: Peers) -> None:
+    """A DEALER that had its replies one by one sends no request before the last has its reply."""
+    said = [("client" if number % 2 == 0 else "server", [b"", b"%d" % (number // 2)]) for number in range(10)]
+    order: list[str] = []
+    router = peers(zmq.ROUTER)
+
+    def answer(frames: list[bytes]) -> list[bytes]:
+        order.append("got")
+        time.sleep(0.02)
+        order.append("answered")
+        assert not router.poll(0)
+        return frames
+
+    answering(router, answer, 5)
+    score, _ = play(talk("DEALER", "ROUTER", *said), where(router), waits=True)
+    assert order == ["got", "answered"] * 5
+    assert score.is_as_captured
+
+
+def test_what_is_not_whole_is_left_out(peers: Peers) -> None:
+    pull = peers(zmq.PULL)
+    events = talk("PUSH", "PULL", ("client", [b"whole"]), ("client", [Cut(b"par", 9)]), ("client", [b"half"]))
+    events[2].incomplete = True  # type: ignore[union-attr]
+    score, _ = play(events, where(pull))
+    assert (score.sent, score.incomplete) == (1, 2)
+    assert pull.recv_multipart() == [b"whole"]
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(Error, match=r"nobody answers within 0\.3 s"):
+        play(talk("PUSH", "PULL", ("client", [b"a"])), "tcp://127.0.0.1:1", patience=0.3)
+
+
+def test_the_wrong_peer(peers: Peers) -> None:
+    with pytest.raises(Error, match="a PUSH socket may talk to"):
+        play(talk("PUSH", "PULL", ("client", [b"a"])), where(peers(zmq.PUB)), patience=2.0)
+
+
+def test_drafts() -> None:
+    with pytest.raises(Error, match="RADIO sockets cannot be replayed"):
+        make_plan([talk("RADIO", "DISH", ("client", [b"group", b"a"]))], None, None, False)
+
+
+def test_unknown_types_need_a_name(peers: Peers) -> None:
+    events = talk("PUSH", "PULL", ("client", [b"a"]))
+    events[-1].client.socket_type = None  # type: ignore[union-attr]
+    with pytest.raises(Error, match="name it with --as"):
+        make_plan([events], None, None, False)
+    pull = peers(zmq.PULL)
+    score, _ = play(events, where(pull), as_whom="PUSH")
+    assert pull.recv() == b"a"
+    assert score.sent == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:5", "tcp://*:5555", "tcp://a;b:1", "tcp://h:0", "pgm://1.2.3.4:5", "ipc://"]
+)
+def test_bad_endpoints(text: str) -> None:
+    with pytest.raises(Error, match="must be tcp://HOST:PORT"):
+        parse_endpoint(text, False)
+
+
+def test_which_endpoints_are_local() -> None:
+    assert parse_endpoint("tcp://127.0.0.1:5", False).is_local
+    assert parse_endpoint("tcp://[::1]:5", False).address == "tcp://[::1]:5"
+    assert parse_endpoint("tcp://localhost:5", False).is_local
+    assert parse_endpoint("ipc:///tmp/x", False).is_local
+    assert not parse_endpoint("tcp://192.0.2.1:5", False).is_local
+    assert not parse_endpoint("tcp://*:5", True).is_local
+    assert not parse_endpoint("tcp://0.0.0.0:5", True).is_local
+
+
+def test_comparison_minds_no_order() -> None:
+    comparison = Comparison()
+    for frames in ([b"a"], [b"b"], [b"b"], [b"c"]):
+        comparison.expect(frames)
+    for frames in ([b"b"], [b"a"], [b"x"], [b"b"]):
+        comparison.receive(frames)
+    assert (comparison.same, comparison.missing, comparison.others) == (3, 1, 1)
+
+
+def test_publications_repeat_what_is_repeated() -> None:
+    sent = Publications()
+    sent.join(1)
+    sent.join(2)
+    assert [sent.is_new(1, [b"tick"]) for _ in range(3)] == [True] * 3
+    assert [sent.is_new(2, [b"tick"]) for _ in range(4)] == [False] * 3 + [True]
+    sent.join(3)
+    assert sent.is_new(3, [b"tick"])
+    assert not sent.is_new(4, [b"tick"])  # whose beginning is not in the capture
+
+
+def replay(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["replay", *map(str, arguments)])
+
+
+def test_the_command(peers: Peers) -> None:
+    with zmtpsniff.open(FIXTURES / "m31_push_pull.pcap") as capture:
+        expected = [message.frames for message in capture.messages()]
+    pull = peers(zmq.PULL)
+    done = replay(FIXTURES / "m31_push_pull.pcap", "--to", where(pull), "--speed", "100", "-T", "summary")
+    assert done.exit_code == 0, done.output
+    assert [pull.recv_multipart() for _ in expected] == expected
+    assert done.stdout.count("message PUSH") == len(expected)
+    assert f"{len(expected)} messages sent" in done.stderr
+
+
+def test_the_exit_status(peers: Peers) -> None:
+    done = replay(FIXTURES / "m31_req_rep.pcap", "--to", where(peers(zmq.ROUTER)), "--patience", "1", "--speed", "100")
+    assert done.exit_code == 1
+    assert "12 that the capture has did not come" in done.stderr
+
+
+def test_it_asks_before_it_sends_to_another_host() -> None:
+    done = replay(FIXTURES / "m31_push_pull.pcap", "--to", "tcp://192.0.2.1:5555")
+    assert isinstance(done.exception, Error)
+    assert "--yes" in str(done.exception)
+    assert "another" not in done.stdout
+
+
+def test_where_to_must_be_said() -> None:
+    assert "say where to" in replay(FIXTURES / "m31_push_pull.pcap").output
+    assert "standard input" in replay("-", "--to", "tcp://127.0.0.1:5").output
+
+
+def test_without_pyzmq() -> None:
+    code = "import sys; sys.modules['zmq'] = None; sys.argv = sys.argv[1:]; from zmtpsniff.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "zmtpsniff", "replay", FIXTURES / "m31_push_pull.pcap", "--to", "ipc://x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "zmtpsniff: replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'\n"
+
+
+def test_types_are_the_same() -> None:
+    assert TYPES == SENDERS
+
+
+@needs_privilege
+@needs_namespaces
+@pytest.mark.slow
+def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
+    """Clients are captured, then their replay against the same services: check --baseline sees no difference."""
+    with separate_namespaces() as (side, _):
+        side.ip("link", "set", "lo", "up")
+        peers = program(replay_peers)
+        zmtpsniff_ = [sys.executable, "-m", "zmtpsniff"]
+
+        def captured(path: Path, *commands: Sequence[str]) -> None:
+            capture = subprocess.Popen(
+                side.command(*zmtpsniff_, "live", "-i", "lo", "-v", "-T", "summary", "-w", str(path)),
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert capture.stderr
+            assert "capturing" in capture.stderr.readline()
+            with subprocess.Popen(
+                side.command(*peers, "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as services:
+                assert services.stdout
+                assert services.stdin
+                assert services.stdout.readline().strip() == replay_peers.READY
+                for command in commands:
+                    done = subprocess.run(
+                        side.command(*command), capture_output=True, text=True, check=False, timeout=60
+                    )
+                    assert done.returncode == 0, done.stderr + done.stdout
+                services.stdin.close()
+            time.sleep(0.5)
+            capture.terminate()
+            assert capture.wait(20) == 0
+
+        first, second = tmp_path / "first.pcapng", tmp_path / "second.pcapng"
+        captured(first, [*peers, "ask"])
+        ways = {
+            "REQ": replay_peers.REP, "DEALER": replay_peers.ROUTER, "PUSH": replay_peers.PULL, "SUB": replay_peers.XPUB
+        }  # fmt: skip
+        captured(
+            second,
+            *[
+                [*zmtpsniff_, "replay", str(first), "--as", kind, "--to", f"tcp://127.0.0.1:{port}", "-T", "summary"]
+                for kind, port in ways.items()
+            ],
+        )
+        compared = subprocess.run(
+            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--factor", "10"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert compared.returncode == 0, compared.stdout + compared.stderr

@@ -1,0 +1,99 @@
+"""Which files are listed, and which are left alone."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import FIXTURES
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+
+from tests.spark.local_job import take
+from zmtpsniff.spark.file_list import list_files, tables_of
+from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.progress import Progress
+from zmtpsniff.spark.series import check_series, series_of
+from zmtpsniff.spark.session import SparkError
+
+CAPTURE = "m31_push_pull.pcap"
+
+
+def put(*places: Path) -> None:
+    """A capture in each place."""
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes((FIXTURES / CAPTURE).read_bytes())
+
+
+@pytest.mark.parametrize("output", ["messy/out", "messy", "."])
+@pytest.mark.parametrize("given", ["messy", "messy/**", "link"])
+def test_tables_beside_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, given: str) -> None:
+    """Captures may even be in a folder that is called like a table."""
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "messy" / "captures" / "one.pcap")
+    (tmp_path / "link").symlink_to("messy")
+    for files, known in ((1, 0), (0, 1)):
+        done = take([given], output)
+        assert (done.files, done.known) == (files, known)
+    assert list((tmp_path / output / "captures").glob("date=*/*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("output", "paths", "others"),
+    [
+        ("/a b/out", ["/a b/out/"], ["/a b/out2/", "/x/a b/out/", "/a b/"]),
+        ("file:///out/", ["/out/"], ["/in/out/"]),
+        ("s3a://tables/out/", ["s3://tables/out/"], ["s3://captures/out/", "/tables/out/"]),
+        ("s3://tables", ["s3://tables/"], ["s3://tables/more/"]),
+        ("hdfs://host/out", ["hdfs://host/out/"], ["hdfs://host/in/out/"]),
+    ],
+)
+def test_what_is_of_the_tables(output: str, paths: list[str], others: list[str]) -> None:
+    found = tables_of(output)
+    for path in paths:
+        assert re.search(found, f"{path}messages/date=2026-11-21/one.parquet")
+        assert not re.search(found, f"{path}messages/one.pcap")
+    for path in others:
+        assert not re.search(found, f"{path}messages/date=2026-11-21/one.parquet")
+
+
+def test_what_a_stream_keeps(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    own = [state / "files" / "1.json", state / "states" / ("0" * 32) / "1-0.msgpack"]
+    put(tmp_path / "one.pcap", state / "two.pcap", *own)
+    found = [file.path for file in list_files([str(tmp_path)], Progress(str(state)).own)]
+    assert found == [str(tmp_path / "one.pcap"), str(state / "two.pcap")]
+    assert len(list_files([str(tmp_path)])) == 4
+
+
+def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
+    one, pipe = tmp_path / "one.pcap", tmp_path / "pipe.pcap"
+    put(one)
+    os.mkfifo(pipe)
+    (tmp_path / "link.pcap").symlink_to(pipe)
+    (tmp_path / "gone.pcap").symlink_to("nowhere")  # which is told
+    for given in (tmp_path, tmp_path / "*.pcap"):
+        wanted = [str(tmp_path / "gone.pcap"), str(one)]
+        assert [file.path for file in list_files([str(given)])] == wanted
+    for given in (str(pipe), f"file://{pipe}", "/dev/null"):
+        with pytest.raises(SparkError, match="it is a FIFO, a socket or a device, and no file; write"):
+            list_files([given])
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    """Whoever names it."""
+    pipe = tmp_path / "pipe.pcap"
+    os.mkfifo(pipe)
+    file = File(str(pipe))
+    assert list(file.batches()) == []
+    assert file.error == f"{pipe}: it is a FIFO, a socket or a device, and no file"
+
+
+def test_series() -> None:
+    for rule, name in (("folder", "/in/web1"), ("file", "/in/web1/7.pcap"), ("/(web[0-9])/", "web1"), ("(x)?w", "")):
+        assert series_of("/in/web1/7.pcap", check_series(rule)) == (name or "/in/web1/7.pcap")
+    for rule in ("(", "web", "(?:web)"):
+        with pytest.raises(ValueError, match="is no"):
+            check_series(rule)

@@ -1,0 +1,153 @@
+"""A terminal of zmtpsniff browse for tests: a capture read to its end, and what is on the screen."""
+
+import html
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.browse.app import BrowseApp, BrowseOptions
+from zmtpsniff.browse.index import RecordIndex
+from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, can_be_read_again
+from zmtpsniff.browse.reader import CaptureReader
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.dissection import Dissection
+from zmtpsniff.settings import Settings
+
+
+def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
+    """A reader of a capture file, not started; with ``stored`` as if it could be read only once."""
+    offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
+    packets: PacketLog = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
+    diagnosis = Diagnosis()
+    source = open_captures([str(path)], offsets)
+    capture = Dissection(source, Settings(), again=lambda: source, tap=packets.take, witness=diagnosis)
+    return CaptureReader(capture, packets, diagnosis)
+
+
+def read_index(path: Path, *, stored: bool = False, show_secrets: bool = False) -> tuple[RecordIndex, PacketLog]:
+    """All records of a capture, and its packets."""
+    settings = Settings(limits=Limits(show_secrets=show_secrets))
+    packets: PacketLog
+    offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
+    packets = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
+    source = open_captures([str(path)], offsets)
+    index = RecordIndex()
+    for events in Dissection(source, settings, again=lambda: source, tap=packets.take).batches():
+        index.take(events)
+    return index, packets
+
+
+class PacketFeed:
+    """A source whose packets come when a test says so."""
+
+    def __init__(self, packets: list[Packet]) -> None:
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.key_lines: list[str] = []
+        self.allowed = 0
+        self.is_over = False
+        self._packets = packets
+
+    def batches(self) -> Iterator[list[Packet]]:
+        given = 0
+        while not self.is_over or given < self.allowed:
+            stop = self.allowed  # which another thread changes
+            yield self._packets[given:stop]
+            given = stop
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self.is_over = True
+
+    def close(self) -> None:
+        self.is_over = True
+
+
+def make_live(feed: PacketFeed) -> CaptureReader:
+    """A reader of what a feed gives."""
+    packets = StoredPackets()
+    diagnosis = Diagnosis()
+    capture = Dissection(
+        feed, Settings(), again=lambda: feed, stop=feed.stop, clock=lambda: 0, tap=packets.take, witness=diagnosis
+    )
+    return CaptureReader(capture, packets, diagnosis)
+
+
+class Screenful:
+    """The app as a test sees it."""
+
+    def __init__(self, app: BrowseApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def press(self, *keys: str) -> None:
+        """Press keys one after the other, each when what the one before asked for is shown."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.until(lambda: all(worker.is_finished for worker in self.app.workers if worker.group == "view"))
+        await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        names = {
+            " ": "space",
+            '"': "quotation_mark",
+            "=": "equals_sign",
+            ".": "full_stop",
+            "/": "slash",
+            "_": "underscore",
+        }
+        await self.press(*[names.get(char, char) for char in text])
+
+    def lines(self) -> list[str]:
+        """What is on the screen, line by line."""
+        found: dict[float, list[tuple[float, str]]] = {}
+        for x, y, text in re.findall(
+            r'<text class="[^"]*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', self.svg()
+        ):
+            found.setdefault(float(y), []).append((float(x), html.unescape(text).replace("\xa0", " ")))
+        lines = []
+        for _, parts in sorted(found.items()):
+            line = ""
+            for x, text in sorted(parts):
+                line = line.ljust(round(x / 12.2)) + text
+            lines.append(line.rstrip())
+        return lines
+
+    def svg(self) -> str:
+        return self.app.export_screenshot(simplify=True)
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+    async def until(self, done: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait until something holds; a machine that does much else may be slow."""
+        for _ in range(int(seconds / 0.05)):
+            if done():
+                return
+            await self.pilot.pause(0.05)
+        raise AssertionError(f"not so after {seconds} s:\n{self.text()}")
+
+    async def until_shown(self, text: str) -> None:
+        await self.until(lambda: text in self.text())
+
+
+@asynccontextmanager
+async def browsing(
+    reader: CaptureReader, size: tuple[int, int] = (80, 24), look: BrowseOptions | None = None, *, wait: bool = True
+) -> AsyncIterator[Screenful]:
+    """The app with a reader, once all is read and shown, unless told not to wait."""
+    app = BrowseApp(reader, look or BrowseOptions("capture.pcap", utc=True))
+    async with app.run_test(size=size) as pilot:
+        shown = Screenful(app, pilot)
+        if wait:
+            await shown.until(lambda: reader.is_over)
+            await pilot.pause(0.3)
+        yield shown

@@ -1,0 +1,70 @@
+"""The fixture zmtp_capture, in a run of pytest of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.namespaces import needs_namespaces
+from tests.support.paths import PROJECT
+from tests.support.shown import blocks
+
+(EXAMPLE,) = (block.text for block in blocks(PROJECT / "docs" / "python.md") if "zmtp_capture" in block.text)
+
+
+def run(folder: Path, text: str, *prefix: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(text)
+    command = [*prefix, sys.executable, "-m", "pytest", "-p", "zmtpsniff.pytest_plugin", "--strict-markers", "-rA"]
+    command += ["--basetemp", str(folder / "temp"), "-p", "no:cacheprovider", "test_it.py"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+# On the loopback of a network of its own nobody else talks.
+ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+
+
+@needs_namespaces
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    done = run(tmp_path, EXAMPLE, *ALONE)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+@needs_namespaces
+def test_a_failed_test_has_its_capture(tmp_path: Path) -> None:
+    done = run(tmp_path, EXAMPLE.replace('b"1.09" if', 'b"9.99" if'), *ALONE)
+    assert done.returncode == 1
+    path = tmp_path / "temp" / "test_the_service_replies0" / "zmtp.pcapng"
+    assert f"ZeroMQ messages, captured in {path}" in done.stdout
+    assert '"9.99"' in done.stdout.partition("ZeroMQ messages")[2]
+    assert path.stat().st_size > 1000
+
+
+@needs_namespaces
+def test_the_marker(tmp_path: Path) -> None:
+    marker = "import pytest\n@pytest.mark.zmtp_capture(capture_filter='udp')\n"
+    done = run(tmp_path, EXAMPLE.replace("def test", f"{marker}def test"), *ALONE)
+    assert "1 failed" in done.stdout
+    assert "assert [] == [" in done.stdout
+
+
+@pytest.mark.parametrize("interface", ["nosuch0"])
+def test_a_test_that_cannot_capture_says_why(interface: str, tmp_path: Path) -> None:
+    text = f"""
+import pytest
+
+@pytest.mark.zmtp_capture(interface={interface!r})
+def test_it(zmtp_capture): ...
+"""
+    done = run(tmp_path, text)
+    assert done.returncode == 1
+    assert "zmtp_capture: " in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_it_costs_nothing_where_it_is_not_used() -> None:
+    late = ("msgspec", "scapy", "dissectors.events", "zmtpsniff.dissection")
+    code = f"import sys, zmtpsniff.pytest_plugin; print([name for name in {late} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

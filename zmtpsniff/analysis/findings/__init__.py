@@ -1,0 +1,198 @@
+"""Findings: what is wrong in a system of programs, how that is known, and what to do about it.
+
+`Diagnosis` hears all events of a capture and what connections show below their octets, in one pass and in bounded
+memory. It hands them to its inquiries, a module for each family of findings, and asks them at the end. An inquiry says
+nothing that a hole in the capture may explain.
+"""
+
+from collections.abc import Callable, Sequence
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.findings.copies import Copies
+from zmtpsniff.analysis.findings.endpoints import Endpoints
+from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
+from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
+from zmtpsniff.analysis.findings.receivers import Receivers
+from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.topics import Topics
+from zmtpsniff.analysis.findings.vantage import Vantage
+from zmtpsniff.analysis.findings.violations import Violations
+from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.net.witness import Attempt, Stall
+
+# Problems after which what is not seen may have been there all the same.
+_BLINDING = frozenset(
+    {
+        "capture-gap",
+        "packets-cut",
+        "no-greeting",
+        "one-direction",
+        "frames-lost",
+        "frames-found-again",
+        "message-too-large",
+    }
+)
+_FREQUENT = frozenset({"MESSAGE", "PING", "PONG"})  # commands of which no inquiry asks
+_CONTACTS = 50_000
+_EARLY = 1000  # subscriptions of one connection before both sides have said what they are
+
+
+class Diagnosis:
+    """Takes all events of a capture in batches, and says what is wrong. It is a witness of the flow table, too."""
+
+    def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
+        self._inquiries: list[Inquiry] = [
+            Endpoints(rules),
+            Handshakes(),
+            Requests(timeout_seconds),
+            Receivers(),
+            Topics(),
+            Copies(),
+            Violations(),
+            Vantage(),
+        ]
+        self._greeting = self._hearers("greeting")
+        self._command = self._hearers("command")
+        self._subscription = self._hearers("subscription")
+        self._problem = self._hearers("problem")
+        self._lose = self._hearers("lose")
+        self._end = self._hearers("end")
+        self._totals = self._hearers("totals")
+        self._attempt = self._hearers("attempt")
+        self._stall = self._hearers("stall")
+        self._contacts: dict[int, Contact] = {}
+        self._on_message: dict[int, Listener] = {}  # flow to who wants its messages
+        self._now_ns = 0
+        self.capture: Capture | None = None
+
+    def _hearers(self, method: str) -> list[Callable[..., None]]:
+        """The methods of those inquiries that define it."""
+        unheard = getattr(Inquiry, method)
+        return [getattr(one, method) for one in self._inquiries if getattr(type(one), method) is not unheard]
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Look at a batch of events, of all those that a Sniffer gives."""
+        self._pass_time(events)
+        on_message = self._on_message
+        for event in events:
+            if type(event) is Message:
+                listener = on_message.get(event.flow)
+                if listener is not None:
+                    listener(event)
+            else:
+                self._take_other(event)
+
+    def _pass_time(self, events: Sequence[AnyEvent]) -> None:
+        """Learn from a batch what time it is."""
+        for event in reversed(events):
+            time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+            self._now_ns = max(self._now_ns, time_ns or 0)
+            if time_ns is not None and not isinstance(event, Connection):
+                break
+
+    def _take_other(self, event: AnyEvent) -> None:
+        if isinstance(event, Command):
+            if event.name in _FREQUENT:
+                return
+            contact = self._contact(event)
+            if event.socket_type is not None:
+                self._introduce(contact, event.src, event.socket_type)
+            for hear in self._command:
+                hear(contact, event)
+        elif isinstance(event, Subscription):
+            contact = self._contact(event)
+            if len(contact.kinds) < 2 and len(contact.early) < _EARLY:
+                contact.early.append(event)  # nobody knows yet what it is about
+            for hear in self._subscription if len(contact.kinds) == 2 else ():
+                hear(contact, event)
+        elif isinstance(event, Greeting):
+            contact = self._contact(event)
+            if event.version is not None:
+                contact.versions[event.src] = event.version
+            if event.socket_type is not None:
+                self._introduce(contact, event.src, event.socket_type)
+            for hear in self._greeting:
+                hear(contact, event)
+        elif isinstance(event, Problem):
+            self._take_problem(event)
+        elif isinstance(event, Connection):
+            self._on_message.pop(event.flow, None)
+            contact_or_none = self._contacts.pop(event.flow, None)
+            until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
+            for hear in self._end:
+                hear(contact_or_none, event, until_ns)
+        elif isinstance(event, Capture):
+            self.capture = event
+            for hear in self._totals:
+                hear(event)
+
+    def _take_problem(self, event: Problem) -> None:
+        if event.code in _BLINDING and event.flow is not None:
+            contact = self._contacts.get(event.flow)
+            if contact is not None and not contact.blind:
+                contact.blind = True
+                for hear in self._lose:
+                    hear(contact)
+        for hear in self._problem:
+            hear(event)
+
+    def _contact(self, event: Greeting | Command | Subscription) -> Contact:
+        contact = self._contacts.get(event.flow)
+        if contact is None:
+            contact = Contact(event.flow, event.time_ns)
+            if len(self._contacts) < _CONTACTS:
+                self._contacts[event.flow] = contact
+        return contact
+
+    def _introduce(self, contact: Contact, address: str, kind: str) -> None:
+        """A side says what it is; once both have, their connection begins."""
+        if address in contact.kinds or len(contact.kinds) == 2:
+            return
+        contact.kinds[address] = kind
+        if len(contact.kinds) < 2 or contact.flow not in self._contacts:
+            return
+        self._begin(contact)
+
+    def _begin(self, contact: Contact) -> None:
+        """Both sides have said what they are."""
+        listeners = [listener for one in self._inquiries if (listener := one.begin(contact)) is not None]
+        if len(listeners) == 1:
+            self._on_message[contact.flow] = listeners[0]
+        elif listeners:
+
+            def tell_all(event: Message) -> None:
+                for listener in listeners:
+                    listener(event)
+
+            self._on_message[contact.flow] = tell_all
+        early, contact.early = contact.early, []
+        for event in early:
+            for hear in self._subscription:
+                hear(contact, event)
+
+    # ------------------------------------------------------------------ as a witness
+
+    def attempt(self, attempt: Attempt) -> None:
+        """A TCP connection was tried."""
+        self._now_ns = max(self._now_ns, attempt.last_ns)
+        for hear in self._attempt:
+            hear(attempt)
+
+    def stall(self, stall: Stall) -> None:
+        """A receiver stopped for a while."""
+        for hear in self._stall:
+            hear(stall)
+
+    # ------------------------------------------------------------------ results
+
+    def findings(self) -> list[Finding]:
+        """What is wrong, the most harmful first. To be asked once, when all events have been taken."""
+        claims: dict[tuple[str, str], Claim] = {}
+        for one in self._inquiries:
+            for claim in one.claims(self._now_ns):
+                # Two inquiries may find the same fault of the same socket: the first one knows it better.
+                claims.setdefault((claim.code, claim.subject or claim.summary), claim)
+        return by_harm(map(finding, claims.values()))

@@ -1,0 +1,170 @@
+"""All findings there are, in the order of the harm that they do: what each means, how it is known, and what helps.
+
+This is the one place that says so: programs show ``advice``, and docs/diagnose.md is made from all of it. The sentence
+with names and numbers is put together by the inquiry that finds it.
+"""
+
+from typing import NamedTuple
+
+from dissectors.events import Severity
+
+
+class FindingKind(NamedTuple):
+    """What is to be said of all findings with the same code."""
+
+    severity: Severity  # where the inquiry does not say otherwise
+    meaning: str
+    known: str
+    advice: str
+
+
+FINDINGS: dict[str, FindingKind] = {
+    "endpoint-refused": FindingKind(
+        "error",
+        "Nobody listens at an address that a program connects to again and again. A note if somebody answered there "
+        "later, or if it was tried for less than a second.",
+        "A RST answers each SYN. It is ZeroMQ for certain if ZMTP was seen there or `-d` names the port; most likely "
+        "if the attempts have the rhythm of libzmq (100 to 200 ms apart), or if the same host speaks ZMTP elsewhere.",
+        "Start the service, or correct the address or port in the client. `ss -ltn` on that host shows who listens; a "
+        "service bound to 127.0.0.1 cannot be reached from other hosts.",
+    ),
+    "endpoint-silent": FindingKind(
+        "error",
+        "An address that a program connects to does not answer at all.",
+        "The SYNs of a connection are repeated, three times or more, and no packet comes back. How certain it is that "
+        "ZeroMQ was meant is said as for endpoint-refused.",
+        "The host is down or the address wrong, or a firewall drops the packets: look for DROP rules on the way "
+        "(`nft list ruleset`), for security groups in a cloud, for network policies in Kubernetes.",
+    ),
+    "server-key-wrong": FindingKind(
+        "error",
+        "A CURVE client has another public key of the server than the server has.",
+        "The server closes the connection right after HELLO, which it cannot open. With the server's secret key "
+        "(`--curve-keys`) that is certain.",
+        "Give the client the server's public key (ZMQ_CURVE_SERVERKEY). It is Z85 of 40 characters; "
+        "`zmq_curve_public` makes it from the secret one.",
+    ),
+    "credentials-refused": FindingKind(
+        "error",
+        "A server refuses the user name and password, or the CURVE key, of a client.",
+        "The server answers with ERROR 400 (libzmq 4.3 sends it malformed for PLAIN), or closes the connection right "
+        "after it has seen them, without a word, as libzmq 4.0 does.",
+        "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD), or let the server's ZAP handler "
+        "know the client's public key. The handler's log says which rule refused it.",
+    ),
+    "mechanisms-differ": FindingKind(
+        "error",
+        "The two sides of a connection want different security mechanisms, so they never talk.",
+        "Their greetings name different mechanisms, or one side closes the connection as soon as it has read the "
+        "other's.",
+        "Configure the same mechanism (NULL, PLAIN, CURVE) on both sockets.",
+    ),
+    "sockets-mismatched": FindingKind(
+        "error",
+        "Two sockets whose types may not talk to each other are connected.",
+        "Their READY commands, or those of other connections to the same socket, name the types.",
+        "One of the two programs uses the wrong port or the wrong type: REQ goes with REP or ROUTER, SUB with PUB or "
+        "XPUB, PULL with PUSH, DEALER with ROUTER, REP or DEALER, PAIR with PAIR.",
+    ),
+    "handshake-failed": FindingKind(
+        "error",
+        "Connections never become ready, for another reason than those above, or none that the wire shows.",
+        "The connection ends, again and again, before both sides have sent READY.",
+        "Look at the packets named, and at the log of the side that closes the connection.",
+    ),
+    "messages-dropped": FindingKind(
+        "error",
+        "A subscriber did not get messages that others got, though it is connected and subscribed to them.",
+        "The copies that one publisher sends to its subscribers come in the same order on each connection. What is "
+        "left out on one connection between two messages that both have, and matches its subscriptions, was dropped. "
+        "Only what is certain is counted, and nothing where the capture has holes or a subscription is new.",
+        "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
+        "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
+    ),
+    "worker-silent": FindingKind(
+        "error",
+        "A worker gets requests and answers none, while the others of the same queue do.",
+        "Messages go to it, none comes back, and its connection stays open.",
+        "Restart the worker, and find out where it hangs. A ROUTER that gives work to the least busy one, as in the "
+        "Majordomo pattern, leaves out who does not answer.",
+    ),
+    "request-unanswered": FindingKind(
+        "error",
+        "Requests got no reply within `--timeout`, or before their connection was closed.",
+        "The request is in the capture and no reply to it is, found by the envelope or by order. Of a DEALER that is "
+        "said only if the same service answers others, or answered this one before.",
+        "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
+        "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
+    ),
+    "subscriber-slow": FindingKind(
+        "warning",
+        "A receiver takes messages more slowly than they come, or has stopped taking them.",
+        "Its TCP window was closed while the sender had more to send, for a second or longer.",
+        "Look at what the program does between two receives, and at its processor. Whatever its sender cannot queue "
+        "(ZMQ_SNDHWM) is dropped by PUB, and stops PUSH, REQ and DEALER.",
+    ),
+    "replies-slow": FindingKind(
+        "warning",
+        "A service whose median reply takes over a second, or some of whose replies take over 100 ms and twenty times "
+        "its median.",
+        "The time from the request to its reply, as captured, and how long the service's host takes to answer a SYN.",
+        "Look at what the service did at the time named. Where one request waits behind another, more workers help.",
+    ),
+    "subscription-unmatched": FindingKind(
+        "warning",
+        "A subscriber got nothing while its publisher sent messages to others, and its topic is nearly one that is "
+        "published. A note if no published topic is near, or if other topics of the same subscriber matched.",
+        "No message matches the topic since it was subscribed to. What is published shows on the connections of other "
+        "subscribers.",
+        "Correct the topic. Topics are octets that are compared from the first on: upper and lower case, blanks and "
+        "separators count.",
+    ),
+    "reconnect-storm": FindingKind(
+        "warning",
+        "A program connects again and again, and each connection ends soon without a message.",
+        "Five connections or more between the same two, each closed within a second.",
+        "Look at the log of the side that closes. A balancer without servers behind it does this, and so does a "
+        "second PAIR.",
+    ),
+    "heartbeat-lost": FindingKind(
+        "warning",
+        "A peer stopped answering PING, or was silent for longer than it had announced.",
+        "No PONG and nothing else came from it after a PING, for longer than its answers took before.",
+        "The peer hangs, is stopped or overloaded, or the network lost it. The other side closes such a connection "
+        "after ZMQ_HEARTBEAT_TIMEOUT and connects anew.",
+    ),
+    "protocol-violated": FindingKind(
+        "warning",
+        "Something on a connection breaks the rules of ZMTP or of its sockets' pattern.",
+        "zmtpsniff reports it as a problem; docs/problems.md says more of each.",
+        "Look at the packets named: `zmtpsniff read -Y 'type == \"problem\"' capture.pcap`.",
+    ),
+    "password-in-clear": FindingKind(
+        "note",
+        "A user name and a password cross the network in clear.",
+        "PLAIN's HELLO holds them (24/ZMTP-PLAIN).",
+        "Use CURVE wherever others can listen.",
+    ),
+    "version-old": FindingKind(
+        "note",
+        "A peer speaks a version of ZMTP from before 3.0.",
+        "Its greeting says so, or that it has none.",
+        "Such a peer has no security and no heartbeats, and a 2.x publisher sends everything to everybody. Upgrade its "
+        "library to libzmq 4.",
+    ),
+    "capture-lossy": FindingKind(
+        "note",
+        "The capture lacks packets, octets or one direction, so that some things cannot be told.",
+        "The capture says so, or its numbers of octets do.",
+        "Capture with a larger buffer (`-B 64`, tcpdump: `-B 65536`), whole packets (`-s 0`), without tcpdump's "
+        "`--immediate-mode`, and with a filter on the port (`-f 'tcp port 5555'`). One direction only: capture on one "
+        "of the two hosts, or mirror both directions.",
+    ),
+    "capture-late": FindingKind(
+        "note",
+        "The capture begins after connections were made, so that their handshakes are not in it.",
+        "Connections without a SYN or a greeting.",
+        "To see handshakes again, start the capture first and then restart a program, or cut its connections: "
+        "`ss -K dport = 5555` lets libzmq connect anew. `-d tcp.port==5555,zmtp/REP` names the type of a bound socket.",
+    ),
+}

@@ -1,0 +1,451 @@
+"""Messages that a publisher dropped: messages-dropped. No number in a message is needed to prove it.
+
+Theory
+------
+
+A publisher sends a copy of each message to every subscriber that wants it, and on each connection the copies stand in
+the order in which they were published. So two connections with the same subscriptions carry the same sequence, except
+for what was dropped: when the queue for a subscriber is full (ZMQ_SNDHWM), libzmq drops what comes until there is room,
+and says nothing.
+
+A comparison holds two connections beside each other. What came on one and not yet on the other waits in a queue; the
+other may only be late. When the same message has come on both, everything before it must have come: what still waits in
+front of it was dropped. Of messages that only one of the two subscribed to nothing follows, so these are left out.
+
+To begin, a comparison needs a message that is surely the same on both. That is one whose contents have come only once
+on each, within a second. From there on equal contents do no harm: the sequences are compared in order. When a
+subscription changes, nobody knows at which message that took effect, so the comparison begins anew. When octets are
+missing from a connection it is not compared any more. What waits when a connection ends was dropped only if the other
+side had it for long, and nothing kept this one from getting it.
+
+All this holds for one publisher. If a message comes after all that was counted as dropped, there are several behind one
+address, which do not send in one order, and the comparison is given up with all that it counted.
+
+Who is compared with whom: each connection with one other of the same publisher, so that the work grows with the number
+of connections and not with its square.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from dissectors.events import Connection, Message, Subscription, at_hand
+from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, span, times
+from zmtpsniff.net.witness import Stall
+
+_WAITING = 20_000  # messages of one side of a comparison
+_ROOM = 500_000  # messages of all comparisons together
+_WINDOW = 4096  # contents among which a beginning is looked for
+_SAME_NS = 1_000_000_000  # two copies of one message come within this time, if nobody is slow yet
+_SURE = 3  # messages that both had after the first one
+_SLOW_NS = 1_000_000_000  # who gets a message so much later than others is slow
+_LATE_NS = 2_000_000_000  # what one had for so long, and an idle connection beside it did not, was dropped
+_IDLE_NS = 1_000_000_000
+_MOST_TOPICS = 256  # that are compared one by one
+_TWICE = -1
+
+
+class _Room:
+    """How many messages may wait in all comparisons together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, messages: int) -> None:
+        self.left = messages
+
+
+class _Queue:
+    """What came on one side of a comparison, and not yet on the other."""
+
+    __slots__ = ("count", "forgotten", "forgotten_ns", "lost", "lost_contents", "room", "waiting")
+
+    def __init__(self, room: _Room) -> None:
+        self.room = room
+        self.waiting: deque[tuple[int, int]] = deque()  # contents and time
+        self.count: Counter[int] = Counter()  # of contents
+        self.forgotten = 0  # messages in front of those that wait
+        self.forgotten_ns = 0  # when the last of them came
+        self.lost = Occurrences()  # messages of the other side that did not come here
+        self.lost_contents: dict[int, None] = {}  # the last ones of them
+
+    def add(self, contents: int, time_ns: int, limit: int = _WAITING) -> None:
+        """Let a message wait."""
+        self.waiting.append((contents, time_ns))
+        self.count[contents] += 1
+        self.room.left -= 1
+        if len(self.waiting) > limit or self.room.left < 0:
+            for _ in range(max(len(self.waiting) // 2, 1)):
+                _, self.forgotten_ns = self._pop()
+                self.forgotten += 1
+
+    def _pop(self) -> tuple[int, int]:
+        first = self.waiting.popleft()
+        contents = first[0]
+        self.room.left += 1
+        self.count[contents] -= 1
+        if not self.count[contents]:
+            del self.count[contents]
+        return first
+
+    def take_to(self, contents: int, other: "_Queue") -> tuple[int, int]:
+        """Take out all up to a message that is there; returns how many ``other`` lost in front of it, and its time."""
+        passed = self.forgotten
+        self.forgotten = 0
+        while self.waiting[0][0] != contents:
+            other.lose(self._pop()[0])
+            passed += 1
+        return passed, self._pop()[1]
+
+    def take_all(self, other: "_Queue") -> int:
+        """Take out all; returns how many there were, which ``other`` lost."""
+        passed = self.forgotten + len(self.waiting)
+        for contents, _ in self.waiting:
+            other.lose(contents)
+        self.clear()
+        return passed
+
+    def lose(self, contents: int) -> None:
+        """A message of the other side did not come here."""
+        self.lost_contents[contents] = None
+        if len(self.lost_contents) > _WINDOW:
+            del self.lost_contents[next(iter(self.lost_contents))]
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self.room.left += len(self.waiting)
+        self.forgotten = 0
+        self.waiting.clear()
+        self.count.clear()
+
+    def older(self, than_ns: int) -> int:
+        """How many have waited since before that time."""
+        forgotten = self.forgotten if self.forgotten_ns < than_ns else 0
+        return forgotten + sum(1 for _, time_ns in self.waiting if time_ns < than_ns)
+
+
+class _Publisher:
+    """One publisher, with the connections of its subscribers."""
+
+    __slots__ = ("places", "room", "searches", "streams", "window")
+
+    def __init__(self, room: _Room) -> None:
+        self.room = room
+        self.places = 0
+        self.streams: dict[int, _Stream] = {}
+        self.searches = 0  # comparisons that have not begun
+        self.window: dict[int, tuple[int, int]] = {}  # contents: when they came first, and on which streams
+
+    def see(self, contents: int, time_ns: int, stream: "_Stream") -> None:
+        """Remember contents while a beginning is looked for."""
+        first_ns, streams = self.window.get(contents, (time_ns, 0))
+        bit = 1 << stream.place
+        self.window[contents] = first_ns, _TWICE if streams & bit else streams | bit
+        if len(self.window) > _WINDOW:
+            del self.window[next(iter(self.window))]
+
+
+class _Stream:
+    """What one subscriber gets, on one connection."""
+
+    __slots__ = (
+        "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "late", "lost", "place", "publisher",
+        "server", "topics",
+    )  # fmt: skip
+
+    def __init__(self, publisher: _Publisher, server: str, address: str, flow: int) -> None:
+        publisher.places += 1
+        self.publisher = publisher
+        self.server = server
+        self.address = address
+        self.flow = flow
+        self.place = publisher.places
+        self.topics: Counter[bytes] = Counter()
+        self.blind = False
+        self.chosen = False  # it has looked for somebody to be compared with
+        self.comparisons: list[_Comparison] = []
+        self.last_ns = 0  # when the last message came
+        self.lost = Occurrences()  # the most of all comparisons
+        self.lag_ns = 0  # the longest time by which others had a message earlier
+        self.late = Occurrences()  # messages that others had a second earlier, each time by more
+
+    def take(self, event: Message) -> None:
+        """Compare a message with what others get."""
+        publisher = self.publisher
+        if self.blind or (len(publisher.streams) < 2 and not self.comparisons) or event.src != self.server:
+            return
+        if event.incomplete or event.matched is None:
+            self.leave()
+            return
+        if not self.chosen:
+            self._choose()
+        time_ns = event.time_ns
+        self.last_ns = time_ns
+        frames = event.frames
+        contents = hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
+        if publisher.searches:
+            publisher.see(contents, time_ns, self)
+        for comparison in self.comparisons:
+            comparison.take(self, contents, event)
+
+    def _choose(self) -> None:
+        """Find another connection to be compared with: one with the same topics, if there is one."""
+        others = [one for one in self.publisher.streams.values() if one is not self and not one.blind and one.topics]
+        self.chosen = bool(others)
+        best = next((one for one in others if one.topics.keys() == self.topics.keys()), None)
+        if best is None:
+            best = next((one for one in others if _overlap(self.topics, one.topics)), None)
+        if best is not None and all(best not in one.streams for one in self.comparisons):
+            made = _Comparison(self, best)
+            self.comparisons.append(made)
+            best.comparisons.append(made)
+
+    def fall_behind(self, lag_ns: int, event: Message | None) -> None:
+        """Others had for so long what it gets only now, or not at all until the end."""
+        self.lag_ns = lag_ns
+        if event is not None and lag_ns >= _SLOW_NS:
+            self.late.add(event.time_ns, event.packet, event.flow)
+
+    def change(self) -> None:
+        """Its subscriptions change."""
+        for comparison in self.comparisons:
+            comparison.begin_anew()
+
+    def leave(self) -> None:
+        """Nothing can be said of it any more."""
+        self.blind = True
+        for comparison in list(self.comparisons):
+            comparison.dissolve()
+
+    def end(self, until_ns: int, stalled: bool) -> None:
+        """Its connection is over. What others get later may still show that they lost something."""
+        self.publisher.streams.pop(self.flow, None)
+        is_idle = not stalled and until_ns - self.last_ns > _IDLE_NS
+        for comparison in list(self.comparisons):
+            if is_idle:
+                comparison.lose_late(self, until_ns)
+            else:
+                self.lag_ns = max(self.lag_ns, comparison.lag_ns(self, until_ns))
+            comparison.part(self)
+
+
+class _Comparison:
+    """Two connections of one publisher beside each other."""
+
+    __slots__ = ("first", "has_begun", "is_wrong", "parted", "publisher", "queues", "streams", "sure", "wanted")
+
+    def __init__(self, one: _Stream, other: _Stream) -> None:
+        self.publisher = one.publisher
+        self.streams = (one, other)
+        self.queues = (_Queue(one.publisher.room), _Queue(one.publisher.room))
+        self.wanted: tuple[tuple[bytes, ...] | None, ...] = (None, None)  # topics of the other; None: the same
+        self.has_begun = False
+        self.is_wrong = False
+        self.parted = False  # one of the two is over
+        self.first = 0  # contents of the message that it began with
+        self.sure = 0  # messages since that both had
+        self.publisher.searches += 1
+        self._compare_topics()
+
+    def _compare_topics(self) -> None:
+        one, other = (stream.topics for stream in self.streams)
+        same = one.keys() == other.keys()
+        self.wanted = (None, None) if same else (tuple(other), tuple(one))
+
+    def begin_anew(self) -> None:
+        """Look for a beginning again."""
+        if self.sure >= _SURE:
+            self.publisher.searches += 1
+        self.has_begun = False
+        self.sure = 0
+        for queue in self.queues:
+            queue.clear()
+        self._compare_topics()
+
+    def take(self, stream: _Stream, contents: int, event: Message) -> None:
+        """Take a message of one of the two."""
+        mine = 0 if stream is self.streams[0] else 1
+        wanted = self.wanted[mine]
+        if wanted is not None and not at_hand(event.frames[0]).startswith(wanted):
+            return
+        here, there = self.queues[mine], self.queues[1 - mine]
+        if not self.has_begun:
+            self._look_for_beginning(contents, event.time_ns, here, there)
+        elif contents in there.count:
+            if here.waiting and there.count[contents] > 1:
+                here.add(contents, event.time_ns)  # which of them it is cannot be told
+                return
+            passed, since_ns = there.take_to(contents, here)
+            if passed:
+                here.lost.add(event.time_ns, event.packet, event.flow, passed)
+            if event.time_ns - since_ns > stream.lag_ns:
+                stream.fall_behind(event.time_ns - since_ns, event)
+            if here.waiting or here.forgotten:
+                there.lost.add(event.time_ns, event.packet, event.flow, here.take_all(there))
+            if self.sure < _SURE:
+                self._make_sure()
+        elif there.forgotten:
+            there.forgotten -= 1  # it is one of those
+        elif contents in here.lost_contents:
+            self.is_wrong = True
+        else:
+            here.add(contents, event.time_ns)
+
+    def _look_for_beginning(self, contents: int, time_ns: int, here: _Queue, there: _Queue) -> None:
+        """Begin with this message if it has come on both, and its contents only once on each."""
+        here.add(contents, time_ns, _WINDOW)
+        here.forgotten = 0
+        if there.count.get(contents) != 1 or here.count[contents] != 1:
+            return
+        first_ns, streams = self.publisher.window.get(contents, (0, _TWICE))
+        if streams == _TWICE or time_ns - first_ns > _SAME_NS:
+            return
+        self.has_begun = True
+        self.first = contents
+        there.take_to(contents, here)
+        here.clear()
+        here.lost_contents.clear()
+
+    def _make_sure(self) -> None:
+        """The messages after the beginning must not show that its contents were no sign of one message."""
+        self.sure += 1
+        if self.publisher.window.get(self.first, (0, 0))[1] == _TWICE:
+            self.begin_anew()
+            for queue in self.queues:
+                queue.lost = Occurrences()
+        elif self.sure == _SURE:
+            self.publisher.searches -= 1
+
+    def lose_late(self, stream: _Stream, end_ns: int) -> None:
+        """A connection that was idle at its end did not get what the other had for long."""
+        mine = 0 if stream is self.streams[0] else 1
+        there = self.queues[1 - mine]
+        if self.sure >= _SURE and (late := there.older(end_ns - _LATE_NS)):
+            self.queues[mine].lost.add(end_ns, None, None, late)
+
+    def lag_ns(self, stream: _Stream, end_ns: int) -> int:
+        """How long the other one has had what this one gets next, if ever."""
+        waiting = self.queues[1 - self.streams.index(stream)].waiting
+        return end_ns - waiting[0][1] if waiting and self.sure >= _SURE else 0
+
+    def part(self, stream: _Stream) -> None:
+        """The connection of one of the two is over."""
+        if self.parted or not self.has_begun:
+            self.dissolve()
+        else:
+            self.parted = True
+            self._tell(stream)
+            stream.comparisons.remove(self)
+            other = self.streams[1] if stream is self.streams[0] else self.streams[0]
+            other.chosen = False
+
+    def dissolve(self) -> None:
+        """Compare no more."""
+        if self.sure < _SURE:
+            self.publisher.searches -= 1
+        for stream, queue in zip(self.streams, self.queues, strict=True):
+            self._tell(stream)
+            if self in stream.comparisons:
+                stream.comparisons.remove(self)
+            stream.chosen = False
+            queue.clear()
+        if not self.publisher.searches:
+            self.publisher.window.clear()
+
+    def _tell(self, stream: _Stream) -> None:
+        """Tell a connection what it lost."""
+        lost = self.queues[self.streams.index(stream)].lost
+        if lost.count > stream.lost.count and not self.is_wrong and self.sure >= _SURE:
+            stream.lost = lost
+
+
+def _overlap(one: Iterable[bytes], other: Iterable[bytes]) -> bool:
+    """Whether there may be messages that match topics of both."""
+    mine, theirs = tuple(one), tuple(other)
+    if len(mine) > _MOST_TOPICS or len(theirs) > _MOST_TOPICS:
+        return False
+    return any(topic.startswith(theirs) for topic in mine) or any(topic.startswith(mine) for topic in theirs)
+
+
+class Copies(Inquiry):
+    """The copies that publishers send of their messages."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        room = _Room(_ROOM)
+        self._publishers: Ledger[str, _Publisher] = Ledger(lambda: _Publisher(room), 1000)
+        self._streams: dict[int, _Stream] = {}
+        self._stalled: set[int] = set()  # flows whose subscriber took nothing in the end
+        self._ended: list[tuple[_Stream, int]] = []  # those that lost messages or were slow, and how many they got
+
+    def begin(self, contact: Contact) -> Listener | None:
+        """Hear what a publisher sends to a subscriber that connected to it."""
+        kinds = contact.kinds
+        server = next((address for address, kind in kinds.items() if kind in PUBLISHERS), None)
+        subscriber = next((address for address, kind in kinds.items() if kind in SUBSCRIBERS), None)
+        if server is None or subscriber is None or contact.blind:
+            return None
+        publisher = self._publishers.at(server)
+        stream = _Stream(publisher, server, subscriber, contact.flow)
+        self._streams[contact.flow] = publisher.streams[contact.flow] = stream
+        return stream.take
+
+    def subscription(self, contact: Contact, event: Subscription) -> None:
+        """Take note of topics that come and go."""
+        stream = self._streams.get(contact.flow)
+        if stream is None or event.src != stream.address:
+            return
+        topic = event.topic
+        if event.incomplete or not isinstance(topic, bytes):
+            stream.leave()
+            return
+        if event.action == "subscribe":
+            stream.topics[topic] += 1
+        elif stream.topics[topic] > 1:
+            stream.topics[topic] -= 1
+        else:
+            del stream.topics[topic]
+        stream.change()
+
+    def lose(self, contact: Contact) -> None:
+        """What is missing cannot be compared."""
+        stream = self._streams.get(contact.flow)
+        if stream is not None:
+            stream.leave()
+
+    def stall(self, stall: Stall) -> None:
+        """Remember who took nothing in the end: messages may still wait for it."""
+        if not stall.is_open:
+            self._stalled.add(stall.flow)
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """Keep what a subscriber did not get."""
+        stream = self._streams.pop(event.flow, None)
+        if stream is None:
+            return
+        stream.end(until_ns, event.flow in self._stalled)
+        self._stalled.discard(event.flow)
+        if stream.lost.count or stream.lag_ns >= _SLOW_NS:
+            got = event.messages.server if event.server.address == stream.server else event.messages.client
+            self._ended.append((stream, got))
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """Who did not get what."""
+        for stream, got in self._ended:
+            lost = stream.lost
+            ends = [stream.address, stream.server]
+            if lost.count:
+                yield Claim(
+                    "messages-dropped",
+                    f"{stream.server} dropped {times(lost.count, 'message')} for its subscriber {stream.address}, "
+                    f"which got {got:,}; others got them",
+                    "others got copies that stand between messages which this subscriber got",
+                    lost,
+                    ends,
+                )
+            if stream.lag_ns >= _SLOW_NS:
+                late = stream.late
+                late.add(None, None, None, 0 if late.count else 1)
+                summary = f"the subscriber {stream.address} is {span(stream.lag_ns)} behind others of {stream.server}"
+                known = "others got the same messages so much earlier"
+                yield Claim("subscriber-slow", summary, known, late, ends, subject=stream.address)

@@ -1,0 +1,172 @@
+"""Addresses where nobody answers: endpoint-refused, endpoint-silent.
+
+Theory
+------
+
+libzmq connects in the background and tries again for ever, so a program whose service is not there only hangs. On the
+wire there are SYNs, each answered by a RST (nobody listens there) or by nothing (nobody is there, or a firewall drops
+them). Nothing in them says that ZeroMQ was meant. That is certain if ZMTP was seen at the address, or if the user named
+its port. It is likely if the attempts have libzmq's rhythm: it waits for ZMQ_RECONNECT_IVL, 100 ms by default, and a
+random part of it more, so that attempts come 100 to 200 ms apart, and of several sockets closer. It is likely, too, if
+the host that tries speaks ZMTP with others. Else it is possible, and only said loudly if the capture has no ZMTP at
+all, since then it is the best explanation for what the user looks for.
+
+A service that starts after its clients is refused at first. That is normal, and a note. So is one that stops a moment
+before they do.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dissectors.events import Connection, Severity
+from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, some, span, times
+from zmtpsniff.decode_as import DecodeAs, first_match
+from zmtpsniff.net.witness import Attempt
+
+_LEAST_ATTEMPTS = 3
+_LEAST_REFUSED_NS = 1_000_000_000
+_LEAST_STOPPED_NS = 3_000_000_000
+_LEAST_SILENT_NS = 2_500_000_000  # a SYN is sent again after 1 s, and then after 1 or 2 s more
+_RHYTHM_ATTEMPTS = 5
+_RHYTHM_NS = (10_000_000, 250_000_000)  # attempts come no slower than the second, on average no faster than the first
+_HOSTS = 16
+
+
+class _Tries:
+    """Attempts to connect to one address that failed in one way since somebody answered there last."""
+
+    __slots__ = ("connections", "hosts", "longest_ns", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.connections = 0  # that were tried, each with one SYN or more
+        self.hosts: Counter[str] = Counter()
+        self.longest_ns = 0  # between two attempts
+
+    def add(self, attempt: Attempt) -> None:
+        self.connections += 1
+        host = host_of(attempt.client)
+        if host in self.hosts or len(self.hosts) < _HOSTS:
+            self.hosts[host] += attempt.syns
+        if self.seen.last_ns is not None:
+            self.longest_ns = max(self.longest_ns, attempt.first_ns - self.seen.last_ns)
+        self.seen.since(attempt.first_ns)
+        self.seen.add(attempt.last_ns, attempt.packet, attempt.flow, max(attempt.syns, 1))
+
+    @property
+    def has_rhythm(self) -> bool:
+        """Whether attempts come as libzmq's do."""
+        count = self.connections
+        fastest, slowest = _RHYTHM_NS
+        return count >= _RHYTHM_ATTEMPTS and self.longest_ns <= slowest and self.seen.span_ns >= fastest * (count - 1)
+
+
+class _Endpoint:
+    """One address that somebody tried to connect to."""
+
+    __slots__ = ("answers", "earlier", "refused", "silent")
+
+    def __init__(self) -> None:
+        self.answers = False  # somebody answered there
+        self.refused = _Tries()  # since then
+        self.silent = _Tries()
+        self.earlier = _Tries()  # those refused before that, for the first time
+
+    def accept(self) -> None:
+        """Somebody answers."""
+        self.answers = True
+        if self.refused.seen.count:
+            if not self.earlier.seen.count:
+                self.earlier = self.refused
+            self.refused = _Tries()
+        self.silent = _Tries()
+
+
+class Endpoints(Inquiry):
+    """Attempts to connect to addresses."""
+
+    def __init__(self, rules: Sequence[DecodeAs] = ()) -> None:
+        """``rules`` are those of the user, which name ports of ZMTP."""
+        self._rules = rules
+        self._endpoints: Ledger[str, _Endpoint] = Ledger(_Endpoint)
+        self._servers: Ledger[str, None] = Ledger(lambda: None)  # addresses where ZMTP was spoken
+        self._hosts: Ledger[str, None] = Ledger(lambda: None)  # hosts that spoke it
+
+    def attempt(self, attempt: Attempt) -> None:
+        """Count an attempt."""
+        endpoint = self._endpoints.at(attempt.server)
+        if attempt.outcome == "accepted":
+            endpoint.accept()
+        elif attempt.outcome == "refused":
+            endpoint.refused.add(attempt)
+        elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
+            endpoint.silent.add(attempt)
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """Remember who speaks ZMTP."""
+        self._servers.at(event.server.address)
+        self._hosts.at(host_of(event.server.address))
+        self._hosts.at(host_of(event.client.address))
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """The addresses where nobody answered."""
+        for address, endpoint in self._endpoints.entries.items():
+            if endpoint.refused.seen.count:
+                yield self._refused(address, endpoint)
+            elif endpoint.earlier.seen.count:
+                yield self._late(address, endpoint.earlier)
+            if endpoint.silent.seen.count and endpoint.silent.seen.span_ns >= _LEAST_SILENT_NS:
+                yield self._silent(address, endpoint.silent)
+
+    def _refused(self, address: str, endpoint: _Endpoint) -> Claim:
+        tries = endpoint.refused
+        seen = tries.seen
+        certainty, why = self._certainty(address, tries)
+        any_more = " any more" if endpoint.answers else ""
+        summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {some(tries.hosts)}"
+        # Programs that end together end one after the other.
+        least_ns = _LEAST_STOPPED_NS if endpoint.answers else _LEAST_REFUSED_NS
+        is_short = seen.count < _LEAST_ATTEMPTS or seen.span_ns < least_ns
+        severity = "note" if is_short else self._severity(certainty)
+        known = f"a RST answers each SYN to {address}; {why}"
+        return Claim("endpoint-refused", summary, known, seen, [address], severity, certainty)
+
+    def _late(self, address: str, tries: _Tries) -> Claim:
+        summary = f"nobody listened at {address} at first: {_tries(tries)} by {some(tries.hosts)}, before it answered"
+        certainty, why = self._certainty(address, tries)
+        known = f"a RST answers each of these SYNs; {why}"
+        return Claim("endpoint-refused", summary, known, tries.seen, [address], "note", certainty)
+
+    def _silent(self, address: str, tries: _Tries) -> Claim:
+        seen = tries.seen
+        certainty, why = self._certainty(address, tries)
+        often = f"{times(seen.count, 'SYN')} in {span(seen.span_ns)}"
+        summary = f"{address} does not answer: {often} by {some(tries.hosts)}"
+        severity = self._severity(certainty)
+        return Claim("endpoint-silent", summary, f"no packet comes back; {why}", seen, [address], severity, certainty)
+
+    def _severity(self, certainty: Certainty) -> Severity:
+        """How bad it is: loud only where ZeroMQ was meant, or nothing else in the capture can have been."""
+        if certainty == "possible":
+            return "note" if self._servers.entries else "warning"
+        return "error"
+
+    def _certainty(self, address: str, tries: _Tries) -> tuple[Certainty, str]:
+        if address in self._servers.entries:
+            return "certain", "ZMTP was spoken there"
+        port = address.rpartition(":")[2]
+        if port.isdecimal() and first_match(self._rules, "tcp", int(port)) is not None:
+            return "certain", "-d names its port"
+        if tries.has_rhythm:
+            return "likely", "the attempts have the rhythm of libzmq, 100 to 200 ms apart"
+        speakers = [host for host in tries.hosts if host in self._hosts.entries]
+        if speakers:
+            return "likely", f"{some(speakers)} speaks ZMTP elsewhere, though nobody did there"
+        return "possible", f"nothing says that it is ZeroMQ: if it is, -d tcp.port=={port},zmtp"
+
+
+def _tries(tries: _Tries) -> str:
+    """How many there were in which time."""
+    attempts = times(tries.seen.count, "attempt")
+    return attempts if tries.seen.count == 1 else f"{attempts} in {span(tries.seen.span_ns)}"

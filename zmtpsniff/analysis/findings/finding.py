@@ -1,0 +1,119 @@
+"""A finding: what is wrong in a system of programs, how that is known, and what to do about it."""
+
+from collections.abc import Iterable
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from dissectors.events import Severity
+from dissectors.records import meaning
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
+
+Certainty = Literal["certain", "likely", "possible"]
+_MOST_EVIDENCE = 5
+_CODES = list(FINDINGS)
+_SEVERITIES = ("error", "warning", "note")
+
+
+class Evidence(msgspec.Struct, frozen=True, gc=False):
+    """A packet to look at."""
+
+    packet: Annotated[int, meaning("The number of the packet, from 1.")]
+    flow: Annotated[int, meaning("The connection that it is of.")]
+
+
+class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=True, gc=False):
+    """Something that is wrong, or worth knowing, in a system of programs."""
+
+    severity: Annotated[Severity, meaning("How bad it is.")]
+    code: Annotated[str, meaning("Which finding this is: docs/diagnose.md lists all.")]
+    summary: Annotated[str, meaning("What is wrong, in one sentence with names and numbers.")]
+    known: Annotated[str, meaning("How that is known.")]
+    advice: Annotated[str, meaning("What to do about it.")]
+    count: Annotated[int, meaning("How often it happened.")]
+    certainty: Annotated[Certainty, meaning("How certain it is.")] = "certain"
+    first_ns: Annotated[int | None, meaning("When it happened first, since 1970.", "ns")] = None
+    last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
+    evidence: Annotated[list[Evidence], meaning("Packets to look at, the first ones and the last one.")] = []
+    endpoints: Annotated[list[str], meaning("The sockets concerned, as address and port.")] = []
+    suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
+
+
+class Occurrences:
+    """How often something happened, when, and where to look at it: the first few packets, and the last one."""
+
+    __slots__ = ("_first", "_last", "count", "first_ns", "last_ns")
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.count = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+        self._first: list[Evidence] = []
+        self._last: Evidence | None = None
+
+    def add(self, time_ns: int | None, packet: int | None, flow: int | None, count: int = 1) -> None:
+        """It happened ``count`` times more, the last time then and there."""
+        self.count += count
+        if time_ns is not None:
+            self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
+            self.last_ns = time_ns if self.last_ns is None else max(self.last_ns, time_ns)
+        if packet is not None and flow is not None:
+            if len(self._first) < _MOST_EVIDENCE - 1:
+                self._first.append(Evidence(packet, flow))
+            else:
+                self._last = Evidence(packet, flow)
+
+    def since(self, time_ns: int) -> None:
+        """It began no later than then."""
+        self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """Packets to look at."""
+        return self._first if self._last is None else [*self._first, self._last]
+
+    @property
+    def span_ns(self) -> int:
+        """The time between the first and the last."""
+        return (self.last_ns or 0) - (self.first_ns or 0)
+
+
+class Claim(NamedTuple):
+    """What an inquiry found, before it is written as a finding."""
+
+    code: str
+    summary: str
+    known: str
+    occurrences: Occurrences
+    endpoints: Iterable[str]
+    severity: Severity | None = None  # None: that of the code
+    certainty: Certainty = "certain"
+    suggestion: str | None = None
+    advice: str | None = None  # None: that of the code
+    subject: str | None = None  # what else may be said of this one with the same code is left out
+
+
+def finding(claim: Claim) -> Finding:
+    """The finding of a claim."""
+    kind = FINDINGS[claim.code]
+    seen = claim.occurrences
+    return Finding(
+        severity=claim.severity or kind.severity,
+        code=claim.code,
+        summary=claim.summary,
+        known=claim.known,
+        advice=claim.advice or kind.advice,
+        count=seen.count,
+        certainty=claim.certainty,
+        first_ns=seen.first_ns,
+        last_ns=seen.last_ns,
+        evidence=seen.evidence,
+        endpoints=list(dict.fromkeys(claim.endpoints)),
+        suggestion=claim.suggestion,
+    )
+
+
+def by_harm(found: Iterable[Finding]) -> list[Finding]:
+    """The most harmful first: by severity, then in the order of the catalogue, then by number."""
+    return sorted(found, key=lambda one: (_SEVERITIES.index(one.severity), _CODES.index(one.code), -one.count))

@@ -1,0 +1,308 @@
+"""Connections that never become ready, and what handshakes give away.
+
+Theory
+------
+
+libzmq hardly says why it refuses a peer. What the wire shows instead is how far the handshake came before somebody
+closed the connection, and that tells enough, since each step has one reason to end there:
+
+======================================  ==============================================================================
+the last thing said                     why the connection is closed
+======================================  ==============================================================================
+one whole greeting, one cut short       libzmq reads the other's mechanism, which is not its own: mechanisms-differ
+PLAIN HELLO, or ERROR 400               user name or password: credentials-refused
+CURVE HELLO                             the server cannot open its box: server-key-wrong
+CURVE INITIATE, or ERROR 400            the ZAP handler does not know the client's key: credentials-refused
+READY of one side, mechanism NULL       the other reads a socket type that does not go with its own: sockets-mismatched
+======================================  ==============================================================================
+
+libzmq then connects again, so the same happens many times: findings count by the host that connects and the address
+that it connects to. Connections that end soon for none of these reasons are a reconnect-storm if they are many.
+"""
+
+from collections.abc import Iterable
+
+from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
+from dissectors.zmtp.sockets import may_talk
+from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, quoted, some, times
+
+_NAMES = 100
+_STORM = 5  # connections
+_SHORT_NS = 1_000_000_000
+_FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
+# Problems that say why a handshake fails, each with its finding.
+_CAUSES = {
+    "mechanism-mismatch": "mechanisms-differ",
+    "incompatible-socket-types": "sockets-mismatched",
+    "server-key-wrong": "server-key-wrong",
+    "both-as-server": "handshake-failed",
+    "both-hello": "handshake-failed",
+}
+
+
+class _Handshake:
+    """What was said on one connection before it was ready."""
+
+    __slots__ = ("cause", "commands", "detail", "error", "is_broken", "mechanisms", "packet", "time_ns", "user")
+
+    def __init__(self) -> None:
+        self.mechanisms: dict[str, str | None] = {}  # by address; None: not known
+        self.commands: dict[str, str] = {}  # name to sender
+        self.error: Octets | None = None
+        self.user: Octets | None = None
+        self.cause: str | None = None  # the finding that a problem says it is
+        self.detail = ""  # of that problem
+        self.is_broken = False  # it breaks the rules, which is reason enough to close it
+        self.time_ns = 0  # of the last event
+        self.packet = 0
+
+
+class _Failures:
+    """Connections from one host to one address that failed for one reason."""
+
+    __slots__ = ("certainty", "details", "seen", "severity", "users")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.details: dict[str, None] = {}
+        self.users: dict[str, None] = {}
+        self.certainty: Certainty = "likely"
+        self.severity: Severity | None = None
+
+
+class _OldVersion:
+    """Peers that speak one old version."""
+
+    __slots__ = ("names", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.names: dict[str, None] = {}
+
+
+class _Short:
+    """Connections from one host to one address that ended soon, without a message."""
+
+    __slots__ = ("complete", "kinds", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.complete = 0
+        self.kinds: set[str] = set()
+
+
+class Handshakes(Inquiry):
+    """How handshakes end."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._handshakes: dict[int, _Handshake] = {}
+        self._failures: Ledger[tuple[str, str, str], _Failures] = Ledger(_Failures)
+        self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
+        self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets
+        self._mechanisms: Ledger[str, dict[str, None]] = Ledger(dict)  # mechanisms of bound sockets
+        self._passwords: Ledger[str, Occurrences] = Ledger(Occurrences)
+        self._old: Ledger[str, _OldVersion] = Ledger(_OldVersion)
+
+    # ------------------------------------------------------------------ what is said
+
+    def greeting(self, contact: Contact, event: Greeting) -> None:
+        """Take note of the mechanism."""
+        handshake = self._at(contact)
+        if handshake is not None:
+            handshake.mechanisms[event.src] = event.mechanism
+            handshake.time_ns, handshake.packet = event.time_ns, event.packet
+
+    def command(self, contact: Contact, event: Command) -> None:
+        """Take note of how far the handshake came."""
+        handshake = self._at(contact)
+        if handshake is None:
+            return
+        handshake.commands.setdefault(event.name, event.src)
+        handshake.time_ns, handshake.packet = event.time_ns, event.packet
+        if event.name == "ERROR":
+            handshake.error = event.reason or b""
+        elif event.name == "HELLO" and event.username is not None:
+            handshake.user = event.username
+            self._passwords.at(event.dst).add(event.time_ns, event.packet, event.flow)
+
+    def problem(self, event: Problem) -> None:
+        """Take note of a problem that says why."""
+        handshake = self._handshakes.get(event.flow) if event.flow is not None else None
+        if handshake is None:
+            return
+        cause = _CAUSES.get(event.code)
+        if cause is None:
+            handshake.is_broken |= event.severity == "error"
+        elif handshake.cause is None:
+            handshake.cause, handshake.detail = cause, event.detail
+
+    def _at(self, contact: Contact) -> _Handshake | None:
+        """The handshake of a connection; None for one that is done, since most commands come later."""
+        handshake = self._handshakes.get(contact.flow)
+        if handshake is None and len(contact.kinds) < 2:
+            handshake = self._handshakes[contact.flow] = _Handshake()
+        return handshake
+
+    # ------------------------------------------------------------------ how it ends
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """Find out why a handshake did not end well."""
+        handshake = self._handshakes.pop(event.flow, None)
+        self._note_version(event)
+        if event.handshake == "complete":
+            server = event.server
+            if server.socket_type is not None:
+                self._kinds.at(server.address)[server.socket_type] = None
+            if event.mechanism is not None:
+                self._mechanisms.at(server.address)[event.mechanism] = None
+            if not may_talk(event.client.socket_type or "", server.socket_type or ""):
+                self._mismatch(event)  # ZMTP 2.0 and WebSocket do not stop them
+        elif handshake is not None and event.handshake in ("failed", "incomplete"):
+            if self._fail(handshake, event):
+                return
+        else:
+            return
+        is_short = event.end in ("fin", "rst") and event.end_ns - event.start_ns <= _SHORT_NS
+        if is_short and not (event.messages.client or event.messages.server):
+            short = self._short.at((host_of(event.client.address), event.server.address))
+            packet = None if handshake is None else handshake.packet
+            short.seen.add(event.start_ns, packet, event.flow)
+            short.complete += event.handshake == "complete"
+            short.kinds |= {kind for kind in (event.client.socket_type, event.server.socket_type) if kind is not None}
+
+    def _mismatch(self, event: Connection) -> None:
+        client, server = event.client, event.server
+        failures = self._failures.at(("sockets-mismatched", host_of(client.address), server.address))
+        failures.seen.add(event.start_ns, None, event.flow)
+        failures.details[f"{client.socket_type} may not talk to {server.socket_type}"] = None
+        failures.certainty = "certain"
+
+    def _note_version(self, event: Connection) -> None:
+        for peer in (event.client, event.server):
+            if peer.version is not None and peer.version[:2] in ("1.", "2."):
+                # Of one that connects each connection has a port of its own.
+                old = self._old.at(peer.version)
+                old.seen.add(event.start_ns, None, None)
+                if len(old.names) < _NAMES:
+                    old.names[peer.address if peer is event.server else host_of(peer.address)] = None
+
+    def _fail(self, handshake: _Handshake, event: Connection) -> bool:
+        """Count a connection that failed for a reason that can be told; returns whether there is one."""
+        code, detail, certainty = self._reason(handshake, event)
+        if not code:
+            return False
+        key = (code, host_of(event.client.address), event.server.address)
+        failures = self._failures.at(key)
+        failures.seen.add(handshake.time_ns or event.start_ns, handshake.packet or None, event.flow)
+        if len(failures.details) < 4:
+            failures.details[detail] = None
+        if handshake.user is not None and len(failures.users) < 4:
+            failures.users[quoted(handshake.user)] = None
+        if certainty == "certain":
+            failures.certainty = "certain"
+        return True
+
+    def _reason(self, handshake: _Handshake, event: Connection) -> tuple[str, str, Certainty]:
+        """The code of the finding, how that is known, and how certain it is; "" for no reason."""
+        commands = handshake.commands
+        is_closed = event.end in ("fin", "rst")
+        mechanism = event.mechanism
+        if handshake.error is not None:
+            text = at_hand(handshake.error)
+            said = f"ERROR {quoted(handshake.error)}" if text else "ERROR"
+            if b"400" in text or not text:
+                return "credentials-refused", f"the server answers {said}", "certain"
+            return "handshake-failed", f"the server answers {said}", "certain"
+        if handshake.cause is not None:
+            return handshake.cause, handshake.detail, "certain"
+        if not is_closed or handshake.is_broken:
+            return "", "", "certain"
+        if mechanism == "CURVE" and "HELLO" in commands:
+            if "INITIATE" in commands and "READY" not in commands:
+                return "credentials-refused", "the connection is closed after INITIATE, which has its key", "likely"
+            if "WELCOME" not in commands:
+                return "server-key-wrong", "the connection is closed after HELLO, and no WELCOME came", "likely"
+        if mechanism == "PLAIN" and "HELLO" in commands and "WELCOME" not in commands:
+            return "credentials-refused", "the connection is closed after HELLO, without a word", "likely"
+        known = {address: name for address, name in handshake.mechanisms.items() if name is not None}
+        if len(handshake.mechanisms) == 2 and len(known) == 1:
+            return "mechanisms-differ", self._mechanism_words(known, event), "likely"
+        if mechanism in (None, "NULL") and len(known) == 2 and "READY" in commands:
+            return self._type_reason(event)
+        return "", "", "certain"
+
+    def _mechanism_words(self, known: dict[str, str], event: Connection) -> str:
+        (address, mechanism) = next(iter(known.items()))
+        words = f"{address} announces {mechanism}, and its peer closes the connection at once"
+        others = [name for name in self._mechanisms.at(event.server.address) if name != mechanism]
+        if others and address != event.server.address:
+            words += f"; {event.server.address} speaks {some(others)} with others"
+        return words
+
+    def _type_reason(self, event: Connection) -> tuple[str, str, Certainty]:
+        client, server = event.client.socket_type, event.server.socket_type
+        if server is None:
+            server = next(iter(self._kinds.at(event.server.address)), None)
+        if client is not None and server is not None:
+            if may_talk(client, server):
+                return "", "", "certain"
+            return "sockets-mismatched", f"{client} may not talk to {server}", "certain"
+        known, kind = (event.server.address, server) if server is not None else (event.client.address, client)
+        return (
+            "sockets-mismatched",
+            f"{known} says that it is a {kind} socket, and its peer closes the connection at once",
+            "likely",
+        )
+
+    # ------------------------------------------------------------------ results
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """Handshakes that fail, storms, passwords in clear and old versions."""
+        for (code, host, server), failures in self._failures.entries.items():
+            seen = failures.seen
+            often = "" if seen.count == 1 else f", {seen.count:,} times"
+            known = "; ".join(failures.details)
+            summary = self._failure_words(code, host, server, failures) + often
+            severity: Severity | None = None if failures.certainty == "certain" or seen.count > 1 else "warning"
+            yield Claim(code, summary, known, seen, [server], severity, failures.certainty)
+        for (host, server), short in self._short.entries.items():
+            yield from self._storm(host, server, short)
+        for server, seen in self._passwords.entries.items():
+            words = f"user names and passwords for {server} cross the network in clear, {times(seen.count, 'time')}"
+            yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
+        for version, old in self._old.entries.items():
+            speak = "speaks" if len(old.names) == 1 else "speak"
+            words = f"{some(old.names)} {speak} ZMTP {version}"
+            yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
+
+    def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:
+        if code == "credentials-refused":
+            user = f" as {some(failures.users)}" if failures.users else ""
+            what = "user name or password is wrong" if failures.users else "key is not known there"
+            return f"{server} refuses {host}{user}: its {what}"
+        if code == "server-key-wrong":
+            return f"{host} has another public key of {server} than {server} itself"
+        if code == "mechanisms-differ":
+            return f"{host} and {server} want different security mechanisms: {next(iter(failures.details))}"
+        if code == "sockets-mismatched":
+            return f"{host} connects to {server}, but {next(iter(failures.details))}"
+        return f"{host} cannot connect to {server}: {next(iter(failures.details))}"
+
+    def _storm(self, host: str, server: str, short: _Short) -> Iterable[Claim]:
+        seen = short.seen
+        known = "each connection is closed within a second, without a message"
+        if seen.count >= _STORM:
+            severity: Severity | None = None
+            if short.complete == seen.count and short.kinds != {"PAIR"}:
+                severity = "note"  # programs that only look whether somebody is there
+            handshakes = "all" if short.complete == seen.count else f"{short.complete:,} of them"
+            known += f"; {handshakes} with a whole handshake"
+            often = times(seen.count, "time")
+            summary = f"{host} connects to {server} again and again, {often}, and each connection ends at once"
+            yield Claim("reconnect-storm", summary, known, seen, [server], severity)
+        elif (failed := seen.count - short.complete) > 0:
+            summary = f"{times(failed, 'connection')} from {host} to {server} ended before the handshake was done"
+            severity = "warning" if failed >= _FAILED_ALONE else "note"
+            yield Claim("handshake-failed", summary, "nothing on the wire says why", seen, [server], severity)

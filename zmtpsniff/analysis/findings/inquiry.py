@@ -1,0 +1,144 @@
+"""What all inquiries have in common: what they are told of, and what they may keep."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from dissectors.events import Capture, Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
+from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.net.witness import Attempt, Stall
+
+_NS = 1_000_000_000
+_SHOWN = 48  # octets of a topic
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Contact:
+    """A ZMTP connection while it lasts: what both sides have said of themselves."""
+
+    __slots__ = ("blind", "early", "flow", "kinds", "start_ns", "versions")
+
+    def __init__(self, flow: int, start_ns: int) -> None:
+        """Begin with its first event."""
+        self.flow = flow
+        self.start_ns = start_ns
+        self.kinds: dict[str, str] = {}  # socket types by address
+        self.versions: dict[str, str] = {}
+        self.early: list[Subscription] = []  # before both sides have said what they are
+        self.blind = False  # octets are missing, so that what is not seen may have been there
+
+    def other(self, address: str) -> str | None:
+        """The address of the other side, if it has said what it is."""
+        return next((other for other in self.kinds if other != address), None)
+
+
+Listener = Callable[[Message], None]
+
+
+class Inquiry:
+    """One family of findings: it defines those methods of which it wants to be told. By default it hears nothing."""
+
+    def begin(self, contact: Contact) -> Listener | None:
+        """Both sides of a connection have said what they are; returns who wants its messages."""
+
+    def greeting(self, contact: Contact, event: Greeting) -> None:
+        """Take note of a greeting."""
+
+    def command(self, contact: Contact, event: Command) -> None:
+        """Take note of a command other than CURVE's MESSAGE, PING and PONG."""
+
+    def subscription(self, contact: Contact, event: Subscription) -> None:
+        """Take note of a subscription or its end."""
+
+    def problem(self, event: Problem) -> None:
+        """Take note of a problem."""
+
+    def lose(self, contact: Contact) -> None:
+        """Octets of a connection are missing."""
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """A connection is over, or the capture, at ``until_ns``; there is no contact if nothing was said."""
+
+    def totals(self, event: Capture) -> None:
+        """The capture is over."""
+
+    def attempt(self, attempt: Attempt) -> None:
+        """Take note of an attempt to connect."""
+
+    def stall(self, stall: Stall) -> None:
+        """Take note of a receiver that stopped for a while."""
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """What was found; asked once, at the end, when it is ``now_ns``."""
+        return ()
+
+
+class Ledger(Generic[Key, Value]):
+    """What is remembered by key, in bounded memory: the entry that was not asked for the longest gives way."""
+
+    def __init__(self, make: Callable[[], Value], limit: int = 10_000) -> None:
+        """``make`` makes an empty entry."""
+        self.entries: OrderedDict[Key, Value] = OrderedDict()
+        self._make = make
+        self._limit = limit
+
+    def at(self, key: Key) -> Value:
+        """The entry of a key, made if there is none."""
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self._make()
+            self.put(key, entry)
+        else:
+            self.entries.move_to_end(key)
+        return entry
+
+    def put(self, key: Key, entry: Value) -> None:
+        """Remember a new entry."""
+        self.entries[key] = entry
+        if len(self.entries) > self._limit:
+            self.entries.popitem(last=False)
+
+
+def host_of(address: str) -> str:
+    """An address without its port."""
+    return address.rpartition(":")[0]
+
+
+def times(count: int, noun: str) -> str:
+    """``1 attempt``, ``1,200 attempts``; of a noun that ends in ``y``, ``3 replies``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
+def span(length_ns: int) -> str:
+    """A span of time in words, as in ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``."""
+    if length_ns < _NS:
+        return f"{length_ns / 1e6:.3g} ms"
+    seconds = length_ns / _NS
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """Names in words: ``a``, ``a and b``, ``a, b, c and 4 others``."""
+    every = list(names)
+    if len(every) > most:
+        rest = len(every) - most
+        return f"{', '.join(every[:most])} and {rest:,} other{'s' if rest > 1 else ''}"
+    return f"{', '.join(every[:-1])} and {every[-1]}" if len(every) > 1 else "".join(every)
+
+
+def quoted(topic: Octets) -> str:
+    """A topic in quotes, or its octets as digits."""
+    data = at_hand(topic)
+    more = "..." if len(data) > _SHOWN else ""
+    try:
+        text = data[:_SHOWN].decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text.isprintable() and (text or not data):
+        return f'"{text}{more}"'
+    return f"0x{data[:_SHOWN].hex()}{more}"

@@ -1,0 +1,315 @@
+"""Requests that get no reply, or a late one: request-unanswered, worker-silent, replies-slow.
+
+Theory
+------
+
+Of REQ and REP sockets the protocol says which message answers which, and patterns have found that out already. DEALER
+and ROUTER may say whatever they like. Whether a message wants an answer is then only known by example: a service that
+answers its other peers about as often as they ask answers requests, and so does one that took turns with this peer
+before. Where nobody gets an answer, nobody is told to be silent.
+
+Who asks is the side that speaks first. In a queue that gives work to the least busy worker, a worker speaks first, too,
+but only says that it is ready; of such a connection the other side asks.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappush, heappushpop
+
+from dissectors.events import Connection, Message, Problem, Severity, at_hand
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, host_of, span, times
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.net.witness import Attempt
+
+_KINDS = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
+_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
+_PENDING = 64  # requests that are remembered of one connection
+_TURNS = 5  # requests of a peer that were answered before it is known to be answered
+_LEAST_REPLIES = 3  # to speak of a median
+_SLOW_NS = 100_000_000
+_SLOW_TIMES = 20
+_SLOW_MEDIAN_NS = 1_000_000_000
+_SLOWEST = 4  # replies that are remembered, of each service
+_RECENT_NS = 1_000_000_000  # a request may wait so long when the capture ends, and nothing is said
+_SUSPECTS = 1000
+
+
+class _Exchange:
+    """The requests and replies of one connection while it lasts."""
+
+    __slots__ = (
+        "answered", "asked", "asker", "blind", "in_turns", "is_worker", "latencies", "pending", "slowest", "strict",
+    )  # fmt: skip
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict  # patterns know which request is answered
+        self.asker: str | None = None
+        self.is_worker = False  # the side that spoke first only said that it is ready
+        self.asked = 0
+        self.answered = 0
+        self.in_turns = 0  # how often every request so far had its reply
+        self.pending: deque[tuple[int, int]] = deque(maxlen=_PENDING)  # time and packet of requests without a reply
+        self.latencies = Sketch()
+        self.slowest: list[tuple[int, int, int, int]] = []  # a heap of latency, time, packet, flow
+        self.blind = False
+
+    def take(self, event: Message) -> None:
+        """Count a message."""
+        if self.asker is None:
+            self._begin(event)
+        if event.src == self.asker:
+            self.asked += 1
+            self.pending.append((event.time_ns, event.packet))
+            return
+        if not self.asked:
+            return
+        self.answered += 1
+        pending = self.pending
+        if pending:
+            pending.popleft()
+            if not pending:
+                self.in_turns += 1
+        latency = event.latency_ns
+        if latency is not None and not self.is_worker:
+            self.latencies.add(latency)
+            slowest = self.slowest
+            if len(slowest) < _SLOWEST:
+                heappush(slowest, (latency, event.time_ns, event.packet, event.flow))
+            elif latency > slowest[0][0]:
+                heappushpop(slowest, (latency, event.time_ns, event.packet, event.flow))
+
+    def _begin(self, event: Message) -> None:
+        frames = event.frames
+        if frames == [b""]:
+            return  # ZMQ_PROBE_ROUTER
+        self.is_worker = at_hand(frames[-1]) in _READY or any(at_hand(frame) in _READY for frame in frames[:3])
+        self.asker = event.dst if self.is_worker else event.src
+
+
+class _Suspect:
+    """A connection on which requests waited when it ended."""
+
+    __slots__ = ("answered", "asked", "asker", "flow", "oldest", "replier", "strict", "took_turns", "until_ns")
+
+    def __init__(self, exchange: _Exchange, event: Connection, until_ns: int) -> None:
+        client, server = event.client.address, event.server.address
+        self.asker = str(exchange.asker)
+        self.replier = server if self.asker == client else client
+        self.asked, self.answered = exchange.asked, exchange.answered
+        self.oldest = exchange.pending[0]
+        self.took_turns = exchange.in_turns >= _TURNS
+        self.strict = exchange.strict
+        self.flow = event.flow
+        self.until_ns = until_ns
+
+
+class _Service:
+    """One bound address, whose peers ask, or are asked by it."""
+
+    __slots__ = ("answered", "asked", "latencies", "peers", "slowest", "suspects")
+
+    def __init__(self) -> None:
+        # Of connections on which there were replies:
+        self.asked = 0
+        self.answered = 0
+        self.peers = 0
+        self.suspects: list[_Suspect] = []
+        self.latencies = Sketch()
+        self.slowest: list[tuple[int, int, int, int]] = []
+
+    @property
+    def answers(self) -> bool:
+        """Whether messages to it, or from it to its workers, are answered as a rule."""
+        return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
+
+
+class _Backlog:
+    """Requests of one host to one address that got no reply."""
+
+    __slots__ = ("details", "flows", "has_waited", "is_at_end", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.details: dict[str, None] = {}
+        self.flows: set[int] = set()
+        self.has_waited = False  # one of them for long enough
+        self.is_at_end = True  # of the capture: the replies may have come later
+
+
+class Requests(Inquiry):
+    """Requests and their replies."""
+
+    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``timeout_seconds`` is how long a request may wait for its reply."""
+        self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
+        self._exchanges: dict[int, _Exchange] = {}
+        self._asked_by_peers: Ledger[str, _Service] = Ledger(_Service)
+        self._asks_peers: Ledger[str, _Service] = Ledger(_Service)
+        self._unanswered: Ledger[tuple[str, str], _Backlog] = Ledger(_Backlog)
+        self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
+        self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
+        self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
+
+    def attempt(self, attempt: Attempt) -> None:
+        """Learn how long the way to a service and back takes."""
+        if attempt.answer_ns is not None:
+            self._network.at(attempt.server).add(attempt.answer_ns)
+
+    def begin(self, contact: Contact) -> Listener | None:
+        """Hear the messages of request-reply sockets."""
+        kinds = set(contact.kinds.values())
+        if not kinds <= _KINDS:
+            return None
+        exchange = self._exchanges[contact.flow] = _Exchange(strict=bool(kinds & {"REQ", "REP"}))
+        exchange.blind = contact.blind
+        return exchange.take
+
+    def lose(self, contact: Contact) -> None:
+        """What is missing may be the replies."""
+        exchange = self._exchanges.get(contact.flow)
+        if exchange is not None:
+            exchange.blind = True
+
+    def problem(self, event: Problem) -> None:
+        """Take what patterns found out of REQ and REP sockets."""
+        if event.code != "request-unanswered" or event.src is None or event.flow is None or event.time_ns is None:
+            return
+        exchange = self._exchanges.get(event.flow)
+        until_ns, is_worker = self._ended.entries.get(event.flow, (None, exchange is not None and exchange.is_worker))
+        if is_worker:
+            return
+        unanswered = self._unanswered.at((host_of(event.src), str(event.dst)))
+        unanswered.flows.add(event.flow)
+        unanswered.seen.add(event.time_ns, event.packet, event.flow)
+        unanswered.is_at_end &= event.severity == "note"
+        unanswered.has_waited |= until_ns is None or until_ns - event.time_ns >= _RECENT_NS
+        if len(unanswered.details) < 2:
+            unanswered.details[event.detail] = None
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """Add a connection to what is known of its service."""
+        exchange = self._exchanges.pop(event.flow, None)
+        if exchange is None or exchange.asker is None:
+            return
+        self._ended.put(event.flow, (until_ns, exchange.is_worker))
+        server_asks = exchange.asker == event.server.address
+        service = (self._asks_peers if server_asks else self._asked_by_peers).at(event.server.address)
+        if exchange.answered:
+            self._answering.at(event.client.address if server_asks else event.server.address)
+            service.asked += exchange.asked
+            service.answered += exchange.answered
+            service.peers += 1
+        service.latencies.merge(exchange.latencies)
+        for slow in exchange.slowest:
+            if len(service.slowest) < _SLOWEST:
+                heappush(service.slowest, slow)
+            else:
+                heappushpop(service.slowest, slow)
+        if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
+            service.suspects.append(_Suspect(exchange, event, until_ns))
+
+    # ------------------------------------------------------------------ results
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """Requests without replies, workers that are silent, services that are slow."""
+        told: set[int] = set()  # flows of which a finding has been made
+        for service in self._asks_peers.entries.values():
+            yield from self._silent_workers(service, told)
+        for (host, replier), unanswered in self._unanswered.entries.items():
+            if unanswered.flows <= told or not (unanswered.has_waited or not unanswered.is_at_end):
+                continue
+            told |= unanswered.flows
+            yield self._claim_unanswered(host, replier, unanswered)
+        for service in self._asked_by_peers.entries.values():
+            yield from self._silent_service(service, told)
+        for address, service in self._asked_by_peers.entries.items():
+            yield from self._slow(address, service)
+
+    def _silent_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
+        for suspect in service.suspects:
+            waited_ns = suspect.until_ns - suspect.oldest[0]
+            others = service.answered - suspect.answered
+            if waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):
+                continue
+            told.add(suspect.flow)
+            missing = suspect.asked - suspect.answered
+            since = "" if not suspect.answered else f", after {times(suspect.answered, 'reply')}"
+            yield Claim(
+                "worker-silent",
+                f"the worker {suspect.replier} of {suspect.asker} answers nothing: {times(missing, 'request')} in "
+                f"{span(waited_ns)}{since}, while others gave {times(others, 'reply')}",
+                "the requests are in the capture, and no message comes back on that connection",
+                self._seen(suspect, missing),
+                [suspect.replier, suspect.asker],
+            )
+
+    def _silent_service(self, service: _Service, told: set[int]) -> Iterable[Claim]:
+        for suspect in service.suspects:
+            waited_ns = suspect.until_ns - suspect.oldest[0]
+            others = service.answered - suspect.answered
+            by_others = not suspect.answered and service.answers
+            by_turns = suspect.took_turns and suspect.asked > suspect.answered
+            if suspect.strict or suspect.flow in told or waited_ns < self._timeout_ns or not (by_others or by_turns):
+                continue
+            missing = suspect.asked - suspect.answered
+            while_others = f", while others got {times(others, 'reply')}" if by_others else ""
+            before = f", after {times(suspect.answered, 'reply')}" if by_turns else ""
+            yield Claim(
+                "request-unanswered",
+                f"{suspect.replier} does not answer {suspect.asker}: {times(missing, 'request')} without a reply for "
+                f"{span(waited_ns)}{while_others}{before}",
+                "no message comes back on that connection",
+                self._seen(suspect, missing),
+                [suspect.replier, suspect.asker],
+                certainty="likely",
+            )
+
+    def _seen(self, suspect: _Suspect, missing: int) -> Occurrences:
+        seen = Occurrences()
+        time_ns, packet = suspect.oldest
+        seen.add(time_ns, packet, suspect.flow, missing)
+        return seen
+
+    def _claim_unanswered(self, host: str, replier: str, unanswered: _Backlog) -> Claim:
+        seen = unanswered.seen
+        requests = times(seen.count, "request")
+        summary = f"{replier} does not answer {host}: {requests} without a reply"
+        # Programs that end do so while they wait, too.
+        is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
+        severity: Severity | None = "note" if unanswered.is_at_end or is_farewell else None
+        known = "; ".join(unanswered.details)
+        return Claim("request-unanswered", summary, known, seen, [replier], severity)
+
+    def _slow(self, address: str, service: _Service) -> Iterable[Claim]:
+        latencies = service.latencies
+        if latencies.count < _LEAST_REPLIES:
+            return
+        median_ns = latencies.percentile(0.5)
+        slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
+        slowest = sorted(service.slowest, reverse=True)
+        if median_ns > _SLOW_MEDIAN_NS:
+            summary = (
+                f"{address} is slow: half of its {times(latencies.count, 'reply')} took over {span(median_ns)}, the "
+                f"slowest {span(latencies.maximum)}"
+            )
+        elif latencies.maximum > slow_ns:
+            summary = (
+                f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
+                f"{span(latencies.maximum)}, 1 in 100 over {span(latencies.percentile(0.99))}, half of them under "
+                f"{span(max(median_ns, 1))}"
+            )
+            slowest = [one for one in slowest if one[0] > slow_ns]
+        else:
+            return
+        seen = Occurrences()
+        for _, time_ns, packet, flow in slowest:
+            seen.add(time_ns, packet, flow)
+        known = "from the request to its reply, as captured"
+        network = self._network.entries.get(address)
+        if network is not None and network.count:
+            way_ns = network.percentile(0.5)
+            where = "in the service" if way_ns * 10 < latencies.maximum else "mostly on the network"
+            known += f"; its host answers a SYN after {span(max(way_ns, 1))}, so the time passes {where}"
+        yield Claim("replies-slow", summary, known, seen, [address])

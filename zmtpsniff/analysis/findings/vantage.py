@@ -1,0 +1,72 @@
+"""What the capture itself cannot show, and how to capture better: capture-lossy, capture-late."""
+
+from collections.abc import Iterable
+
+from dissectors.events import Capture, Connection, Problem
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, some, times
+
+# Problems of a capture, each with what it says of it.
+_LOSSES = {
+    "capture-gap": "octets are missing",
+    "packets-cut": "packets were captured too short",
+    "frames-lost": "frames were not found again behind missing octets",
+    "frames-found-again": "frames had to be found again behind missing octets",
+    "one-direction": "connections of which one direction is missing",
+    "packets-dropped": "packets were dropped",
+    "fragments-dropped": "fragments are missing",
+    "multicast-lost": "datagrams of a multicast sender are missing",
+    "capture-disorder": "packets stand in another order than they were sent in, or clocks differ",
+    "file-cut": "the file was cut short",
+}
+
+
+class Vantage(Inquiry):
+    """What the capture point saw."""
+
+    def __init__(self) -> None:
+        """Start with a capture that has everything."""
+        self._losses: Ledger[str, Occurrences] = Ledger(Occurrences)
+        self._late = Occurrences()
+        self._late_servers: dict[str, None] = {}
+        self._zmtp = 0
+        self._dropped = 0
+
+    def problem(self, event: Problem) -> None:
+        """Count what is missing."""
+        if event.code in _LOSSES:
+            self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """Count connections that were made before the capture began."""
+        self._zmtp += 1
+        if event.handshake == "not-seen":
+            self._late.add(event.start_ns, None, event.flow)
+            if len(self._late_servers) < 100:
+                self._late_servers[event.server.address] = None
+
+    def totals(self, event: Capture) -> None:
+        """The capture is over."""
+        self._dropped = event.dropped
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """What cannot be told, and why."""
+        seen = Occurrences()
+        words = []
+        if self._dropped:
+            words.append(f"{times(self._dropped, 'packet')} dropped while capturing")
+            seen.add(None, None, None, self._dropped)
+        for code, losses in self._losses.entries.items():
+            words.append(f"{_LOSSES[code]} ({times(losses.count, 'time')})")
+            seen.add(losses.first_ns, None, None, losses.count)
+            for one in losses.evidence:
+                seen.add(losses.last_ns, one.packet, one.flow, 0)
+        if words:
+            summary = f"the capture does not have everything: {'; '.join(words)}"
+            yield Claim("capture-lossy", summary, "the capture and its numbers of octets say so", seen, [])
+        if self._late.count:
+            summary = (
+                f"the capture begins after {self._late.count:,} of {times(self._zmtp, 'connection')} "
+                f"{'was' if self._late.count == 1 else 'were'} made, with {some(self._late_servers)}"
+            )
+            yield Claim("capture-late", summary, "their handshakes are not in it", self._late, self._late_servers)

@@ -1,0 +1,283 @@
+"""What a report tells beyond statistics: pairs of hosts, services over time, published topics, silent hosts.
+
+A connection's client and server are known when it is over. Until then what is counted of it waits with it; if too much
+waits, intervals become longer, and at last it is counted as of no service.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from dissectors.events import AnyEvent, Connection, Message, Octets, Problem, Severity
+from zmtpsniff.analysis.statistics.activity import Activity
+from zmtpsniff.analysis.statistics.intervals import Intervals
+from zmtpsniff.analysis.statistics.octets import length_of, shortened
+from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Socket, Topic
+from zmtpsniff.analysis.statistics.severities import Severities, add_severities
+from zmtpsniff.analysis.statistics.table import Table
+
+_INTERVALS = 480  # of which a report shows a quarter
+_LEAST_INTERVALS = 60
+_WAITING = 400_000  # cells of connections that are not over
+_ROWS = 5000  # pairs of hosts, topics: at least; twice as many at most
+_SERVICES = 60  # that have a time line
+_HOSTS = 300  # of which it is known when they sent
+_AGREEMENTS = 10
+_PROBLEMS = 2000  # of different codes and hosts
+_ENDED = 10_000  # connections whose problems still come
+_PUBLISH = frozenset({"PUB", "XPUB", "RADIO"})
+_BEHIND = 5  # intervals without a message that are silence
+_SENDING = 5  # intervals with messages that there must be before
+_FACTOR = 3  # how much longer than the longest pause before silence is
+
+
+class HostPairKey(NamedTuple):
+    """Who talks to whom: hosts and bound addresses by their socket types."""
+
+    client: str  # host
+    server: str
+    client_socket_type: str | None
+    server_socket_type: str | None
+
+
+@dataclass(slots=True)
+class HostPair:
+    """All connections of a host to a bound address."""
+
+    missing: int = 0
+    traffic: Socket = field(default_factory=Socket)
+    problems: Severities = field(default_factory=dict)
+
+    def weight(self) -> int:
+        """Messages, connections and problems."""
+        return self.traffic.weight() + sum(self.problems.values())
+
+    def join(self, other: "HostPair") -> None:
+        """Add what another one counted."""
+        self.traffic.join(other.traffic)
+        add_severities(self.problems, other.problems)
+
+
+@dataclass(slots=True)
+class HostPresence:
+    """When a host sent messages."""
+
+    missing: int = 0
+    messages: int = 0
+    open: int = 0  # connections at the end
+    length_ns: int = 0  # of the intervals
+    places: set[int] = field(default_factory=set)
+
+    def weight(self) -> int:
+        """Messages."""
+        return self.messages
+
+    def join(self, other: "HostPresence") -> None:
+        """Add what another one counted."""
+        self.messages += other.messages
+        self.open += other.open
+
+
+@dataclass(slots=True)
+class HostProblems:
+    """The problems of one code of one host."""
+
+    first: Problem
+    count: int = 1
+
+
+class Silence(NamedTuple):
+    """That somebody has not said anything for long, in intervals."""
+
+    last: int  # with a message
+    length: int
+    longest: int  # pause before
+
+
+@dataclass(slots=True)
+class _Flow:
+    """What is not known to belong where before the connection is over."""
+
+    activity: Activity | None = None
+    sent: dict[str, int] = field(default_factory=dict)  # messages, by the address that sent them
+    problems: Severities = field(default_factory=dict)
+
+
+class Overview:
+    """Takes all events of captures in batches, beside :class:`Statistics`; memory is bounded likewise."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.start_ns: int | None = None
+        self.end_ns: int | None = None
+        self.intervals = Intervals(_INTERVALS)
+        self.pairs: Table[HostPairKey, HostPair] = Table(_ROWS, HostPair)
+        self.services: Table[str, Activity] = Table(_SERVICES, Activity)
+        self.topics: Table[Octets, Topic] = Table(_ROWS, Topic)  # as published
+        self.matched: Table[Octets, Topic] = Table(_ROWS, Topic)  # as subscribed to
+        self.agreements: Table[tuple[str | None, str | None], Activity] = Table(_AGREEMENTS, Activity)
+        self.hosts: Table[str, HostPresence] = Table(_HOSTS, HostPresence)
+        self.problems: dict[tuple[Severity, str, str | None], HostProblems] = {}
+        self._flows: dict[int, _Flow] = {}
+        self._ended: dict[int, HostPairKey] = {}
+
+    def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
+        """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true.
+
+        With it a connection is counted if one of its events passed or its own record does.
+        """
+        for event in events:
+            if type(event) is Message:
+                if keep is None or keep(event):
+                    self._message(event)
+            elif type(event) is Connection:
+                if keep is None or event.flow in self._flows or keep(event):
+                    self._end(event)
+            elif type(event) is Problem and (keep is None or keep(event)):
+                self._problem(event)
+        self._limit()
+
+    # ------------------------------------------------------------------ counting
+
+    def _message(self, event: Message) -> None:
+        octets = 0
+        for frame in event.frames:
+            octets += len(frame) if type(frame) is bytes else length_of(frame)
+        flow = self._flow(event.flow)
+        if flow.activity is None:
+            flow.activity = Activity()
+        flow.activity.add(self.intervals, event.time_ns, octets, event.latency_ns)
+        flow.sent[event.src] = flow.sent.get(event.src, 0) + 1
+        if event.socket_type in _PUBLISH and event.frames:
+            _count_topic(self.topics, event.frames[0], octets)
+        matched = event.frames[0] if event.socket_type == "RADIO" else event.matched
+        if matched is not None:
+            _count_topic(self.matched, matched, octets)
+        host = self.hosts.row(host_of(event.src))
+        host.messages += 1
+        place = self.intervals.place(event.time_ns)
+        if host.length_ns != self.intervals.length_ns:
+            self._fold(host)
+        host.places.add(place)
+
+    def _fold(self, host: HostPresence) -> None:
+        length_ns = self.intervals.length_ns
+        host.places = {place * host.length_ns // length_ns for place in host.places}
+        host.length_ns = length_ns
+
+    def _problem(self, event: Problem) -> None:
+        host = None if event.src is None else host_of(event.src)
+        if event.flow is not None:
+            key = self._ended.get(event.flow)
+            pair = None if key is None else self.pairs.rows.get(key)
+            if key is None:
+                add_severities(self._flow(event.flow).problems, {event.severity: 1})
+            elif pair is not None:
+                add_severities(pair.problems, {event.severity: 1})
+        known = self.problems.get((event.severity, event.code, host))
+        if known is not None:
+            known.count += 1
+        elif len(self.problems) < _PROBLEMS:
+            self.problems[event.severity, event.code, host] = HostProblems(event)
+        else:
+            rest = self.problems.setdefault((event.severity, event.code, None), HostProblems(event, 0))
+            rest.count += 1
+
+    def _flow(self, number: int) -> _Flow:
+        flow = self._flows.get(number)
+        if flow is None:
+            flow = self._flows[number] = _Flow()
+        return flow
+
+    def _end(self, event: Connection) -> None:
+        flow = self._flows.pop(event.flow, None) or _Flow()
+        client, server = event.client.address, event.server.address
+        self._span(event.start_ns, event.end_ns)
+        key = HostPairKey(host_of(client), server, _name(event.client.socket_type), _name(event.server.socket_type))
+        pair = self.pairs.row(key)
+        pair.traffic.connection(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
+        add_severities(pair.problems, flow.problems)
+        self._ended[event.flow] = key
+        if len(self._ended) > _ENDED:
+            del self._ended[next(iter(self._ended))]
+        if flow.activity is not None:
+            self.services.row(server).join(flow.activity)
+        agreement = self.agreements.row((_name(event.version), _name(event.mechanism)))
+        agreement.add(self.intervals, event.start_ns, 0)
+        if event.end == "open":
+            for host in {host_of(client), host_of(server)} & self.hosts.rows.keys():
+                self.hosts.rows[host].open += 1
+
+    def _span(self, start_ns: int, end_ns: int) -> None:
+        self.start_ns = start_ns if self.start_ns is None else min(self.start_ns, start_ns)
+        self.end_ns = end_ns if self.end_ns is None else max(self.end_ns, end_ns)
+
+    def _limit(self) -> None:
+        """Keep in bounds what waits for connections to be over."""
+        waiting = [flow.activity for flow in self._flows.values() if flow.activity is not None]
+        if sum(len(activity.cells) for activity in waiting) <= _WAITING:
+            return
+        while self.intervals.count >= 2 * _LEAST_INTERVALS:
+            self.intervals.widen()
+        for activity in waiting:
+            activity.fold(self.intervals.length_ns)
+        if sum(len(activity.cells) for activity in waiting) > _WAITING // 2:
+            for flow in self._flows.values():
+                if flow.activity is not None:
+                    self.services.rest.join(flow.activity)
+                    flow.activity = None
+
+    # ------------------------------------------------------------------ results
+
+    def total_activity(self) -> Activity:
+        """That of all services together."""
+        everything = Activity()
+        for row in (self.services.rest, *self.services.rows.values()):
+            everything.join(row)
+        return everything
+
+    def silences(self) -> list[tuple[str, HostPresence, Silence]]:
+        """The hosts that said nothing any more, with connections still open; those that were silent longest first."""
+        if self.end_ns is None:
+            return []
+        end = self.intervals.place(self.end_ns)
+        found = []
+        for name, host in self.hosts.rows.items():
+            self._fold(host)
+            silence = silence_of(sorted(host.places), end)
+            if silence is not None and host.open:
+                found.append((name, host, silence))
+        return sorted(found, key=lambda each: -each[2].length)
+
+
+def silence_of(places: Sequence[int], end: int) -> Silence | None:
+    """Whether somebody fell silent who sent in the intervals ``places``, which are in order, before the last, ``end``.
+
+    That is so if no pause before was nearly as long.
+    """
+    if len(places) < _SENDING:
+        return None
+    longest = max(after - before for before, after in pairwise(places)) - 1
+    length = end - places[-1]
+    if length <= max(_BEHIND, _FACTOR * longest):
+        return None
+    return Silence(places[-1], length, longest)
+
+
+def host_of(address: str) -> str:
+    """An address without its port."""
+    host, colon, port = address.rpartition(":")
+    return host if colon and port.isdecimal() else address
+
+
+def _count_topic(topics: Table[Octets, Topic], topic: Octets, octets: int) -> None:
+    row = topics.rows.get(topic)
+    if row is None:
+        row = topics.row(shortened(topic))
+    row.messages += 1
+    row.octets += octets
+
+
+def _name(name: str | None) -> str | None:
+    return None if name is None else name[:LONGEST_NAME]

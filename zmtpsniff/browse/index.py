@@ -1,0 +1,178 @@
+"""All records of a capture by their number, in little memory.
+
+Of each record only its kind, its flow and its packet stay in memory: 9 octets. The record itself is in a temporary
+file, in blocks of 256, and is made again when somebody looks at it. One thread adds records while others look.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+from dissectors.events import (
+    AnyEvent,
+    Command,
+    Connection,
+    Greeting,
+    Message,
+    Octets,
+    Problem,
+    WireEvent,
+)
+from zmtpsniff.browse.blocks import BlockFile
+from zmtpsniff.render.wording import port_of
+
+ROWS = 256  # of a block
+
+_KINDS: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
+_CODES = {kind: code for code, kind in enumerate(_KINDS)}
+_MESSAGE, _PROBLEM = _CODES[Message], _CODES[Problem]
+_TALKS = 100_000  # flows whose sides are remembered; later ones have records, but no line among conversations
+_LARGEST = 0xFFFFFFFF  # packet that the index can hold
+
+
+class Talk:
+    """Who talks in one flow, as far as its records say."""
+
+    __slots__ = ("client", "first_row", "flow", "identities", "server", "socket_types", "summary")
+
+    def __init__(self, flow: int, first_row: int, src: str, dst: str) -> None:
+        """``src`` and ``dst`` are those of any record; until more is known the higher port is the client's."""
+        self.flow = flow
+        self.first_row = first_row
+        self.client, self.server = (src, dst) if port_of(src) >= port_of(dst) else (dst, src)
+        self.socket_types: dict[str, str] = {}  # by address
+        self.identities: dict[str, Octets] = {}
+        self.summary: int | None = None  # the row of its connection record, once it is over
+
+    def socket_type(self, address: str) -> str:
+        """The type of the socket at an address, empty if nobody said it."""
+        return self.socket_types.get(address, "")
+
+    def learn(self, row: int, event: AnyEvent) -> None:
+        """Take note of what a record says of one side."""
+        if isinstance(event, Connection):
+            self.summary = row
+            self.client, self.server = event.client.address, event.server.address
+            for peer in (event.client, event.server):
+                self._note(peer.address, peer.socket_type, peer.identity)
+        elif isinstance(event, Command | Greeting):
+            self._note(event.src, event.socket_type, event.identity)
+
+    def _note(self, address: str, socket_type: str | None, identity: Octets | None) -> None:
+        if socket_type is not None:
+            self.socket_types[address] = socket_type
+        if identity:
+            self.identities[address] = identity
+
+
+class RecordIndex:
+    """The records of a capture, each by its row, from 0."""
+
+    def __init__(self) -> None:
+        """Start without records; OSError if there is no room for temporary files."""
+        self.kinds = array("B")
+        self.flows = array("I")  # 0: none
+        self.packets = array("I")  # 0: none
+        self.problems = array("I")  # rows
+        self.talks: dict[int, Talk] = {}
+        self.first_ns: int | None = None
+        self._blocks = BlockFile()
+        self._tail: list[AnyEvent] = []  # of no block yet
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return self._count
+
+    @property
+    def octets(self) -> int:
+        """How many octets of the disk the records take."""
+        return self._blocks.octets
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Add records; OSError if there is no more room on the disk."""
+        kinds = list(map(_CODES.__getitem__, map(type, events)))
+        flows = [getattr(event, "flow", None) or 0 for event in events]
+        self._learn(events, kinds, flows)
+        self.kinds.extend(kinds)
+        self.flows.extend(flows)
+        self.packets.extend([min(getattr(event, "packet", None) or 0, _LARGEST) for event in events])
+        # Others may ask for a row at any time: it is in the tail or in a block at every moment.
+        tail = self._tail + list(events)
+        begin = 0
+        while len(tail) - begin >= ROWS:
+            self._blocks.append(tail[begin : begin + ROWS])
+            begin += ROWS
+        self._tail = tail[begin:] if begin else tail
+        self._count += len(events)
+
+    def event(self, row: int) -> AnyEvent:
+        """The record of a row."""
+        return self._block(row // ROWS)[row % ROWS]
+
+    def events(self, start: int, stop: int) -> Iterator[AnyEvent]:
+        """The records from one row up to before another."""
+        while start < stop:
+            block = self._block(start // ROWS)
+            begin = start % ROWS
+            part = block[begin : begin + stop - start]
+            yield from part
+            start += len(part)
+
+    def is_message(self, row: int) -> bool:
+        """Whether the record of a row is a message."""
+        return self.kinds[row] == _MESSAGE
+
+    def row_of_packet(self, packet: int, flow: int | None = None) -> int | None:
+        """The first row of a packet, and of a flow if one is named; None if there is none."""
+        start = 0
+        while True:
+            try:
+                row = self.packets.index(packet, start)
+            except ValueError:
+                return None
+            if flow is None or self.flows[row] == flow:
+                return row if row < self._count else None
+            start = row + 1
+
+    def row_from_packet(self, packet: int) -> int | None:
+        """The first row of a packet or, if that has none, of one of the next; None if there is none."""
+        exact = self.row_of_packet(packet)
+        if exact is not None:
+            return exact
+        return next((row for row in range(self._count) if self.packets[row] >= packet), None)
+
+    def close(self) -> None:
+        """Give the disk its room back."""
+        self._blocks.close()
+
+    def _block(self, place: int) -> list[AnyEvent]:
+        # The tail first: what is in it may be in a block a moment later, but never the other way round.
+        tail = self._tail
+        if place < len(self._blocks):
+            return self._blocks.block(place)
+        return tail
+
+    def _learn(self, events: Sequence[AnyEvent], kinds: list[int], flows: list[int]) -> None:
+        row = self._count
+        if self.first_ns is None:
+            self.first_ns = next((time for event in events if (time := getattr(event, "time_ns", None))), None)
+        for flow in set(flows) - self.talks.keys():
+            if len(self.talks) >= _TALKS:
+                break
+            place = flows.index(flow)
+            first = events[place]
+            if isinstance(first, WireEvent | Problem) and first.src and first.dst:
+                self.talks[flow] = Talk(flow, row + place, first.src, first.dst)
+            elif isinstance(first, Connection):
+                self.talks[flow] = Talk(flow, row + place, first.client.address, first.server.address)
+        if kinds.count(_MESSAGE) == len(kinds):
+            return
+        for place, event in enumerate(events):
+            kind = kinds[place]
+            if kind == _MESSAGE:
+                continue
+            if kind == _PROBLEM:
+                self.problems.append(row + place)
+            elif (talk := self.talks.get(flows[place])) is not None:
+                talk.learn(row + place, event)

@@ -1,0 +1,161 @@
+"""The packets of a capture by their number, long after they were read."""
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from zmtpsniff.browse.blocks import BlockFile
+from zmtpsniff.capture.compression import FORMATS
+from zmtpsniff.capture.files import CHUNK, MAGIC_SIZE, open_captures, open_stream
+from zmtpsniff.capture.pcap import MAGICS
+from zmtpsniff.capture.pcapng import MAGIC
+from zmtpsniff.capture.source import CaptureError, Fault, Packet
+
+_STEP = 256  # packets between two places that are kept
+_KEPT = 64  # blocks of packets that were looked at last
+
+
+class PacketLog(Protocol):
+    """Packets that can be had again; one thread adds them while others ask."""
+
+    count: int
+
+    def take(self, packets: list[Packet]) -> None:
+        """Add what was read."""
+
+    def packet(self, number: int) -> Packet | None:
+        """A packet by its number, from 1; None if it cannot be had."""
+
+    def all(self) -> Iterator[list[Packet]]:
+        """All packets so far, in lists."""
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+class StoredPackets:
+    """Packets that can be read only once, in a temporary file."""
+
+    def __init__(self) -> None:
+        """Start without packets; OSError if there is no room for temporary files."""
+        self.count = 0
+        self._blocks = BlockFile()
+        self._tail: list[Packet] = []
+
+    def take(self, packets: list[Packet]) -> None:
+        """Add what was read; OSError if the disk is full."""
+        tail = self._tail + packets
+        begin = 0
+        while len(tail) - begin >= _STEP:
+            self._blocks.append(tail[begin : begin + _STEP])
+            begin += _STEP
+        self._tail = tail[begin:]
+        self.count += len(packets)
+
+    def packet(self, number: int) -> Packet | None:
+        """A packet by its number, from 1; None if it cannot be had."""
+        place, index = divmod(number - 1, _STEP)
+        tail = self._tail
+        block = self._blocks.block(place) if 0 <= place < len(self._blocks) else tail
+        return block[index] if 0 < number <= self.count and index < len(block) else None
+
+    def all(self) -> Iterator[list[Packet]]:
+        """All packets so far, in lists."""
+        count = self.count
+        for place in range(0, count, _STEP):
+            found = [self.packet(number + 1) for number in range(place, min(place + _STEP, count))]
+            yield [packet for packet in found if packet is not None]
+
+    def close(self) -> None:
+        """Give the disk its room back."""
+        self._blocks.close()
+
+
+class FilePackets:
+    """Packets of a plain pcap or pcapng file, which is read again where somebody looks.
+
+    What stands in front of its first packet (the file header; the section and its interfaces) is read first each time,
+    so that reading can begin anywhere. Interfaces that pcapng describes later on are missing then: what such a place
+    gives is compared with the time that it must have by who asks.
+    """
+
+    def __init__(self, name: str, offsets: list[int]) -> None:
+        """``offsets`` is the list that open_captures() fills while it reads the file ``name``."""
+        self.count = 0
+        self._name = name
+        self._offsets = offsets
+        self._steps = array("Q")
+        self._file = os.open(name, os.O_RDONLY)
+        self._block = lru_cache(_KEPT)(self._read)
+
+    def take(self, packets: list[Packet]) -> None:
+        """Take note of where what was read begins."""
+        self._steps.extend(self._offsets[-self.count % _STEP : len(packets) : _STEP])
+        self.count += len(packets)
+
+    def packet(self, number: int) -> Packet | None:
+        """A packet by its number, from 1; None if it cannot be had."""
+        place, index = divmod(number - 1, _STEP)
+        if not 0 < number <= self.count:
+            return None
+        block = self._block(place, min(self.count - place * _STEP, _STEP))
+        return block[index] if index < len(block) else None
+
+    def all(self) -> Iterator[list[Packet]]:
+        """All packets so far, in lists."""
+        left = self.count
+        source = open_captures([self._name])
+        try:
+            for packets in source.batches():
+                yield packets[:left]
+                left -= len(packets)
+                if left <= 0:
+                    return
+        finally:
+            source.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _read(self, place: int, count: int) -> list[Packet]:
+        """``count`` packets from a place on, fewer if they cannot be had."""
+        chunks = self._chunks(self._steps[place])
+        found: list[Packet] = []
+        try:
+            for packets in open_stream(self._name, chunks, _Forgotten()):
+                found += packets
+                if len(found) >= count:
+                    break
+        except CaptureError:
+            pass
+        return found[:count]
+
+    def _chunks(self, offset: int) -> Iterator[bytes]:
+        """The octets in front of the first packet, then those from ``offset`` on."""
+        yield os.pread(self._file, self._steps[0], 0)
+        while data := os.pread(self._file, CHUNK, offset):
+            yield data
+            offset += len(data)
+
+
+class _Forgotten:
+    """What a source tells of itself, where nobody listens."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.key_lines: list[str] = []
+
+
+def can_be_read_again(names: Sequence[str]) -> bool:
+    """Whether packets can be read from any place: one plain capture file, which is no pipe."""
+    if len(names) != 1 or names[0] == "-" or not Path(names[0]).is_file():
+        return False
+    with open(names[0], "rb") as file:
+        magic = file.read(MAGIC_SIZE)
+    return not magic.startswith(tuple(FORMATS)) and (magic[:4] in MAGICS or magic[:4] == MAGIC)

@@ -1,0 +1,262 @@
+"""What the octets of a record are, piece by piece, and where they stand in the capture.
+
+A record says what was in its frames, not which packets held them. So its octets are put together again as the protocol
+has them (23/ZMTP, "Framing", and the commands of each mechanism), and then looked for in the packets around the one
+that completed it. What is not found there, octet by octet, is not shown as if it were: only bodies are known then.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dissectors.events import AnyEvent, Command, Greeting, Message, Octets, Subscription, WireEvent, at_hand
+from dissectors.zmtp import wire
+from zmtpsniff.browse.index import RecordIndex
+from zmtpsniff.browse.packets import PacketLog
+from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.packets import HeaderDecoder
+
+_BACK = 2048  # packets that are looked through for the beginning of a record
+_MOST = 1 << 20  # octets of a stream that are put together for that
+
+Name = tuple[str, ...]
+"""Which piece: as the tree names it, such as ``("frames[0]", "flags")``."""
+
+
+class WirePiece(NamedTuple):
+    """Octets that belong to one field."""
+
+    name: Name
+    octets: bytes
+
+
+class WireImage(NamedTuple):
+    """The octets of a record with what each of them belongs to."""
+
+    pieces: list[WirePiece]
+    is_whole: bool  # as on the wire; else only what the record says, without headers
+
+    @property
+    def octets(self) -> bytes:
+        """All of them."""
+        return b"".join([piece.octets for piece in self.pieces])
+
+    def spans(self) -> dict[Name, tuple[int, int]]:
+        """Where the pieces are, and what they are parts of: begin and end."""
+        found: dict[Name, tuple[int, int]] = {}
+        start = 0
+        for name, octets in self.pieces:
+            stop = start + len(octets)
+            for depth in range(1, len(name) + 1):
+                first, _ = found.get(name[:depth], (start, stop))
+                found[name[:depth]] = (first, stop)
+            start = stop
+        return found
+
+
+class WireFinder:
+    """Finds the octets of records in the packets of a capture."""
+
+    def __init__(self, index: RecordIndex, packets: PacketLog) -> None:
+        """BrowseOptions in these packets for those records."""
+        self._index = index
+        self._packets = packets
+
+    def image(self, row: int) -> WireImage:
+        """The octets of a record: as on the wire if they are found, else what the record says of its frames."""
+        event = self._index.event(row)
+        known = WireImage(_bodies(event), False)
+        if not isinstance(event, WireEvent):
+            return known
+        candidates = [(pieces, b"".join([piece.octets for piece in pieces])) for pieces in _encodings(event)]
+        is_greeting = isinstance(event, Greeting)
+        if not candidates and not is_greeting:
+            return known
+        longest = max([len(octets) for _, octets in candidates], default=wire.GREETING_SIZE)
+        for stream in self._streams(event, longest):
+            if is_greeting and (pieces := _greeting(stream)):
+                return WireImage(pieces, True)
+            for pieces, octets in candidates:
+                if octets in stream:
+                    return WireImage(pieces, True)
+        return known
+
+    def _streams(self, event: WireEvent, least: int) -> Iterator[bytes]:
+        """The octets that the record's sender sent last, more of them each time."""
+        anchor = self._segment(event, event.packet)
+        if anchor is None:
+            return
+        sequence, payload = anchor
+        yield payload
+        segments = {sequence: payload}
+        have, due = len(payload), least
+        first = max(event.packet - _BACK, 0)
+        for number in range(event.packet - 1, first, -1):
+            found = self._segment(event, number)
+            if found is None or not found[1]:
+                continue
+            segments.setdefault(*found)
+            have += len(found[1])
+            if have >= due:
+                yield _around(segments, sequence)
+                due = have * 2
+                if have > _MOST:
+                    return
+        yield _around(segments, sequence)
+
+    def _segment(self, event: WireEvent, number: int) -> tuple[int, bytes] | None:
+        """Where in its stream the payload of a packet begins, and the payload, if the record's sender sent it."""
+        packet = self._packets.packet(number)
+        if packet is None or (number == event.packet and packet[0] != event.time_ns):
+            return None
+        decoder = HeaderDecoder()
+        for _, _, key, sequence, _, _, payload, _ in decoder.segments([packet], number):
+            if self._is_from(key, event):
+                return sequence, payload
+        for _, _, _, key, payload, _ in decoder.datagrams:
+            if self._is_from(key, event):
+                return 0, payload
+        return None
+
+    def _is_from(self, key: bytes, event: WireEvent) -> bool:
+        source, destination = addresses(key)
+        return source.text == event.src and destination.text == event.dst
+
+
+def _around(segments: dict[int, bytes], anchor: int) -> bytes:
+    """The octets without a hole that the segment at ``anchor`` is in; sequence numbers wrap (RFC 9293, section 3.4)."""
+    placed = sorted(
+        ((sequence - anchor + 0x8000_0000) % 0x1_0000_0000, octets) for sequence, octets in segments.items()
+    )
+    run = b""
+    end = -1
+    for start, octets in placed:
+        if start > end >= 0:
+            if start > 0x8000_0000:
+                break
+            run = b""
+            end = start
+        end = start if end < 0 else end
+        if start + len(octets) > end:
+            run += octets[end - start :]
+            end = start + len(octets)
+    return run
+
+
+# ------------------------------------------------------------------ how records are encoded
+
+
+def _bodies(event: AnyEvent) -> list[WirePiece]:
+    """What is known of a record's octets without its packets."""
+    if isinstance(event, Message):
+        return [WirePiece((f"frames[{place}]",), at_hand(frame)) for place, frame in enumerate(event.frames)]
+    if isinstance(event, Subscription):
+        return [WirePiece(("topic",), at_hand(event.topic))]
+    return []
+
+
+def _encodings(event: WireEvent) -> Iterator[list[WirePiece]]:
+    """Each way in which a record can stand on the wire."""
+    if isinstance(event, Message) and all(type(frame) is bytes for frame in event.frames):
+        last = len(event.frames) - 1
+        frames = [(f"frames[{place}]", at_hand(frame), place < last) for place, frame in enumerate(event.frames)]
+        yield [piece for name, body, more in frames for piece in _frame_v2(name, [WirePiece(("body",), body)], more)]
+        yield [piece for name, body, more in frames for piece in _frame_v1(name, body, more)]
+    elif isinstance(event, Subscription) and type(event.topic) is bytes:
+        topic = WirePiece(("topic",), event.topic)
+        if event.encoding == "message":
+            octet = b"\x01" if event.action == "subscribe" else b"\x00"
+            yield _frame_v2("", [WirePiece(("action",), octet), topic])
+            yield _frame_v1("", octet + event.topic, False)
+        else:
+            name = b"\x09SUBSCRIBE" if event.action == "subscribe" else b"\x06CANCEL"
+            yield _frame_v2("", [WirePiece(("action",), name), topic], flags=wire.COMMAND)
+    elif isinstance(event, Command):
+        body = _command(event)
+        if body is not None:
+            yield _frame_v2("", body, flags=wire.COMMAND)
+            yield _frame_v2("", body)  # 25/ZMTP-CURVE: a MESSAGE goes in a frame of messages
+
+
+def _frame_v2(frame: str, body: list[WirePiece], more: bool = False, flags: int = 0) -> list[WirePiece]:
+    """A frame of ZMTP 2.0 and later (23/ZMTP, "Framing")."""
+    length = sum([len(piece.octets) for piece in body])
+    flags |= wire.MORE if more else 0
+    prefix = (frame,) if frame else ()
+    if length <= wire.SHORT_LIMIT:
+        head = [WirePiece((*prefix, "flags"), bytes([flags])), WirePiece((*prefix, "length"), bytes([length]))]
+    else:
+        head = [
+            WirePiece((*prefix, "flags"), bytes([flags | wire.LONG])),
+            WirePiece((*prefix, "length"), length.to_bytes(8, "big")),
+        ]
+    return head + [WirePiece((*prefix, *piece.name), piece.octets) for piece in body]
+
+
+def _frame_v1(frame: str, body: bytes, more: bool) -> list[WirePiece]:
+    """A frame of ZMTP 1.0 (13/ZMTP, "Framing"): its length counts the flags."""
+    prefix = (frame,) if frame else ()
+    length = len(body) + 1
+    octets = bytes([length]) if length < wire.LENGTH_ESCAPE_V1 else b"\xff" + length.to_bytes(8, "big")
+    head = [WirePiece((*prefix, "length"), octets), WirePiece((*prefix, "flags"), bytes([more]))]
+    return [*head, WirePiece((*prefix, "body"), body)]
+
+
+def _command(event: Command) -> list[WirePiece] | None:
+    """The body of a command (23/ZMTP, "Commands"); None if it is not known how it looks, or must not be shown."""
+    name = event.name.encode("utf-8", "surrogateescape")
+    if len(name) > 255 or event.incomplete:
+        return None
+    pieces = [WirePiece(("name",), bytes([len(name)]) + name)]
+    if event.name == "HELLO" and event.version is not None:  # 25/ZMTP-CURVE
+        major, _, minor = event.version.partition(".")
+        if not (major + minor).isdigit():
+            return None
+        pieces.append(WirePiece(("version",), bytes([int(major) & 255, int(minor) & 255])))
+        pieces.append(WirePiece(("padding",), bytes(72)))
+    if event.ttl_ms is not None:  # 37/ZMTP, "Connection Heartbeating": tenths of a second
+        pieces.append(WirePiece(("ttl_ms",), (event.ttl_ms // 100 & 0xFFFF).to_bytes(2, "big")))
+    if event.reason is not None:
+        if type(event.reason) is not bytes or len(event.reason) > 255:
+            return None
+        pieces.append(WirePiece(("reason",), bytes([len(event.reason)]) + event.reason))
+    for field in ("context", "group", "username", "password", "client_key", "cookie", "nonce", "box", "token", "data"):
+        value: Octets | None = getattr(event, field)
+        if value is None:
+            continue
+        if type(value) is not bytes:
+            return None
+        sized = field in ("username", "password")  # 23/ZMTP, "The PLAIN Mechanism"
+        pieces.append(WirePiece((field,), (bytes([len(value) & 255]) if sized else b"") + value))
+    for key, value in (event.properties or {}).items():
+        if type(value) is not bytes:
+            return None
+        octets = key.encode("utf-8", "surrogateescape")
+        path = ("properties", key)
+        pieces.append(WirePiece((*path, "name"), bytes([len(octets) & 255]) + octets))
+        pieces.append(WirePiece((*path, "length"), len(value).to_bytes(4, "big")))
+        pieces.append(WirePiece((*path, "value"), value))
+    return pieces
+
+
+_GREETING = re.compile(rb"(\xff.{8}\x7f)(\x03)(.)(.{20})([\x00\x01])(.{31})", re.DOTALL)
+_GREETING_V2 = re.compile(rb"(\xff.{8}\x7f)([\x00\x01])(.)(\x00.)", re.DOTALL)
+
+
+def _greeting(stream: bytes) -> list[WirePiece]:
+    """The greeting that a stream has, empty if it has none (23/ZMTP and 15/ZMTP, "Greeting")."""
+    if found := _GREETING.search(stream):
+        names = ("signature", "version", "minor", "mechanism", "as_server", "filler")
+        pieces = [WirePiece((name,), octets) for name, octets in zip(names, found.groups(), strict=True)]
+        return [WirePiece(("version", "major") if name == ("version",) else name, octets) for name, octets in pieces]
+    if found := _GREETING_V2.search(stream):
+        signature, revision, socket_type, header = found.groups()
+        identity = stream[found.end() : found.end() + header[1]]
+        return [
+            WirePiece(("signature",), signature),
+            WirePiece(("version",), revision),
+            WirePiece(("socket_type",), socket_type),
+            WirePiece(("identity", "header"), header),
+            WirePiece(("identity", "body"), identity),
+        ]
+    return []

@@ -1,0 +1,98 @@
+"""A record in a line: its kind, how that is to look, and what it says."""
+
+from typing import NamedTuple
+
+from dissectors.events import (
+    AnyEvent,
+    Beacon,
+    Capture,
+    Command,
+    Comment,
+    Connection,
+    Greeting,
+    Message,
+    Problem,
+    Subscription,
+    Work,
+)
+from zmtpsniff.render.clock import duration
+from zmtpsniff.render.payload import frames_to_show, payload_words
+from zmtpsniff.render.text import escape, quote
+from zmtpsniff.render.wording import (
+    ENDS,
+    beacon_words,
+    command_fields,
+    connection_words,
+    greeting_words,
+    number,
+    relation_words,
+    subscription_words,
+)
+
+_MORE = "…"
+_FRAMES = 12  # of a message on one line
+SEVERITIES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
+
+
+class RecordWords(NamedTuple):
+    """A record in words that are safe to show."""
+
+    kind: str
+    style: str  # of the kind, in rich's words
+    text: str
+
+
+def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) -> RecordWords:
+    """What a record says, with so many octets at most of each frame or value."""
+    match event:
+        case Message():
+            return RecordWords(
+                escape(event.socket_type or "message"), "bold", message_text(event, octets, show_secrets)
+            )
+        case Command():
+            words = []
+            for name, value in command_fields(event):
+                shown = value if isinstance(value, str) else quote(value, octets, _MORE)
+                words.append(f"{name.replace(' ', '-')}={shown}")
+            words += ["(incomplete)"] if event.incomplete else []
+            words += [f"({', '.join(relation_words(event))})"] if relation_words(event) else []
+            return RecordWords(escape(event.name), "bright_blue", " ".join(words))
+        case Subscription():
+            words_of = subscription_words(event, octets, _MORE)
+            return RecordWords(event.action, "green", words_of.partition(" ")[2])
+        case Greeting():
+            return RecordWords("greeting", "bright_blue", greeting_words(event).partition(" ")[2])
+        case Beacon():
+            return RecordWords("beacon", "green", f"{beacon_words(event).partition(' ')[2]} uuid {escape(event.uuid)}")
+        case Problem():
+            return RecordWords(event.severity, SEVERITIES[event.severity], escape(f"{event.code}: {event.detail}"))
+        case Comment():
+            return RecordWords("comment", "cyan", f'"{escape(event.text)}"')
+        case Connection():
+            sent = f"{number(event.messages.client, 'message')} and {number(event.messages.server, 'message')}"
+            span = duration(event.end_ns - event.start_ns)
+            text = f"{event.transport} {connection_words(event)}, {sent}, {ENDS[event.end]} after {span}"
+            return RecordWords("connection", "bold", text)
+        case Work():
+            shares = ", ".join([f"{escape(share.address)} {share.share:.1%}" for share in event.workers[:_FRAMES]])
+            return RecordWords("work", "bold", f"of {escape(event.address)}: {shares}")
+        case Capture():
+            text = f"{number(event.packets, 'packet')}, {event.dropped:,} dropped, {number(event.flows, 'flow')}, "
+            text += f"{number(event.messages, 'message')}, {number(event.problems, 'problem')}"
+            return RecordWords("capture", "bold", text)
+
+
+def message_text(event: Message, octets: int, show_secrets: bool) -> str:
+    """The frames of a message, or what its application says in them, and what it means to others."""
+    if event.payload is not None:
+        text = payload_words(event.payload)
+    else:
+        frames = frames_to_show(event, show_secrets)
+        text = " ".join([quote(frame, octets, _MORE) for frame in frames[:_FRAMES]])
+        if len(frames) > _FRAMES:
+            text += f" {_MORE} {len(frames) - _FRAMES:,} more"
+    if event.incomplete:
+        text += " (incomplete)"
+    if words := relation_words(event):
+        text += f" ({', '.join(words)})"
+    return text

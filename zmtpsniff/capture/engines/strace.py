@@ -1,0 +1,161 @@
+"""strace as an engine: what programs say over their sockets, ipc:// too, as they say it."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from zmtpsniff.capture.engines.engine import EngineMissingError, Piece
+from zmtpsniff.capture.engines.guard import GuardedProcess
+from zmtpsniff.capture.files import open_stream
+from zmtpsniff.capture.source import CaptureError, Fault, Packet
+
+_CALLS = "sendto,recvfrom,sendmsg,recvmsg,read,write,readv,writev,connect,accept,accept4,close"
+_LONGEST = 16 << 20  # octets of a call; what is longer shows as octets that are missing
+_STRACE = ["strace", "-f", "-yy", "-ttt", "-xx", "-s", str(_LONGEST), "-e", f"trace={_CALLS}", "-e", "signal=none"]
+_READ_SIZE = 1 << 16
+_STOP_SECONDS = 5.0
+_ATTACH_SECONDS = 5.0
+_ATTACHED = re.compile(r"Process \d+ attached")
+_REFUSED = re.compile(r"[Oo]peration not permitted|[Pp]ermission denied")
+_NOTICE = re.compile(r"strace: Process \d+ (attached|detached)|$")
+
+
+class Tracee:
+    """A command that strace runs, with our standard input and error.
+
+    What it writes to its standard output goes to standard error, since records go to ours.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Start it; raises CaptureError if there is no such command."""
+        if shutil.which(command[0]) is None:
+            raise CaptureError(f"{command[0]}: no such command")
+        reader, writer = os.pipe()
+        # With seccomp the kernel stops the program at these calls alone.
+        words = [*_STRACE, "-o", f"/dev/fd/{writer}", "--seccomp-bpf", "--", *command]
+        try:
+            self._strace = subprocess.Popen(words, stdout=2, pass_fds=[writer])
+        finally:
+            os.close(writer)
+        self.log: IO[bytes] = os.fdopen(reader, "rb", buffering=0)
+        self._name = command[0]
+
+    def stop(self) -> None:
+        """Ask the command to end, while strace goes on until it has."""
+        self._signal(signal.SIGTERM)
+
+    def close(self) -> str:
+        """End it whatever that takes; returns how it ended, in one line."""
+        try:
+            self._strace.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._strace.wait()
+        status = self._strace.returncode  # strace ends as what it traced
+        if status >= 0:
+            return f"{self._name} ended with status {status}"
+        return f"{self._name} was ended by {signal.Signals(-status).name}"
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._strace.poll() is not None:
+            return
+        try:
+            with open(f"/proc/{self._strace.pid}/task/{self._strace.pid}/children", encoding="ascii") as file:
+                children = list(map(int, file.read().split()))
+        except OSError:  # ended, or a kernel without CONFIG_PROC_CHILDREN: strace passes it on
+            children = []
+        for pid in children or [self._strace.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+class TracedProcesses:
+    """Processes that run already, which strace lets go of in the end."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        """Attach to them; raises CaptureError if one is not there."""
+        for pid in pids:
+            if not os.path.exists(f"/proc/{pid}"):
+                raise CaptureError(f"--pid {pid}: there is no such process")
+        self._said = tempfile.TemporaryFile("a+b")  # noqa: SIM115
+        words = [*_STRACE, "-o", "/dev/stdout"]
+        for pid in pids:
+            words += ["-p", str(pid)]
+        self._strace = GuardedProcess(words, stdout=subprocess.PIPE, stderr=self._said)
+        self.log = self._strace.stdout
+        deadline = time.monotonic() + _ATTACH_SECONDS
+        while len(_ATTACHED.findall(said := self._words())) < len(pids) and time.monotonic() < deadline:
+            if _REFUSED.search(said):
+                raise CaptureError(f"strace may not look at a process ({self.close()}); root may")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Let go of them."""
+        self._strace.stop()
+
+    def close(self) -> str:
+        """Let go of them whatever that takes; returns what strace could not do, in one line, or nothing."""
+        self._strace.close()
+        words = self._words()
+        self._said.close()
+        return "; ".join(line.strip() for line in words.splitlines() if not _NOTICE.match(line.strip()))
+
+    def _words(self) -> str:
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")
+
+
+class StraceEngine:
+    """Reads what strace writes about a command, or about processes that run already, until they end."""
+
+    name = "strace"
+
+    def __init__(self, command: Sequence[str], pids: Sequence[int]) -> None:
+        """Either a command or the numbers of processes. Nothing runs before start()."""
+        self.dropped = 0
+        self.failure: str | None = None
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.key_lines: list[str] = []
+        self.said = ""  # how it ended, in one line, once it has
+        self._command = command
+        self._pids = pids
+        self._traced: Tracee | TracedProcesses | None = None
+
+    def start(self) -> None:
+        """Start strace; raises EngineMissingError, and CaptureError if what is to be traced is not there."""
+        if shutil.which("strace") is None:
+            raise EngineMissingError("strace: not installed (apt install strace); --pid and -- COMMAND need it")
+        self._traced = Tracee(self._command) if self._command else TracedProcesses(self._pids)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the log as it is written."""
+        assert self._traced is not None
+        while octets := self._traced.log.read(_READ_SIZE):
+            yield Piece(len(octets), 0, octets, True)  # whose lines need each other
+
+    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
+        """Read the log."""
+        return open_stream("strace", payloads, self)
+
+    def count_drops(self) -> None:
+        """Nothing is dropped: the programs wait until strace has written."""
+
+    def stop(self) -> None:
+        """Ask the command to end, or let go of the processes."""
+        if self._traced is not None:
+            self._traced.stop()
+
+    def close(self) -> None:
+        """End it whatever that takes."""
+        if self._traced is not None:
+            self._traced.stop()
+            self.said = self._traced.close()
+            self._traced = None

@@ -1,0 +1,157 @@
+"""``zmtpsniff browse``."""
+
+import os
+import sys
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.options import FilePath, color, dissection_options, utc
+from zmtpsniff.cli.run import load_sniffer
+from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.tshark import TsharkSettings
+from zmtpsniff.collector import spare_collector
+from zmtpsniff.render.clock import TIMES
+from zmtpsniff.settings import Settings
+
+if TYPE_CHECKING:
+    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.render import Color
+    from zmtpsniff.render.clock import Times
+
+# As zmtpsniff.browse.app has them, which is not imported at start-up; a test compares.
+THEMES = ("terminal", "dark", "light")
+
+
+@click.command(cls=CommandWithHelp, short_help="BrowseOptions around in a capture, or in what passes.")
+@click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
+@live_options
+@saver_options
+@dissection_options
+@click.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
+@click.option(
+    "--time",
+    "times",
+    type=click.Choice(TIMES),
+    default="absolute",
+    show_default=True,
+    help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
+)
+@utc
+@click.option(
+    "--theme",
+    type=click.Choice(THEMES),
+    default="terminal",
+    show_default=True,
+    help="Colours: those of the terminal, or dark or light ones.",
+)
+@color
+def browse(
+    captures: tuple[str, ...],
+    live: LiveSettings,
+    saver: SaverSettings,
+    dissection: Settings,
+    condition: str,
+    times: "Times",
+    utc: bool,
+    theme: str,
+    color: "Color",
+) -> None:
+    """Look around in captures, or in what passes: a list of records, the tree of one, its octets.
+
+    Conversations, a ladder, requests through proxies, topics, services and statistics are views; "?" tells the keys.
+
+    \b
+    zmtpsniff browse capture.pcap
+    zmtpsniff browse -Y 'type == "problem"' monday.pcap tuesday.pcap
+    zmtpsniff browse -i any -f 'tcp port 5555'
+    """  # fmt: skip
+    if find_spec("textual") is None:
+        raise click.ClickException("browse needs textual, which is not installed: pip install 'zmtpsniff[browse]'")
+    if bool(captures) == bool(live.interfaces):
+        raise click.UsageError("either CAPTURE... or -i INTERFACE: what to look around in")
+    if saver.path is not None and not live.interfaces:
+        raise click.UsageError("-w: only with -i; P saves packets of files")
+    if saver.path == "-":
+        raise click.UsageError("-w -: the terminal is taken")
+    if "-" in captures:
+        raise click.UsageError("-: the keys come from standard input; name a file or a pipe: browse <(ssh ...)")
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("browse needs a terminal on all three streams; zmtpsniff read writes to files")
+    if color == "never":
+        os.environ["NO_COLOR"] = "1"
+    if condition:
+        from zmtpsniff.filters import FilterError, compile_filter
+
+        try:
+            compile_filter(condition)
+        except FilterError as error:
+            raise click.UsageError(f"-Y: {error}") from None
+    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.render.text import escape
+
+    spare_collector()
+    title = escape(", ".join(captures or live.interfaces))
+    options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
+    if captures:
+        _browse_files(captures, dissection, options)
+    else:
+        _browse_interfaces(live, saver, dissection, options)
+
+
+def _browse_files(captures: tuple[str, ...], settings: Settings, options: "BrowseOptions") -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
+    from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.dissection import Dissection
+
+    offsets: list[int] | None = [] if can_be_read_again(captures) else None
+    source = open_captures(captures, offsets)
+    packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+    dissection = Dissection(
+        source, settings, again=lambda: open_captures(captures), tap=packets.take, witness=diagnosis
+    )
+    _run(CaptureReader(dissection, packets, diagnosis), options)
+
+
+def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: "BrowseOptions") -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.browse.packets import StoredPackets
+    from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.dissection import Dissection
+
+    load_sniffer(settings)
+    import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
+
+    capture = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
+    source = capture.source
+    settle_capture(capture, live, saver, records=None, count=settings.count, verbosity=0)
+    packets = StoredPackets()
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+    dissection = Dissection(
+        source, settings, again=lambda: source, stop=source.stop, clock=time.time_ns, tap=packets.take,
+        witness=diagnosis,
+    )  # fmt: skip
+    try:
+        _run(CaptureReader(dissection, packets, diagnosis), options)
+    finally:
+        source.close()
+    if source.failure is not None:
+        raise CaptureError(source.failure)
+    fail_if_unsaved(source.saver)
+
+
+def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:
+    from zmtpsniff.browse.app import BrowseApp
+
+    BrowseApp(reader, options).run()
+    if reader.error is not None:
+        raise CaptureError(reader.error)

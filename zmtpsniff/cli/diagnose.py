@@ -1,0 +1,164 @@
+"""``zmtpsniff diagnose``."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
+from zmtpsniff.cli.output import fail_if_overwritten, open_output
+from zmtpsniff.cli.run import load_sniffer, make_sniffer
+from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
+from zmtpsniff.collector import spare_collector
+from zmtpsniff.settings import Settings
+
+if TYPE_CHECKING:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.cli.progress import ProgressLine
+    from zmtpsniff.render import Color
+    from zmtpsniff.sniffer import Sniffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnoseSettings:
+    """What to diagnose, and how to say what was found."""
+
+    captures: tuple[str, ...]
+    is_live: bool
+    output_format: Literal["text", "json"]
+    file: str | None
+    utc: bool
+    color: "Color"
+    live: LiveSettings
+    tshark: TsharkSettings
+    saver: SaverSettings
+    dissection: Settings
+
+
+@click.command(cls=CommandWithHelp, short_help="Say what is wrong here, and what to do about it.")
+@click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
+@click.option("--live", "is_live", is_flag=True, help="Diagnose traffic while it passes. From -i, until -a or Ctrl-C.")
+@live_options
+@tshark_options
+@saver_options
+@dissection_options_without_secrets
+@click.option(
+    "-T", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="text: for people; json: JSON Lines.",
+)  # fmt: skip
+@output_file
+@utc
+@color
+def diagnose(**options: Any) -> None:
+    """Say what is wrong here, how that is known, and what to do about it; the most harmful first.
+
+    \b
+    zmtpsniff diagnose capture.pcap
+    sudo zmtpsniff diagnose --live -i any -a duration:30
+    zmtpsniff diagnose -T json capture.pcap | jq -r .summary
+    """
+    settings = DiagnoseSettings(**options)
+    _fail_on_contradiction(settings)
+    if settings.is_live:
+        _diagnose_live(settings)
+    else:
+        _diagnose_files(settings)
+
+
+def _fail_on_contradiction(settings: DiagnoseSettings) -> None:
+    """Raise click.UsageError for options that do not go together."""
+    if settings.is_live and settings.captures:
+        raise click.UsageError("--live: takes no captures; interfaces are given with -i")
+    if settings.is_live:
+        return
+    live = settings.live
+    if live.interfaces or live.autostop or live.capture_filter or settings.saver.path:
+        raise click.UsageError("-i, -f, -a and -w: only with --live")
+    if not settings.captures:
+        raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
+
+
+def _diagnose_files(settings: DiagnoseSettings) -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.cli.progress import make_progress_line
+
+    fail_if_overwritten(settings.captures, settings.file)
+    source = open_captures(settings.captures)
+    diagnosis = Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
+    sniffer = make_sniffer(source, settings.dissection, witness=diagnosis)
+    line = make_progress_line(source.position, settings.file)
+    with open_output(settings.file, binary=settings.output_format == "json") as stream:
+        try:
+            _pump(sniffer, diagnosis, line)
+        except KeyboardInterrupt:
+            diagnosis.take(sniffer.finish())
+            _write(diagnosis, stream, settings)
+            raise
+        _write(diagnosis, stream, settings)
+
+
+def _diagnose_live(settings: DiagnoseSettings) -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
+
+    live, dissection = settings.live, settings.dissection
+    entries = load_sniffer(dissection)
+    _load_renderer()
+    capture = start_capture(live, settings.tshark, settings.saver)
+    settle_capture(capture, live, settings.saver, records=settings.file, count=dissection.count, verbosity=0)
+    source: LiveSource = capture.source
+    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
+    try:
+        sniffer = make_sniffer(
+            source, dissection, clock=time.time_ns, tls=capture.tls, entries=entries, witness=diagnosis
+        )
+        _pump(sniffer, diagnosis, None)
+    finally:
+        source.close()
+    with open_output(settings.file, binary=settings.output_format == "json") as stream:
+        _write(diagnosis, stream, settings)
+    if source.failure is not None:  # what was seen until then is told
+        raise CaptureError(source.failure)
+    fail_if_unsaved(source.saver)
+
+
+def _load_renderer() -> None:
+    """Import what _write() needs: once privileges are given up, where it is kept may be out of reach."""
+    import io
+
+    from zmtpsniff.render.findings import draw
+    from zmtpsniff.render.jsonl import JsonlRenderer
+
+    draw([], None, io.StringIO(), color="always")
+    JsonlRenderer(io.BytesIO()).write([])
+
+
+def _pump(sniffer: "Sniffer", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
+    spare_collector()
+    try:
+        for events in sniffer.events():
+            diagnosis.take(events)
+            if line is not None:
+                line.draw()
+    finally:
+        if line is not None:
+            line.erase()
+
+
+def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings) -> None:
+    findings = diagnosis.findings()
+    if settings.output_format == "json":
+        from zmtpsniff.render.jsonl import JsonlRenderer
+
+        totals = [] if diagnosis.capture is None else [diagnosis.capture]
+        JsonlRenderer(stream).write([*findings, *totals])  # type: ignore[list-item]  # it writes any struct
+    else:
+        from zmtpsniff.render.findings import draw
+
+        draw(findings, diagnosis.capture, stream, settings.utc, settings.color)

@@ -1,0 +1,58 @@
+"""``zmtpsniff extract``."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.options import FilePath, display_filter, dissection_options
+from zmtpsniff.cli.run import make_sniffer
+from zmtpsniff.collector import spare_collector
+from zmtpsniff.settings import Settings
+
+if TYPE_CHECKING:
+    from zmtpsniff.cli.options import Filter
+
+
+@click.command(cls=CommandWithHelp, short_help="Take bodies of messages out as files.")
+@click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
+@click.option("--to", "folder", required=True, type=FilePath(), metavar="DIR", help="A new or empty folder.")
+@click.option("--messages", "whole", is_flag=True, help="A file a message, its frames joined; else a file a frame.")
+@click.option("--decompress", is_flag=True, help="Undo gzip, zlib and zstd, up to 64 MiB a file.")
+@dissection_options
+@display_filter
+def extract(
+    captures: tuple[str, ...],
+    folder: str,
+    whole: bool,
+    decompress: bool,
+    dissection: Settings,
+    passes: "Filter | None",
+) -> None:
+    """Take bodies of messages out as files, with an index of where each comes from (DIR/index.jsonl).
+
+    \b
+    zmtpsniff extract capture.pcap --to bodies
+    zmtpsniff extract shop.pcap --to replies --messages -Y 'socket_type == "REP"'
+    zmtpsniff extract feed.pcapng --to files --decompress -Y 'frames[0] == "cam1"'
+    """
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.extraction import INDEX, Extractor
+
+    source = open_captures(captures)
+    sniffer = make_sniffer(source, replace(dissection, limits=dissection.limits._replace(body_octets=0)))
+    extractor = Extractor(folder, whole=whole, unpacks=decompress, show_secrets=dissection.limits.show_secrets)
+    line = make_progress_line(source.position, None)
+    spare_collector()
+    try:
+        for events in sniffer.events():
+            extractor.take(events if passes is None else list(filter(passes, events)))
+            if line is not None:
+                line.draw()
+    finally:
+        if line is not None:
+            line.erase()
+        extractor.close()
+    click.echo(f"{extractor.messages:,} messages, {extractor.files:,} files, {folder}/{INDEX}")

@@ -1,0 +1,169 @@
+"""``zmtpsniff replay``."""
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
+from zmtpsniff.cli.output import fail_if_overwritten, open_output, undisturbed
+from zmtpsniff.cli.run import make_sniffer
+from zmtpsniff.collector import spare_collector
+from zmtpsniff.errors import Error
+from zmtpsniff.render import make_renderer
+from zmtpsniff.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dissectors.events import AnyEvent
+    from zmtpsniff.replay.endpoint import Endpoint
+    from zmtpsniff.replay.plan import Plan
+    from zmtpsniff.replay.player import Score
+
+PATIENCE = 5.0  # seconds
+# As zmtpsniff.replay.wire has them, which is not imported at start-up; a test compares.
+TYPES = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "XPUB", "SUB", "XSUB", "PUSH", "PAIR")
+SIDES = ("clients", "servers")
+_DIFFERENT = 1  # exit status
+
+
+@click.command(cls=CommandWithHelp, short_help="Send messages of a capture again, to a real peer.")
+@click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
+@click.option("--to", metavar="ENDPOINT", help="Connect to tcp://HOST:PORT or ipc://PATH.")
+@click.option("--bind", metavar="ENDPOINT", help="Bind one socket there, and wait for a peer.")
+@click.option(
+    "--as",
+    "as_whom",
+    type=click.Choice((*TYPES, *SIDES), case_sensitive=False),
+    metavar="TYPE",
+    help="What sockets of this type sent: REQ, SUB. Or clients, servers; by default servers if clients sent nothing.",
+)
+@click.option(
+    "--speed",
+    type=FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="N",
+    help="N times as fast as in the capture.",
+)
+@click.option(
+    "--rate", type=FloatRange(0, min_open=True), metavar="N", help="N messages a second, whatever the capture's times."
+)
+@click.option("--loop", type=IntRange(1), default=1, show_default=True, metavar="N", help="Send all N times.")
+@click.option("--wait-replies", is_flag=True, help="Where the capture has a reply, wait for one before going on.")
+@click.option(
+    "--patience",
+    type=FloatRange(0, min_open=True),
+    default=PATIENCE,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a peer, a reply, or a request to reply to.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask before something is sent to another host.")
+@dissection_options
+@output_options
+def replay(
+    captures: tuple[str, ...],
+    to: str | None,
+    bind: str | None,
+    as_whom: str | None,
+    speed: float,
+    rate: float | None,
+    loop: int,
+    wait_replies: bool,
+    patience: float,
+    yes: bool,
+    dissection: Settings,
+    output: Output,
+) -> None:
+    """Send messages of a capture again, as sockets of the same types, and compare what comes back.
+
+    The exit status is 1 if not all could be sent, or what came back is not what the capture has.
+
+    \b
+    zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555 --wait-replies
+    zmtpsniff replay feed.pcap --as PUB --bind tcp://127.0.0.1:5556 --loop 3
+    """
+    if (to is None) == (bind is None):
+        raise click.UsageError("say where to: either --to ENDPOINT or --bind ENDPOINT")
+    if "-" in captures:
+        raise click.UsageError("-: standard input cannot be read twice; save the capture in a file")
+    fail_if_overwritten(captures, output.file)
+    try:
+        import zmq
+    except ImportError:
+        raise Error("replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'") from None
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.replay.endpoint import parse_endpoint
+    from zmtpsniff.replay.plan import make_plan
+    from zmtpsniff.replay.player import Player, Tempo
+
+    whole = replace(dissection, limits=dissection.limits._replace(body_octets=0))
+
+    def read() -> "Iterable[Sequence[AnyEvent]]":
+        return make_sniffer(open_captures(captures), whole).events()
+
+    spare_collector()
+    endpoint = parse_endpoint(to or bind or "", bind is not None)
+    plan = make_plan(read(), output.passes, as_whom, bind is not None)
+    if not endpoint.is_local and not yes:
+        _ask(plan, endpoint)
+    with open_output(output.file, binary=output.format == "json") as stream:
+        renderer = make_renderer(
+            output.format,
+            stream,
+            max_bytes=output.max_bytes,
+            verbosity=output.verbosity,
+            utc=output.utc,
+            times=output.times,
+            color=output.color,
+            show_secrets=dissection.limits.show_secrets,
+        )
+
+        def show(events: "Sequence[AnyEvent]") -> None:
+            with undisturbed():
+                renderer.write(events)
+
+        with zmq.Context() as context:
+            tempo = Tempo(speed, rate, loop, wait_replies, patience)
+            player = Player(context, plan, endpoint, bind is not None, tempo, show)
+            try:
+                player.play(read, output.passes)
+            except KeyboardInterrupt:
+                renderer.close()
+                click.echo(summary(player.score), err=True)
+                raise
+        renderer.close()
+    click.echo(summary(player.score), err=True)
+    if not player.score.is_as_captured:
+        raise click.exceptions.Exit(_DIFFERENT)
+
+
+def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
+    """Ask whether to send to another host; raises Error if the answer is no, or nobody is there to give one."""
+    what = f"{plan.messages + plan.subscriptions:,} messages as {' and '.join(plan.socket_types)}"
+    where = endpoint.name if endpoint.shown in endpoint.name else f"{endpoint.name} ({endpoint.shown})"
+    if not sys.stdin.isatty():
+        raise Error(f"{where} can be reached by other hosts: say --yes to send {what}")
+    if not click.confirm(f"Send {what} to {where}, which other hosts can reach?", err=True):
+        raise Error("nothing was sent")
+
+
+def summary(score: "Score") -> str:
+    """What a replay did, on one line."""
+    parts = [f"{score.sent:,} messages sent in {score.seconds:.1f} s"]
+    if score.subscriptions:
+        parts.append(f"{score.subscriptions:,} subscriptions and cancellations sent")
+    if score.incomplete:
+        parts.append(f"{score.incomplete:,} left out that are not whole in the capture")
+    if score.unsent:
+        parts.append(f"{score.unsent:,} not taken by the peer")
+    came = score.same + score.others
+    if came or score.missing:
+        parts.append(f"{came:,} came back, {score.same:,} of them as in the capture")
+    if score.missing:
+        parts.append(f"{score.missing:,} that the capture has did not come")
+    return "; ".join(parts)

@@ -1,0 +1,88 @@
+"""From calls that make a shared key to keys of connections: which of two public keys is the client's (26/CURVEZMQ).
+
+Over a connection libsodium is called with these pairs of another's public key and a secret key of one's own, in this
+order; one call of each side, marked here, makes the key of all messages, by crypto_box_beforenm():
+
+    client: (S, c') HELLO, (S, c') WELCOME, * (S', c'), (S', c) vouch, (S', c') INITIATE
+    server: (C', s) HELLO, (C', s) WELCOME, (C', s') INITIATE, (C, s') vouch, * (C', s')
+
+So a secret key whose first call had the same public key as this one is s', and one with another is c'. A secret key
+that has been used with many public keys and never in such a call is a server's long-term key s, or a client's c.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base
+from nacl.exceptions import CryptoError
+
+from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
+from zmtpsniff.host.uprobes import BEFORENM, BeforenmCall
+
+_MOST_REMEMBERED = 1 << 14  # secret keys
+_LONG_TERM_PARTNERS = 3  # s' and c' have two: one transient, one long-term
+
+
+@dataclass(slots=True)
+class _Secret:
+    """What is known of a secret key."""
+
+    partners: list[bytes] = field(default_factory=list)  # public keys that it was used with, in order
+    is_transient: bool = False
+    is_told: bool = False
+
+
+class Agreements:
+    """Turns calls into keys; remembers a bounded number of keys."""
+
+    def __init__(self, *, long_term: bool = False) -> None:
+        """``long_term``: also the secret keys that servers keep, which prove what is wrong with a HELLO."""
+        self._secrets: OrderedDict[bytes, _Secret] = OrderedDict()
+        self._told: OrderedDict[Key, None] = OrderedDict()
+        self._long_term = long_term
+
+    def keys(self, calls: Sequence[BeforenmCall]) -> list[Key]:
+        """The keys that calls are worth, each once."""
+        found: list[Key] = []
+        for call in calls:
+            for key in self._agreement(call):
+                if key not in self._told:
+                    self._told[key] = None
+                    found.append(key)
+            while len(self._told) > _MOST_REMEMBERED:
+                self._told.popitem(last=False)
+        return found
+
+    def _agreement(self, call: BeforenmCall) -> list[Key]:
+        secret = self._secrets.setdefault(call.secret_key, _Secret())
+        self._secrets.move_to_end(call.secret_key)
+        while len(self._secrets) > _MOST_REMEMBERED:
+            self._secrets.popitem(last=False)
+        is_first = not secret.partners
+        if len(secret.partners) < _LONG_TERM_PARTNERS and call.public_key not in secret.partners:
+            secret.partners.append(call.public_key)
+        if call.function == BEFORENM:
+            secret.is_transient = True
+            return self._shared(call, None if is_first else secret.partners[0])
+        if (
+            self._long_term
+            and len(secret.partners) == _LONG_TERM_PARTNERS
+            and not secret.is_transient
+            and not secret.is_told
+        ):
+            secret.is_told = True
+            return [SecretKey(crypto_scalarmult_base(call.secret_key), call.secret_key)]
+        return []
+
+    def _shared(self, call: BeforenmCall, first: bytes | None) -> list[Key]:
+        """A key made of a call, whose secret key was used with the public key ``first`` before."""
+        try:
+            key = crypto_box_beforenm(call.public_key, call.secret_key)
+        except (RuntimeError, CryptoError):  # a public key of low order, which libzmq refuses, too
+            return []
+        own, other = crypto_scalarmult_base(call.secret_key), call.public_key
+        as_server, as_client = SharedKey(other, own, key), SharedKey(own, other, key)
+        if first is None:  # its other calls were not seen; one that is the wrong way round opens nothing
+            return [as_server, as_client]
+        return [as_server] if first == other else [as_client]

@@ -1,0 +1,102 @@
+"""What a capture shows of CURVE connections that no key has opened: enough to look for their keys."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dissectors.events import AnyEvent, Command, Greeting
+from dissectors.zmtp.curve_keys import KEY_SIZE
+from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
+
+MOST_CONNECTIONS = 4096  # that are remembered; the one without news for longest gives way
+
+_PREFIXES = {"INITIATE": "CurveZMQINITIATE", "READY": "CurveZMQREADY---", "MESSAGE": "CurveZMQMESSAGE"}
+
+
+@dataclass(slots=True)
+class UnopenedConnection:
+    """A connection under CURVE of which a box has not been opened."""
+
+    flow: int
+    src: str  # who sent the box
+    dst: str
+    curve_client: str | None = None  # which end is the client of CURVE, if that is known
+    client_key: bytes | None = None  # C'
+    name: str = ""  # of the command with the box that costs least to try
+    nonce: bytes = b""  # as sent
+    box: bytes = b""
+
+    @property
+    def target(self) -> SearchTarget:
+        """What a search needs of it."""
+        if self.name != "MESSAGE":
+            prefixes = [_PREFIXES[self.name]] if self.name else []
+        elif self.curve_client is None:
+            prefixes = [_PREFIXES["MESSAGE"] + letter for letter in "CS"]
+        else:
+            prefixes = [_PREFIXES["MESSAGE"] + ("C" if self.src == self.curve_client else "S")]
+        return SearchTarget(
+            self.client_key, [CapturedBox(prefix.encode() + self.nonce, self.box) for prefix in prefixes]
+        )
+
+
+class UnopenedBoxes:
+    """Collects from events the connections that wait for a key."""
+
+    def __init__(self) -> None:
+        """There is none yet."""
+        self._connections: OrderedDict[int, UnopenedConnection] = OrderedDict()
+
+    def take(self, events: Iterable[AnyEvent]) -> set[int]:
+        """See what events show; returns the flows of those with a box that has not been opened."""
+        missing = set()
+        for event in events:
+            if isinstance(event, Command):
+                if event.encrypted:
+                    self.forget(event.flow)
+                elif self._has_box(event):
+                    missing.add(event.flow)
+            elif isinstance(event, Greeting) and event.mechanism == "CURVE" and event.as_server:
+                self._connection(event).curve_client = event.dst  # libzmq's servers do not say so
+        return missing
+
+    def connection(self, flow: int) -> UnopenedConnection:
+        """The connection of a flow that take() has just returned."""
+        return self._connections[flow]
+
+    def connections(self) -> Sequence[UnopenedConnection]:
+        """Those that have a box, or at least their HELLO."""
+        return [each for each in self._connections.values() if each.box or each.client_key]
+
+    def forget(self, flow: int) -> None:
+        """A connection needs no key any more."""
+        self._connections.pop(flow, None)
+
+    def _has_box(self, event: Command) -> bool:
+        """Whether a command has a box that nobody opened."""
+        if event.name == "HELLO" and isinstance(event.client_key, bytes) and len(event.client_key) == KEY_SIZE:
+            connection = self._connection(event)
+            connection.client_key, connection.curve_client = event.client_key, event.src
+            return False
+        if (
+            event.name in _PREFIXES
+            and isinstance(event.box, bytes)
+            and isinstance(event.nonce, bytes)
+            and not event.incomplete
+            and len(event.nonce) == 8
+            and len(event.box) <= LONGEST_BOX
+        ):
+            connection = self._connection(event)
+            if not connection.box or len(event.box) < len(connection.box):
+                connection.name, connection.src, connection.dst = event.name, event.src, event.dst
+                connection.nonce, connection.box = event.nonce, event.box
+            return True
+        return False
+
+    def _connection(self, event: Command | Greeting) -> UnopenedConnection:
+        connection = self._connections.get(event.flow)
+        if connection is None:
+            connection = self._connections[event.flow] = UnopenedConnection(event.flow, event.src, event.dst)
+            if len(self._connections) > MOST_CONNECTIONS:
+                self._connections.popitem(last=False)
+        return connection

@@ -1,0 +1,99 @@
+"""The other end of the helper: a process that gives up its privileges asks it for keys and processes."""
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from zmtpsniff.host.sockets import SocketEnds
+from zmtpsniff.host.targets import SearchTarget
+from zmtpsniff.host.uprobes import NoUprobesError
+
+_READY_SECONDS = 30.0
+_END_SECONDS = 5.0
+
+Reply = dict[str, Any]
+
+
+class HelperClient:
+    """A helper that runs, with the privileges that this process had when it was started."""
+
+    def __init__(self) -> None:
+        """Start it; raises OSError."""
+        self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()  # None once it has ended
+        # A session of its own: Ctrl-C is for us, and our end is its end.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "zmtpsniff.host.helper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    def watch(self, *, for_live: bool = False) -> None:
+        """Have probes placed; keys come as replies from now on. Raises NoUprobesError.
+
+        ``for_live``: also long-term keys, which prove what is wrong with a HELLO, and up to when all has been told.
+        """
+        self._ask(do="watch", for_live=for_live)
+        try:
+            reply = self.replies.get(timeout=_READY_SECONDS)
+        except queue.Empty:
+            raise NoUprobesError(f"the probes were not placed within {_READY_SECONDS:.0f} s") from None
+        if reply is None or reply["is"] != "ready":
+            raise NoUprobesError("the process for the probes ended" if reply is None else reply["why"])
+
+    def search(self, number: int, pids: Sequence[int], targets: Sequence[SearchTarget], seconds: float) -> None:
+        """Have memory searched; keys come as replies, and ``searched`` with this number in the end."""
+        self._ask(
+            do="search",
+            id=number,
+            pids=pids,
+            seconds=seconds,
+            targets=[
+                {
+                    "client": None if target.client is None else target.client.hex(),
+                    "boxes": [[box.nonce.hex(), box.octets.hex()] for box in target.boxes],
+                }
+                for target in targets
+            ],
+        )
+
+    def find_owners(self, number: int, ends: Sequence[SocketEnds]) -> None:
+        """Have the processes of connections' ends looked up; those found come as replies with this number."""
+        self._ask(do="owners", id=number, ends=ends)
+
+    def close(self) -> None:
+        """End it, and wait until what it placed is gone."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError), self._lock:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(PermissionError):  # it may have more rights than we have left
+                self._process.kill()
+
+    def _ask(self, **request: Any) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError, ValueError), self._lock:  # it has ended, which its replies tell
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._process.stdout:
+                self.replies.put(json.loads(line))
+        self.replies.put(None)

@@ -1,0 +1,189 @@
+"""The small process that keeps root's rights while another, which has none, reads what came from the network.
+
+    python -m zmtpsniff.host.helper
+
+It takes requests from its standard input and writes replies to its standard output, a JSON object a line. Its end is
+the end of its input, so that it goes when who started it is gone, however that happened.
+
+    {"do": "watch", "for_live": false}                      place probes; long-term keys, too, and "seen", if for_live
+        {"is": "ready"} or {"is": "refused", "why": line}
+        {"is": "key", "line": line of a key file}           as they are made
+        {"is": "seen", "time_ns": N}                        all that were made before have been told
+    {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
+        {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
+    {"do": "owners", "id": N, "ends": [[local, remote]]}
+        {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null, "time_ns": N}
+
+Nothing of the network is parsed here: what a capture held comes as keys and boxes of octets, which are compared with
+memory and given to libsodium as they are.
+"""
+
+import json
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dissectors.zmtp.curve_keys import KEY_SIZE, NoSodiumError, format_key, sodium
+from zmtpsniff.host.processes import look_up
+from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
+from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
+from zmtpsniff.host.uprobes import NoUprobesError
+
+LONGEST_REQUEST = 16 << 20
+_MOST_TARGETS = 1024
+_MOST_PIDS = 256
+_NONCE_SIZE = 24
+_OWNER_SECONDS = (0.0, 0.02, 0.1, 0.5)  # after the request: a server's end belongs to nobody until it is accepted
+
+_Request = dict[str, Any]
+
+
+class Helper:
+    """Does what it is asked until nobody can ask any more."""
+
+    def __init__(self, requests: Any, replies: Any) -> None:
+        """Read lines from ``requests``, write lines to ``replies``; both binary files."""
+        self._requests = requests
+        self._replies = replies
+        self._lock = threading.Lock()  # of the replies
+        self._over = threading.Event()
+        self._watches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._searches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._owners: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Serve until the requests end."""
+        for work in (self._read, self._search, self._find_owners):
+            threading.Thread(target=self._until_over, args=(work,), daemon=True).start()
+        # The probes are this thread's, since it is the one that outlives the others.
+        while not self._over.is_set():
+            try:
+                request = self._watches.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            self._watch(bool(request["for_live"]))
+
+    def stop(self) -> None:
+        """End soon."""
+        self._over.set()
+
+    def _until_over(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (OSError, ValueError):  # nobody reads, or writes sense
+            pass
+        finally:
+            self._over.set()
+
+    def _read(self) -> None:
+        queues = {"watch": self._watches, "search": self._searches, "owners": self._owners}
+        while line := self._requests.readline(LONGEST_REQUEST):
+            request = json.loads(line)
+            queues[request["do"]].put(request)
+
+    def _say(self, **reply: Any) -> None:
+        line = json.dumps(reply).encode() + b"\n"
+        with self._lock:
+            self._replies.write(line)
+            self._replies.flush()
+
+    def _watch(self, for_live: bool) -> None:
+        try:
+            sodium()
+            from zmtpsniff.host.watch import KeyWatch
+
+            watch = KeyWatch(long_term=for_live)
+        except (NoUprobesError, NoSodiumError) as error:
+            self._say(**{"is": "refused", "why": str(error)})
+            return
+        try:
+            self._say(**{"is": "ready"})
+            while not self._over.is_set():
+                for key in watch.read():
+                    self._say(**{"is": "key", "line": format_key(key)})
+                if for_live:
+                    self._say(**{"is": "seen", "time_ns": watch.seen_ns})
+                for fault in watch.faults():
+                    self._say(**{"is": "told", "text": fault})
+        except OSError:  # nobody reads
+            self._over.set()
+        finally:
+            watch.close()
+
+    def _search(self) -> None:
+        while True:
+            request = self._searches.get()
+            from zmtpsniff.host.memory import MemorySearch, SearchError  # which need PyNaCl
+
+            targets = [_target(each) for each in request["targets"][:_MOST_TARGETS]]
+            search = MemorySearch(
+                targets, float(request["seconds"]), lambda text: self._say(**{"is": "told", "text": text})
+            )
+            for pid in request["pids"][:_MOST_PIDS]:
+                try:
+                    for key in search.process(int(pid)):
+                        self._say(**{"is": "key", "line": format_key(key)})
+                except SearchError as error:
+                    self._say(**{"is": "told", "text": str(error)})
+                if search.is_done or self._over.is_set():
+                    break
+            self._say(
+                **{"is": "searched", "id": request["id"], "octets": search.octets, "whole": not search.is_cut_short}
+            )
+
+    def _find_owners(self) -> None:
+        table = SocketTable()
+        waiting: list[tuple[float, int, int, SocketEnds]] = []  # when, which try, request, what
+        while True:
+            try:
+                timeout = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+                while True:  # all that wait are looked up together
+                    request = self._owners.get(timeout=timeout)
+                    for local, remote in request["ends"][:2]:
+                        pack(local), pack(remote)
+                        waiting.append((time.monotonic(), 0, int(request["id"]), SocketEnds(local, remote)))
+                    timeout = 0
+            except queue.Empty:
+                pass
+            now = time.monotonic()
+            due = [each for each in waiting if each[0] <= now]
+            waiting = [each for each in waiting if each[0] > now]
+            found = table.owners(each[3] for each in due)
+            time_ns = time.time_ns()
+            for _, tries, request_id, ends in due:
+                process = look_up(found[ends]) if ends in found else None
+                if process is not None:
+                    named = msgspec.structs.asdict(process)
+                    self._say(**{"is": "owner", "id": request_id, "local": ends.local, "time_ns": time_ns, **named})
+                elif tries + 1 < len(_OWNER_SECONDS):
+                    waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, ends))
+            waiting.sort()
+
+
+def _target(given: dict[str, Any]) -> SearchTarget:
+    """A target of a request; raises ValueError."""
+    client = None if given["client"] is None else bytes.fromhex(given["client"])
+    boxes = [CapturedBox(bytes.fromhex(nonce), bytes.fromhex(octets)) for nonce, octets in given["boxes"]]
+    if client is not None and len(client) != KEY_SIZE:
+        raise ValueError("a public key has 32 octets")
+    if any(len(box.nonce) != _NONCE_SIZE or len(box.octets) > LONGEST_BOX for box in boxes):
+        raise ValueError("a box has a nonce of 24 octets")
+    return SearchTarget(client, boxes)
+
+
+def main() -> None:
+    """Serve the standard input."""
+    helper = Helper(sys.stdin.buffer, sys.stdout.buffer)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: helper.stop())
+    helper.run()
+
+
+if __name__ == "__main__":
+    main()

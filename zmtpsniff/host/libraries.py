@@ -1,0 +1,87 @@
+"""The libraries in use that make CURVE's shared keys: found by their symbol in what processes have mapped."""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from glob import glob
+
+from zmtpsniff.host.elf import find_functions
+from zmtpsniff.host.processes import mappings, open_mapped, pids
+from zmtpsniff.host.uprobes import BEFORENM, INNER_BEFORENM, MOST_PROBES, Uprobes
+
+_FUNCTIONS = (BEFORENM, INNER_BEFORENM)
+_INSTALLED = (  # most programs on a machine use one of these: no need to wait for their first
+    "/usr/lib/*/libsodium.so.*",
+    "/usr/lib*/libsodium.so.*",
+    "/usr/local/lib*/libsodium.so.*",
+    "/usr/lib/python3/dist-packages/pyzmq.libs/libsodium-*",
+    "/usr/local/lib/python3*/*-packages/pyzmq.libs/libsodium-*",
+)
+_LEAST_SECONDS = 1.0  # between two looks at all processes
+_SHARE = 20  # a look takes at most a 20th of the time
+_YOUNG_SECONDS = 3.0  # that a program has for loading what it needs, while it is looked at each time
+
+
+class Libraries:
+    """Follows which libraries programs use, and has probes placed on those that make keys."""
+
+    def __init__(self, uprobes: Uprobes) -> None:
+        """Place probes on what is in use now, or is installed where it always is."""
+        self.faults: list[str] = []  # lines for people
+        self._uprobes = uprobes
+        self._known: set[tuple[str, int]] = set()  # mapped files that have been looked into
+        self._probed: set[tuple[int, int]] = set()
+        self._young: dict[int, float] = {}  # processes, and until when they are
+        self._next_look = 0.0
+        for pattern in _INSTALLED:
+            for name in glob(pattern):
+                self._open(name)
+        self.follow()
+
+    def follow(self) -> None:
+        """Look for programs that have begun, and now and then at all; to be called some 50 times a second."""
+        now = time.monotonic()
+        for pid in self._uprobes.executed:
+            self._young[pid] = now + _YOUNG_SECONDS
+        self._uprobes.executed.clear()
+        if now >= self._next_look:
+            self._look(pids())
+            self._next_look = now + max(_LEAST_SECONDS, (time.monotonic() - now) * _SHARE)
+        elif self._young:
+            self._young = {pid: until for pid, until in self._young.items() if until > now}
+            self._look(self._young)
+
+    def _look(self, processes: Iterable[int]) -> None:
+        for pid in processes:
+            for mapping in mappings(pid):
+                if "x" in mapping.rights and mapping.file[1] and mapping.file not in self._known:
+                    self._known.add(mapping.file)
+                    descriptor = open_mapped(pid, mapping)
+                    if descriptor is not None:
+                        self._take(descriptor, mapping.path)
+
+    def _open(self, name: str) -> None:
+        try:
+            self._take(os.open(name, os.O_RDONLY | os.O_CLOEXEC), name)
+        except OSError:
+            return
+
+    def _take(self, descriptor: int, name: str, functions: Sequence[str] = _FUNCTIONS) -> None:
+        """Place probes on the functions of a file, if it has any, and close it."""
+        try:
+            status = os.fstat(descriptor)
+            file = status.st_dev, status.st_ino
+            program = find_functions(descriptor, functions)
+            if program is None or file in self._probed:
+                return
+            self._probed.add(file)
+            if program.machine != os.uname().machine:
+                return
+            if self._uprobes.count + len(program.offsets) > MOST_PROBES:
+                self.faults.append(f"{name}: no probe, since there are {self._uprobes.count} already")
+                return
+            self._uprobes.add(descriptor, program.machine, program.offsets)
+        except OSError as error:
+            self.faults.append(f"{name}: no probe ({error.strerror or error})")
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,76 @@
+"""The machine that a live capture runs on: what it knows of connections is added to what the network shows."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from dissectors.events import AnyEvent, Command, Connection
+from zmtpsniff.host.client import HelperClient
+from zmtpsniff.host.keys import ConnectionKeys
+from zmtpsniff.host.owners import ConnectionOwners
+
+
+class LocalHost:
+    """Adds to connections which processes have their ends, and gives keys to who opens boxes, by a helper."""
+
+    def __init__(
+        self,
+        helper: HelperClient,
+        tell: Callable[[str], None],
+        *,
+        with_processes: bool = True,
+        with_keys: bool = False,
+    ) -> None:
+        """``tell`` is called with lines for people; ``with_keys``, the helper watches for keys."""
+        self.watches = False  # the helper has probes
+        self.seen_ns = 0  # up to when the keys that programs made are known, since the Unix epoch
+        self._helper = helper
+        self._tell = tell
+        self._with_processes = with_processes
+        self._is_closed = False
+        self._owners = ConnectionOwners(helper)
+        self.keys = ConnectionKeys(helper, self._owners) if with_keys else None
+
+    def start(self) -> None:
+        """Listen to the helper from now on."""
+        threading.Thread(target=self._listen, name="host", daemon=True).start()
+
+    def take(self, events: Sequence[AnyEvent], sealed: Iterable[Command] = ()) -> None:
+        """See events in their order, all but messages, and add to them what is known here.
+
+        Of every connection something else comes before its first message. ``sealed`` are commands that wait for a key.
+        """
+        for event in events:
+            if isinstance(event, Connection):
+                self._end(event)
+            else:
+                flow, src, dst = getattr(event, "flow", None), getattr(event, "src", None), getattr(event, "dst", None)
+                if self._with_processes and flow is not None and src is not None and dst is not None:
+                    self._owners.ask(flow, src, dst)
+        if self.keys is not None:
+            self.keys.take(events, sealed)
+
+    def close(self) -> None:
+        """End the helper."""
+        self._is_closed = True
+        self._helper.close()
+
+    def _end(self, event: Connection) -> None:
+        if self.keys is not None:
+            self.keys.end(event.flow)
+        if self._with_processes:
+            self._owners.add_to(event)
+
+    def _listen(self) -> None:
+        while (reply := self._helper.replies.get()) is not None:
+            match reply["is"]:
+                case "owner":
+                    self._owners.hear(reply)
+                case "key" if self.keys is not None:
+                    self.keys.hear(reply["line"])
+                case "seen":
+                    self.seen_ns = reply["time_ns"]
+                case "told":
+                    self._tell(reply["text"])
+        if not self._is_closed:
+            self._tell("the helper ended: processes and keys are not known any more")
+            self.watches = False

@@ -1,0 +1,261 @@
+"""Keys of connections that are open already, found in the memory of a program: of a process, or of its core dump.
+
+Both ends of a CURVE connection keep its keys for as long as it lives. What libzmq has side by side is
+
+    client: C c S, C' c' S', the cookie, k          server: s, S' s' C', the key of cookies, …, k
+
+With C', which HELLO shows, a search finds its places and tries what lies around them. Without, it tries all that looks
+like a key on one box of the connection: 32 octets, aligned to 8, that look random. Memory is only read.
+"""
+
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base, crypto_secretbox_open
+from nacl.exceptions import CryptoError
+
+from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SecretKey, SharedKey
+from zmtpsniff.host.processes import mappings
+from zmtpsniff.host.targets import SearchTarget
+
+SEARCH_SECONDS = 300.0
+MOST_OCTETS = 64 << 30  # that are looked through in one process
+
+_SLICE = 4 << 20
+_AROUND = 256  # octets on each side of C' in which its neighbours are; also how far slices overlap
+_ALIGNMENT = 8
+_LEAST_DISTINCT = 20  # of 32 octets; of random ones fewer are distinct in one case of 10^10
+_MOST_PLACES = 4096  # of one C' that are tried: what was received may lie about many times
+_NOT_ZERO = bytes([0]) + bytes([1]) * 255
+_FOUR_WORDS = re.compile(rb"(?=\x01{4})")
+_TELL_OCTETS = 64 << 20
+_CORE_HEADER = struct.Struct("<4sBB10xH14xQ14x2xH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_LOAD, _WRITABLE, _CORE = 1, 2, 4  # PT_LOAD, PF_W, ET_CORE
+
+
+class Region(NamedTuple):
+    """A piece of memory, by where a file has it."""
+
+    offset: int
+    size: int
+
+
+class SearchError(Exception):
+    """Memory that cannot be read; its text is one line that says why."""
+
+
+class MemorySearch:
+    """A search for the keys of some connections, bounded in time and octets."""
+
+    def __init__(
+        self,
+        targets: Sequence[SearchTarget],
+        seconds: float = SEARCH_SECONDS,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Look for so long at most; ``tell`` is called now and then with a line that says how it goes."""
+        self.octets = 0  # looked through so far
+        self.is_cut_short = False
+        self._left = list(targets)
+        self._deadline = time.monotonic() + seconds
+        self._tell = tell
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to be found."""
+        return not self._left
+
+    def process(self, pid: int) -> Iterator[Key]:
+        """The keys in a running process; raises SearchError."""
+        regions = _writable(pid)
+        try:
+            file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise SearchError(f"there is no process {pid}") from None
+        except OSError as error:
+            raise SearchError(f"process {pid}: its memory cannot be read ({error.strerror}); as root it can") from error
+        try:
+            yield from self._search(file, regions, f"process {pid}")
+        finally:
+            os.close(file)
+
+    def core(self, name: str) -> Iterator[Key]:
+        """The keys in a core dump; raises SearchError."""
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise SearchError(f"{name}: {error.strerror or error}") from error
+        try:
+            yield from self._search(file, _dumped(file, name), name)
+        finally:
+            os.close(file)
+
+    def _search(self, file: int, regions: Sequence[Region], title: str) -> Iterator[Key]:
+        yield from self._pass(file, regions, title, [target for target in self._left if target.client is None])
+        # Programs that are not libzmq may have their keys apart from each other.
+        missing = [target for target in self._left if target.client is not None and target.boxes]
+        if missing:
+            yield from self._pass(file, regions, title, missing)
+
+    def _pass(self, file: int, regions: Sequence[Region], title: str, unplaced: list[SearchTarget]) -> Iterator[Key]:
+        """Look through all regions; for the keys ``unplaced`` without a hint where they are."""
+        whole = sum(region.size for region in regions)
+        looked = told = 0
+        for region in regions:
+            for at in range(0, region.size, _SLICE):
+                if not self._left:
+                    return
+                if time.monotonic() > self._deadline or self.octets > MOST_OCTETS:
+                    self.is_cut_short = True
+                    return
+                begin = max(0, at - _AROUND)
+                size = min(_SLICE, region.size - at)
+                try:
+                    octets = os.pread(file, size + at - begin, region.offset + begin)
+                except OSError:  # unmapped meanwhile, or a device's
+                    break
+                self.octets += size
+                looked += size
+                if self._tell is not None and looked - told >= _TELL_OCTETS:
+                    told = looked
+                    self._tell(f"{title}: {looked >> 20} of {whole >> 20} MiB looked through")
+                yield from self._places(octets)
+                yield from self._candidates(octets, unplaced)
+
+    def _places(self, octets: bytes) -> Iterator[Key]:
+        """The keys beside a C' in a slice; what is found is looked for no longer."""
+        for target in [target for target in self._left if target.client is not None]:
+            if found := self._around(octets, target):
+                self._left.remove(target)
+                yield from found
+
+    def _candidates(self, octets: bytes, targets: Sequence[SearchTarget]) -> Iterator[Key]:
+        """The keys in a slice that open a box."""
+        left = [target for target in targets if target in self._left]
+        for key in candidates(octets) if left else ():
+            for target in left:
+                if _is_opened(target, key):
+                    self._left.remove(target)
+                    left.remove(target)
+                    yield SharedKey(target.client, None, key)
+                    break
+            if not left:
+                return
+
+    def _around(self, octets: bytes, target: SearchTarget) -> list[Key]:
+        """The key of a connection, from what lies around the places of its C'."""
+        client = target.client
+        assert client is not None
+        at = octets.find(client)
+        for _ in range(_MOST_PLACES):
+            if at < 0:
+                break
+            found = _neighbours(octets, at, client, target)
+            if found:
+                return found
+            at = octets.find(client, at + 1)
+        return []
+
+
+def candidates(octets: bytes) -> Iterator[bytes]:
+    """What looks like a key in some octets whose first is aligned: 32 that look random, aligned to 8."""
+    size = len(octets) // _ALIGNMENT
+    octets = octets[: size * _ALIGNMENT]
+    # A pointer, a length or a small number has two zeros at its end; four words without make a candidate.
+    tops = int.from_bytes(octets[7::8], "little") | int.from_bytes(octets[6::8], "little")
+    words = tops.to_bytes(size, "little").translate(_NOT_ZERO)
+    for found in _FOUR_WORDS.finditer(words):
+        at = found.start() * _ALIGNMENT
+        key = octets[at : at + KEY_SIZE]
+        if looks_random(key):
+            yield key
+
+
+def looks_random(key: bytes) -> bool:
+    """Whether octets may be a key: neither text nor regular."""
+    return len(set(key)) >= _LEAST_DISTINCT and not key.isascii()
+
+
+def _neighbours(octets: bytes, at: int, client: bytes, target: SearchTarget) -> list[Key]:
+    """The key of a connection whose C' is at a place in memory, if that is where a program keeps its keys."""
+    near: list[bytes] = []
+    first = at - _AROUND // _ALIGNMENT * _ALIGNMENT
+    for place in range(first if first >= 0 else at % _ALIGNMENT, at + _AROUND + 1, _ALIGNMENT):
+        key = octets[place : place + KEY_SIZE]
+        if len(key) == KEY_SIZE and key != client and looks_random(key):
+            near.append(key)
+    for key in near:
+        if _is_opened(target, key):
+            return [SharedKey(client, None, key)]
+    pairs = {secret: crypto_scalarmult_base(secret) for secret in near}
+    for secret in near:
+        if pairs[secret] == client:  # a client: S' is near, too, and only a box says which it is
+            for server in near:
+                if (shared := _agree(server, secret)) and _is_opened(target, shared):
+                    return [SharedKey(client, server, shared)]
+            return [] if target.boxes else [SecretKey(client, secret)]
+    secret = octets[at - KEY_SIZE : at] if at >= KEY_SIZE else b""
+    if pairs.get(secret) in near and (shared := _agree(client, secret)):  # a server
+        return [SharedKey(client, pairs[secret], shared)] if _is_possible(target, shared) else []
+    return []
+
+
+def _agree(public: bytes, secret: bytes) -> bytes | None:
+    try:
+        key: bytes = crypto_box_beforenm(public, secret)
+    except (CryptoError, RuntimeError):
+        return None
+    return key
+
+
+def _is_possible(target: SearchTarget, key: bytes) -> bool:
+    """Whether a precomputed key opens one of the boxes, or there is none that could tell."""
+    return not target.boxes or _is_opened(target, key)
+
+
+def _is_opened(target: SearchTarget, key: bytes) -> bool:
+    """Whether a precomputed key opens one of the boxes of a connection."""
+    for box in target.boxes:
+        try:
+            crypto_secretbox_open(box.octets, box.nonce, key)
+        except CryptoError:
+            continue
+        return True
+    return False
+
+
+def _writable(pid: int) -> list[Region]:
+    """The private writable memory of a process, the heap first, what belongs to a file last."""
+    found = [
+        (
+            not mapping.path.startswith("[heap"),
+            bool(mapping.file[1]),
+            Region(mapping.begin, mapping.end - mapping.begin),
+        )
+        for mapping in mappings(pid)
+        if mapping.rights.startswith("rw") and mapping.rights.endswith("p")
+    ]
+    return [region for _, _, region in sorted(found)]
+
+
+def _dumped(file: int, name: str) -> list[Region]:
+    """The writable memory that a core dump has; raises SearchError if it is none."""
+    head = os.pread(file, 64, 0)
+    try:
+        magic, bits, order, kind, segments_at, count = _CORE_HEADER.unpack(head[: _CORE_HEADER.size])
+    except struct.error:
+        magic = b""
+    if magic != b"\x7fELF" or (bits, order, kind) != (2, 1, _CORE):
+        raise SearchError(f"{name}: no core dump (ELF, 64 bits)")
+    table = os.pread(file, count * _SEGMENT.size, segments_at)
+    table = table[: len(table) // _SEGMENT.size * _SEGMENT.size]
+    return [
+        Region(offset, size)
+        for kind, flags, offset, _, _, size, _, _ in _SEGMENT.iter_unpack(table)
+        if kind == _LOAD and flags & _WRITABLE and size
+    ]

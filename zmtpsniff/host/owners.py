@@ -1,0 +1,68 @@
+"""Which processes have the ends of connections, asked when a connection is new and told when it is over."""
+
+import re
+import time
+from typing import Any
+
+from dissectors.events import Connection, Process
+from zmtpsniff.host.client import HelperClient
+from zmtpsniff.host.processes import look_up, process_of
+from zmtpsniff.host.sockets import SocketEnds
+
+_PATIENCE_SECONDS = 0.2  # for answers about connections that began just before the end of the capture
+_TRACED = re.compile(r"pid-(\d+):\d+")  # the end of a program under strace (net/addresses.py)
+
+Answer = tuple[int, Process]
+"""When somebody looked, in nanoseconds since the Unix epoch, and who it was."""
+
+
+class ConnectionOwners:
+    """The processes behind connections.
+
+    An answer says when the helper looked. It counts only for a connection that lived then, so that nobody is named for
+    a port that was another's before or after.
+    """
+
+    def __init__(self, helper: HelperClient) -> None:
+        """Ask ``helper``."""
+        self._helper = helper
+        self._asked: dict[int, float] = {}  # connections that are open, by their flows, and when they were asked about
+        self._answers: dict[int, dict[str, Answer]] = {}  # by flow, and address of an end
+
+    def ask(self, flow: int, src: str, dst: str) -> None:
+        """Ask about a connection, unless that was done."""
+        if flow in self._asked:
+            return
+        self._answers[flow] = {}
+        self._asked[flow] = time.monotonic()
+        if found := _TRACED.fullmatch(src) or _TRACED.fullmatch(dst):
+            if (process := look_up(process_of(int(found[1])))) is not None:
+                self._answers[flow][found[0]] = time.time_ns(), process
+        elif not src.startswith("peer-of-"):
+            self._helper.find_owners(flow, [SocketEnds(src, dst), SocketEnds(dst, src)])
+
+    def hear(self, reply: dict[str, Any]) -> None:
+        """Take an answer of the helper."""
+        answers = self._answers.get(reply["id"])
+        if answers is not None:  # else it is over already
+            process = Process(reply["pid"], reply["name"], reply["container"])
+            answers.setdefault(reply["local"], (reply["time_ns"], process))
+
+    def pids(self, flow: int) -> list[int]:
+        """The processes that are known to have a connection."""
+        return [process.pid for _, process in self._answers.get(flow, {}).values()]
+
+    def add_to(self, event: Connection) -> None:
+        """Add to a connection's record whose its ends were."""
+        asked = self._asked.pop(event.flow, None)
+        if asked is None:
+            return
+        answers = self._answers[event.flow]
+        while event.end == "open" and len(answers) < 2 and time.monotonic() - asked < _PATIENCE_SECONDS:
+            time.sleep(0.01)
+        del self._answers[event.flow]
+        for peer in (event.client, event.server):
+            if peer.address in answers:
+                time_ns, process = answers[peer.address]
+                if event.start_ns <= time_ns and (time_ns <= event.end_ns or event.end in ("open", "timeout")):
+                    peer.process = process

@@ -1,0 +1,60 @@
+"""Packets that wait until the keys that were made before them are known."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.host.local import LocalHost
+
+_MOST_SECONDS = 2.0  # that a packet waits, whatever the helper does
+_MOST_PACKETS = 200_000  # that wait
+
+
+class KeyedSource:
+    """A Source that gives the packets of another out once the helper has read all calls up to their time.
+
+    A program makes the key of a connection before it sends what the key opens. So a packet needs no key that comes
+    later, and also of a connection that lives for a moment the key is there in time.
+    """
+
+    def __init__(self, source: Source, host: LocalHost) -> None:
+        """``host`` says up to when the keys that programs made are known."""
+        self.dropped = source.dropped
+        self.faults = source.faults
+        self.comments = source.comments
+        self.key_lines = source.key_lines
+        self._source = source
+        self._host = host
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets in their order, and empty lists while none may be given out."""
+        waiting: deque[tuple[float, list[Packet]]] = deque()
+        count = 0
+        for batch in self._source.batches():
+            self.dropped = self._source.dropped
+            now = time.monotonic()
+            if batch:
+                waiting.append((now, batch))
+                count += len(batch)
+            ready: list[Packet] = []
+            seen_ns = self._host.seen_ns
+            while waiting and (
+                waiting[0][1][-1][0] <= seen_ns
+                or now - waiting[0][0] > _MOST_SECONDS
+                or count > _MOST_PACKETS
+                or not self._host.watches
+            ):
+                ready += waiting.popleft()[1]
+            count -= len(ready)
+            yield ready
+        self.dropped = self._source.dropped
+        deadline = time.monotonic() + _MOST_SECONDS
+        while (
+            waiting
+            and waiting[-1][1][-1][0] > self._host.seen_ns
+            and self._host.watches
+            and time.monotonic() < deadline
+        ):
+            time.sleep(0.01)
+        yield [packet for _, batch in waiting for packet in batch]

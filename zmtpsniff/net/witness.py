@@ -1,0 +1,56 @@
+"""What connections show below their octets: whether anybody answered, and whether a receiver stopped taking.
+
+This is told of every TCP connection, whatever it speaks: where nobody answers, nobody knows what would be spoken.
+"""
+
+from typing import Literal, NamedTuple, Protocol
+
+Outcome = Literal["accepted", "refused", "silent"]
+
+
+class Attempt(NamedTuple):
+    """A TCP connection that somebody tried to make."""
+
+    outcome: Outcome  # refused: a RST answered the SYN; silent: nothing did
+    flow: int
+    client: str  # address and port
+    server: str
+    syns: int  # of the client, at least
+    first_ns: int  # when the first one was captured, and the last packet of the attempt
+    last_ns: int
+    packet: int  # the number of that last packet
+    answer_ns: int | None = None  # how long the answer to the SYN took
+
+
+class Stall(NamedTuple):
+    """A receiver told its peer to stop sending: its TCP window was closed."""
+
+    flow: int
+    receiver: str  # address and port
+    sender: str
+    since_ns: int
+    until_ns: int  # when it went on, or the last packet of the connection
+    packet: int  # the packet that closed the window
+    is_open: bool  # it went on
+
+
+class ClosedWindow:
+    """A window that is closed."""
+
+    __slots__ = ("packet", "probes", "since_ns")
+
+    def __init__(self, since_ns: int, packet: int) -> None:
+        """It closed with this packet."""
+        self.since_ns = since_ns
+        self.packet = packet
+        self.probes = 0  # of the other side, which has something to send: without any nobody waits
+
+
+class Witness(Protocol):
+    """Who wants to know."""
+
+    def attempt(self, attempt: Attempt, /) -> None:
+        """A TCP connection was tried; told once its outcome is known."""
+
+    def stall(self, stall: Stall, /) -> None:
+        """A receiver stopped for a while; told once it is over, or the connection is."""

@@ -1,0 +1,85 @@
+"""Findings, for people: what is wrong, how it is known, what to do."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TextIO
+
+from dissectors.events import Capture
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.render import Color
+from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.console import terminal_width
+from zmtpsniff.render.palette import Palette, make_palette
+from zmtpsniff.render.text import encodable, escape
+from zmtpsniff.render.wording import number
+
+_NO_TERMINAL = 120  # columns
+_LEAST = 40
+_INDENT = " " * 9
+
+
+def draw(
+    findings: Sequence[Finding],
+    capture: Capture | None,
+    stream: TextIO,
+    utc: bool = False,
+    color: Color = "auto",
+    width: int | None = None,
+) -> None:
+    """Write findings to a stream, as wide as its terminal or ``width`` columns; the line that sums up is the last."""
+    palette = make_palette(stream, color)
+    columns = max(width or terminal_width(stream) or _NO_TERMINAL, _LEAST)
+    clock = Clock(utc, digits=6)
+    lines: list[str] = []
+    for place, finding in enumerate(findings):
+        if place:
+            lines.append("")
+        lines += _finding(finding, palette, clock, columns)
+    if lines:
+        lines.append("")
+    lines.append(_sum(findings, capture, palette))
+    text = "\n".join(lines) + "\n"
+    change = encodable(getattr(stream, "encoding", None))
+    stream.write(change(text) if change else text)
+
+
+def _finding(finding: Finding, palette: Palette, clock: Clock, columns: int) -> list[str]:
+    style = {"error": palette.error, "warning": palette.warning, "note": palette.note}[finding.severity]
+    certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"
+    head = _wrapped(f"{escape(finding.summary)} [{finding.code}{certainty}]", columns)
+    lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
+    lines += [f"{_INDENT}{palette.paint(palette.title, line)}" for line in head[1:]]
+    for label, text in (("known by", f"{finding.known}{_places(finding, clock)}"), ("to do", finding.advice)):
+        first, *rest = _wrapped(f"{label}: {escape(text)}", columns)
+        lines.append(f"{_INDENT}{palette.paint(palette.label, first[: len(label) + 1])}{first[len(label) + 1 :]}")
+        lines += [_INDENT + line for line in rest]
+    return lines
+
+
+def _places(finding: Finding, clock: Clock) -> str:
+    """The packets to look at, and when it began."""
+    packets = ", ".join(f"#{one.packet}" for one in finding.evidence)
+    where = f"; look at {packets}" if packets else ""
+    return f"{where}, from {clock.time(finding.first_ns)} on" if where and finding.first_ns is not None else where
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    wrapped = textwrap.wrap(text, columns - len(_INDENT), break_long_words=True, break_on_hyphens=False)
+    return wrapped or [""]
+
+
+def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette) -> str:
+    """The line that matters most to somebody in a hurry."""
+    counts = {severity: sum(one.severity == severity for one in findings) for severity in ("error", "warning", "note")}
+    if counts["error"] or counts["warning"]:
+        told = ", ".join(number(count, severity) for severity, count in counts.items() if count)
+        verdict = palette.paint(palette.error if counts["error"] else palette.warning, told)
+    else:
+        notes = f" ({number(counts['note'], 'note')})" if counts["note"] else ""
+        verdict = palette.paint(palette.good, "nothing is wrong that can be seen") + notes
+    if capture is None:
+        return verdict
+    return (
+        f"{verdict}: {number(capture.packets, 'packet')} in {duration(capture.duration_ns)}, "
+        f"{number(capture.zmtp_flows, 'ZMTP connection')}, {number(capture.messages, 'message')}"
+    )

@@ -1,0 +1,91 @@
+"""Events as a sequence diagram of Mermaid: for tickets and READMEs, where many sites draw it."""
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from dissectors.events import AnyEvent, Beacon, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.render.steps import step_words
+from zmtpsniff.render.text import encodable, escape
+from zmtpsniff.render.wording import ENDS, connection_words, number
+
+DEFAULT_MAX_BYTES = 32
+_PLAIN = frozenset(" .,:_-/()'\"=+*!?|~^@[]")
+
+
+class MermaidRenderer:
+    """Writes a line for every event to a text stream: an arrow from its sender to its receiver, or a note.
+
+    A socket becomes a participant when it first says something. What is left out: comments, shares of workers.
+    """
+
+    def __init__(self, stream: TextIO, max_bytes: int = DEFAULT_MAX_BYTES, show_secrets: bool = False) -> None:
+        """Write to ``stream``, ``max_bytes`` of every frame at most (0: no limit); no passwords without
+        ``show_secrets``.
+        """
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._show_secrets = show_secrets
+        self._participants: dict[str, str] = {}
+        self._begun = False
+        self._encodable = encodable(getattr(stream, "encoding", None))
+
+    def write(self, events: Sequence[AnyEvent]) -> None:
+        """Write the lines of a batch."""
+        lines: list[str] = []
+        for event in events:
+            self._add(event, lines)
+        if not lines:
+            return
+        if not self._begun:
+            self._begun = True
+            lines.insert(0, "sequenceDiagram")
+        block = "\n".join([*lines, ""])
+        self._stream.write(self._encodable(block) if self._encodable else block)
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    def _add(self, event: AnyEvent, lines: list[str]) -> None:
+        if isinstance(event, Message | Command | Subscription | Greeting | Beacon):
+            src, dst = self._participant(event.src, lines), self._participant(event.dst, lines)
+            text = step_words(event, self._max_bytes, self._show_secrets)
+            lines.append(f"    {src}->>{dst}: {_text(text or '')}")
+        elif isinstance(event, Problem):
+            text = _text(step_words(event, self._max_bytes) or "")
+            if event.src is None or event.dst is None:
+                lines.append(f"    %% {text}")
+                return
+            src, dst = self._participant(event.src, lines), self._participant(event.dst, lines)
+            lines.append(f"    Note over {src},{dst}: {text}")
+        elif isinstance(event, Connection):
+            client = self._participant(event.client.address, lines)
+            server = self._participant(event.server.address, lines)
+            words = [
+                connection_words(event),
+                *(escape(peer.socket_type or "?") for peer in (event.client, event.server)),
+            ]
+            messages = number(event.messages.client + event.messages.server, "message")
+            text = f"{words[1]} - {words[2]}, {words[0]}, {messages}, {ENDS[event.end]}"
+            lines.append(f"    Note over {client},{server}: {_text(text)}")
+        elif isinstance(event, Capture):
+            lines.append(f"    %% {number(event.packets, 'packet')}, {number(event.messages, 'message')}")
+
+    def _participant(self, address: str, lines: list[str]) -> str:
+        name = self._participants.get(address)
+        if name is None:
+            name = self._participants[address] = f"p{len(self._participants) + 1}"
+            lines.append(f"    participant {name} as {_text(escape(address))}")
+        return name
+
+
+def _text(text: str) -> str:
+    """Text that is safe to show as Mermaid has it: whatever could mean something to it becomes a number.
+
+    So do signs that end a statement or a block of Markdown, markup, comments, formulas, and ``wrap:``.
+    """
+    shown = "".join(
+        char if char.isalnum() or char in _PLAIN or not char.isascii() else f"#{ord(char)};" for char in text
+    )
+    return shown.replace("wrap:", "wrap#58;")

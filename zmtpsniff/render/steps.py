@@ -1,0 +1,55 @@
+"""What one side says as a few words beside an arrow: for ladders and diagrams, safe to show."""
+
+from dissectors.events import AnyEvent, Beacon, Command, Greeting, Message, Problem, Subscription
+from zmtpsniff.render.payload import frames_to_show, payload_words
+from zmtpsniff.render.text import escape, quote
+from zmtpsniff.render.wording import (
+    beacon_words,
+    command_words,
+    greeting_words,
+    number,
+    relation_words,
+    subscription_words,
+)
+
+_FRAMES = 4  # of a message
+_MORE = "…"
+
+
+def step_words(event: AnyEvent, max_bytes: int, show_secrets: bool = False) -> str | None:
+    """What a record says, with ``max_bytes`` of octets of each frame; None for one that is of no side."""
+    match event:
+        case Message():
+            return _message(event, max_bytes, show_secrets)
+        case Command():
+            reason = "" if event.reason is None else f" {quote(event.reason, max_bytes, _MORE)}"
+            group = "" if event.group is None else f" {quote(event.group, max_bytes, _MORE)}"
+            return " ".join([command_words(event) + reason + group, *_in_brackets(relation_words(event))])
+        case Subscription():
+            return subscription_words(event, max_bytes, _MORE)
+        case Greeting():
+            return greeting_words(event)
+        case Beacon():
+            return beacon_words(event)
+        case Problem():
+            return f"{event.severity} {escape(event.code)}: {escape(event.detail)}"
+    return None
+
+
+def _message(event: Message, max_bytes: int, show_secrets: bool) -> str:
+    kind = "message" if event.socket_type is None else escape(event.socket_type)
+    if event.payload is not None:
+        said = [payload_words(event.payload)]
+    else:
+        frames = frames_to_show(event, show_secrets)
+        said = [quote(frame, max_bytes, _MORE) for frame in frames[:_FRAMES]]
+        if len(frames) > _FRAMES:
+            said.append(f"{_MORE} {number(len(frames) - _FRAMES, 'more frame')}")
+    remarks = relation_words(event)
+    if event.incomplete:
+        remarks.append("incomplete")
+    return " ".join([kind, *said, *_in_brackets(remarks)])
+
+
+def _in_brackets(words: list[str]) -> list[str]:
+    return [f"({', '.join(words)})"] if words else []

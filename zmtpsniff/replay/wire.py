@@ -1,0 +1,32 @@
+"""What a socket puts around an application's frames (28/REQREP), which it will put there again."""
+
+from collections.abc import Sequence
+
+from dissectors.events import Message
+from dissectors.payloads import body_start
+
+# What pyzmq can be, and may send something.
+SENDERS = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "XPUB", "SUB", "XSUB", "PUSH", "PAIR")
+DRAFTS = frozenset({"CLIENT", "SERVER", "RADIO", "DISH", "SCATTER", "GATHER", "PEER", "CHANNEL"})
+_CORRELATION_OCTETS = 4  # of the number in front of the delimiter, with ZMQ_REQ_CORRELATE
+
+
+def whole_frames(message: Message) -> list[bytes] | None:
+    """The frames of a message; None if the capture lacks some of it."""
+    frames = [frame for frame in message.frames if isinstance(frame, bytes)]
+    return None if message.incomplete or len(frames) != len(message.frames) or not frames else frames
+
+
+def has_correlation(frames: Sequence[bytes]) -> bool:
+    """Whether a REQ socket numbered this request of it."""
+    return len(frames) > 1 and len(frames[0]) == _CORRELATION_OCTETS and frames[1] == b""
+
+
+def to_application(socket_type: str, frames: list[bytes]) -> list[bytes]:
+    """What the application of a socket said or got, of a message on the wire that this socket sent or received.
+
+    REQ and REP add and take the envelope themselves. The identity that ROUTER has in front is not on the wire.
+    """
+    if socket_type in ("REQ", "REP"):
+        return frames[body_start(list(frames)) :] or [b""]
+    return frames

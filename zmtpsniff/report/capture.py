@@ -1,0 +1,197 @@
+"""A report of captures, computed while they are read, in memory that has a limit."""
+
+from collections.abc import Callable, Sequence
+
+from dissectors.events import AnyEvent
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.activity import Activity, step_limits
+from zmtpsniff.analysis.statistics.intervals import suiting
+from zmtpsniff.analysis.statistics.overview import Overview
+from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, SocketRow
+from zmtpsniff.analysis.statistics.report import report as rows_of
+from zmtpsniff.analysis.statistics.rows import Topic
+from zmtpsniff.analysis.statistics.severities import SEVERITIES
+from zmtpsniff.analysis.statistics.statistics import ROWS
+from zmtpsniff.report.conversations import Conversations
+from zmtpsniff.report.results import (
+    ReportCut,
+    ReportLatency,
+    ReportPair,
+    ReportProblem,
+    ReportRecord,
+    ReportReplies,
+    ReportSeries,
+    ReportSilence,
+    ReportSocket,
+    ReportSubscription,
+    ReportTimeline,
+    ReportTopic,
+    ReportTotal,
+    ReportVersion,
+    Results,
+)
+
+_TIME_LINES = 40  # services that have one
+
+
+class CaptureReport:
+    """Takes all events of captures in batches, and makes a report of them.
+
+    Findings are those of all events, since who looks at a part only cannot say what is missing.
+    """
+
+    def __init__(self, top: int, diagnosis: Diagnosis | None = None, show_secrets: bool = False) -> None:
+        """Tell ``top`` rows of each kind that has an order, and what the diagnosis found, which may be a witness."""
+        self._top = top
+        self._diagnosis = diagnosis or Diagnosis()
+        self._statistics = Statistics(rows=max(ROWS, top))
+        self._overview = Overview()
+        self._conversations = Conversations(show_secrets)
+
+    def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
+        """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true."""
+        self._diagnosis.take(events)
+        self._statistics.take(events, keep)
+        self._overview.take(events, keep)
+        self._conversations.take(events, keep)
+
+    def results(self, name: str, files: int) -> Results:
+        """What the captures say; ``name`` is what they are called together, ``files`` how many they were."""
+        overview, counted = self._overview, self._statistics
+        capture = counted.capture
+        total = ReportTotal(
+            files=files,
+            packets=capture.packets,
+            dropped=capture.dropped,
+            connections=counted.connections,
+            messages=counted.messages,
+            octets=counted.octets,
+            encrypted=counted.encrypted,
+            problems=sum(row.count for row in counted.problems.values()),
+            start_ns=overview.start_ns,
+            end_ns=overview.end_ns,
+        )
+        results = Results(total, self._diagnosis.findings())
+        self._add_rows(results)
+        self._add_pairs(results)
+        self._add_topics(results)
+        self._add_by_time(results)
+        self._add_problems(results)
+        results.conversations = self._conversations.told()
+        results.series = [
+            ReportSeries(name, files, capture.packets, capture.dropped, 0, overview.start_ns, overview.end_ns)
+        ]
+        return results
+
+    # ------------------------------------------------------------------ a section each
+
+    def _add_rows(self, results: Results) -> None:
+        """Sockets and replies are those of ``zmtpsniff stats``."""
+        for row in rows_of(self._statistics, self._top):
+            match row:
+                case SocketRow():
+                    names = ReportSocket.__struct_fields__
+                    results.sockets.append(ReportSocket(**{name: getattr(row, name) for name in names}))
+                case LatencyRow(pattern="request-reply"):
+                    times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
+                    results.latencies.append(ReportLatency(row.count, *times, row.service))
+                case CutRow() if row.of in _CUTS and row.pattern != "heartbeat":
+                    _tell_cut(results, _CUTS[row.of], row.at_least)
+
+    def _add_pairs(self, results: Results) -> None:
+        pairs = self._overview.pairs
+        ranked = sorted(pairs.rows.items(), key=lambda item: -item[1].weight())
+        for key, pair in ranked[: self._top]:
+            traffic = pair.traffic
+            results.pairs.append(
+                ReportPair(
+                    key.client,
+                    key.server,
+                    traffic.connections,
+                    traffic.open,
+                    traffic.messages_in,
+                    traffic.messages_out,
+                    traffic.octets_in,
+                    traffic.octets_out,
+                    traffic.start_ns or 0,
+                    traffic.end_ns,
+                    key.client_socket_type,
+                    key.server_socket_type,
+                    pair.problems,
+                )
+            )
+        _tell_cut(results, ReportPair, pairs.at_least() - len(results.pairs))
+
+    def _add_topics(self, results: Results) -> None:
+        topics = self._overview.topics
+        ranked = sorted(topics.rows.items(), key=lambda item: -item[1].messages)
+        results.topics = [ReportTopic(topic, row.messages, row.octets) for topic, row in ranked[: self._top]]
+        _tell_cut(results, ReportTopic, topics.at_least() - len(results.topics))
+        matched = self._overview.matched.rows
+        found = []
+        for topic, followed in self._statistics.topics.rows.items():
+            if followed.subscribers_most:
+                row = matched.get(topic) or Topic()
+                audience = (followed.subscribers, followed.subscribers_most)
+                found.append(ReportSubscription(topic, row.messages, row.octets, *audience))
+        found.sort(key=lambda row: (-row.messages, -row.octets, -row.subscribers_most))
+        results.subscriptions = found[: self._top]
+        _tell_cut(results, ReportSubscription, len(found) - len(results.subscriptions))
+
+    def _add_by_time(self, results: Results) -> None:
+        overview = self._overview
+        if overview.start_ns is None or overview.end_ns is None:
+            return
+        length_ns = max(suiting(overview.end_ns - overview.start_ns), overview.intervals.length_ns)
+        services = overview.services.rows
+        ranked = sorted(services, key=lambda name: -services[name].weight())[: min(self._top, _TIME_LINES)]
+        rows: list[tuple[str | None, Activity]] = [(None, overview.total_activity())]
+        for service, activity in [*rows, *((name, services[name]) for name in ranked)]:
+            activity.fold(length_ns)
+            for place, amount in activity.amounts():
+                results.timeline.append(
+                    ReportTimeline(place * length_ns, length_ns, amount.messages, amount.octets, service)
+                )
+            for place, step, count in activity.replies():
+                limits = step_limits(step)
+                results.replies.append(ReportReplies(place * length_ns, length_ns, *limits, count, service))
+        for (version, mechanism), activity in overview.agreements.rows.items():
+            activity.fold(length_ns)
+            results.versions += [
+                ReportVersion(place * length_ns, length_ns, amount.messages, version, mechanism)
+                for place, amount in activity.amounts()
+            ]
+        results.versions.sort(key=lambda row: (row.start_ns, row.version or "", row.mechanism or ""))
+        step_ns = overview.intervals.length_ns
+        results.silences = [
+            ReportSilence(
+                host,
+                row.messages,
+                row.open,
+                silence.last * step_ns,
+                silence.length * step_ns,
+                silence.longest * step_ns,
+            )
+            for host, row, silence in overview.silences()[: self._top]
+        ]
+
+    def _add_problems(self, results: Results) -> None:
+        found = [
+            ReportProblem(severity, code, row.count, row.first.detail, host, row.first.time_ns, None, row.first.packet)
+            for (severity, code, host), row in self._overview.problems.items()
+        ]
+        found.sort(key=lambda row: (SEVERITIES.index(row.severity), -row.count, row.code, row.host or ""))
+        results.problems = found[: self._top]
+        _tell_cut(results, ReportProblem, len(found) - len(results.problems))
+
+
+_CUTS: dict[str, type[ReportRecord]] = {
+    "stats-socket": ReportSocket,
+    "stats-latency": ReportLatency,
+}
+
+
+def _tell_cut(results: Results, kind: type[ReportRecord], more: int) -> None:
+    if more > 0:
+        results.cuts.append(ReportCut(str(kind.__struct_config__.tag), more))

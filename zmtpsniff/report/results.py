@@ -1,0 +1,313 @@
+"""What a report tells, whoever computed it: `Results`, and the records it is made of.
+
+They are the lines of ``zmtpsniff spark report -T json``, and what the page and its tables are made from. Fields are
+those of ``zmtpsniff stats -T json`` where they say the same. Times are Unix times; times and durations are in
+nanoseconds, octets of connections those of their streams. A host is an address without its port, a service a bound
+address with its port.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from dissectors.events import Handshake, Octets, Severity
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.statistics.severities import Severities
+
+
+class ReportRecord(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
+    """Base of all records of a report."""
+
+
+class ReportTotal(ReportRecord, tag="report-total"):
+    """All together, the first row."""
+
+    files: int
+    packets: int
+    dropped: int
+    connections: int
+    messages: int
+    octets: int
+    encrypted: int  # messages, not among the others
+    problems: int
+    start_ns: int | None = None
+    end_ns: int | None = None
+    damaged: int = 0  # files that could not be read, or not to their ends
+
+
+class ReportPair(ReportRecord, tag="report-pair"):
+    """The connections from one host to one bound address, with the same types of sockets."""
+
+    client: str  # host
+    server: str  # address:port
+    connections: int
+    open: int  # of these, still open at the end
+    messages_in: int  # to the server
+    messages_out: int
+    octets_in: int
+    octets_out: int
+    start_ns: int  # of the first connection
+    end_ns: int  # of the last one
+    client_socket_type: str | None = None
+    server_socket_type: str | None = None
+    problems: Severities = {}
+
+
+class ReportSocket(ReportRecord, tag="report-socket"):
+    """One bound address with all connections to it."""
+
+    address: str
+    connections: int
+    open: int
+    messages_in: int
+    messages_out: int
+    octets_in: int
+    octets_out: int
+    start_ns: int
+    duration_ns: int
+    socket_types: dict[str, int] = {}  # its own, by the number of connections that say so; ten names at most
+    peer_socket_types: dict[str, int] = {}
+    versions: dict[str, int] = {}  # negotiated
+    mechanisms: dict[str, int] = {}
+
+
+class ReportVersion(ReportRecord, tag="report-version"):
+    """The connections that began in one interval of time and agreed on a version and a mechanism."""
+
+    start_ns: int
+    interval_ns: int
+    connections: int
+    version: str | None = None
+    mechanism: str | None = None
+
+
+class ReportTopic(ReportRecord, tag="report-topic"):
+    """One topic as it was published: the first frame of a publisher's message, or the group of a radio's.
+
+    A message to three subscribers is three messages.
+    """
+
+    topic: Octets
+    messages: int
+    octets: int  # of the messages' frames
+
+
+class ReportSubscription(ReportRecord, tag="report-subscription"):
+    """One topic as it was subscribed to, or group as it was joined."""
+
+    topic: Octets
+    messages: int  # that it matched
+    octets: int  # of the messages' frames
+    subscribers: int  # at the end
+    subscribers_most: int  # at a time
+
+
+class ReportTimeline(ReportRecord, tag="report-timeline"):
+    """The messages of one interval of time, of all services or of one; an interval without messages has no row."""
+
+    start_ns: int
+    interval_ns: int
+    messages: int
+    octets: int  # of the messages' frames
+    service: str | None = None  # left out for all together
+
+
+class ReportLatency(ReportRecord, tag="report-latency"):
+    """How long replies to requests took, of all services or of one."""
+
+    count: int
+    min_ns: int
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+    service: str | None = None  # the bound address; left out for all together
+
+
+class ReportDelay(ReportRecord, tag="report-delay"):
+    """Where the requests to a service took their time, as both ends captured them: half and 95 % took no longer."""
+
+    service: str
+    count: int
+    there_p50_ns: int  # of the request on the network
+    there_p95_ns: int
+    service_p50_ns: int  # from the request to its reply, where the service is
+    service_p95_ns: int
+    back_p50_ns: int  # of the reply on the network
+    back_p95_ns: int
+
+
+class ReportReplies(ReportRecord, tag="report-replies"):
+    """How many replies of one interval of time took about as long: ``least_ns`` or more, less than ``below_ns``."""
+
+    start_ns: int
+    interval_ns: int
+    least_ns: int
+    below_ns: int
+    count: int
+    service: str | None = None  # left out for all together
+
+
+class ReportStorm(ReportRecord, tag="report-storm"):
+    """Connections of a host in a row that ended soon and without a message: five or more, two seconds apart at most."""
+
+    client: str  # host
+    server: str
+    connections: int
+    start_ns: int
+    end_ns: int
+    handshake: Handshake | None = None  # of the last one
+
+
+class ReportProblem(ReportRecord, tag="report-problem"):
+    """The problems of one code that one host sent; of no host those of files and of whole connections."""
+
+    severity: Severity
+    code: str
+    count: int
+    detail: str  # of the first one, as the rest
+    host: str | None = None
+    time_ns: int | None = None
+    file: str | None = None
+    packet: int | None = None
+
+
+class ReportSeries(ReportRecord, tag="report-series"):
+    """The files that are read as one capture, mostly those of one host: whether they are all there."""
+
+    series: str
+    files: int
+    packets: int
+    dropped: int
+    damaged: int  # files
+    start_ns: int | None = None
+    end_ns: int | None = None
+    silent_ns: int | None = None  # how long before the end of all it ended, where that is unlike it
+
+
+class ReportClock(ReportRecord, tag="report-clock"):
+    """By how much the clock of one series was ahead of that of another."""
+
+    one: str
+    other: str
+    at_ns: int  # by the clock of ``one``
+    difference_ns: int  # that ``other`` was ahead then
+    drift_ppm: float  # that it gained, in microseconds a second
+    uncertainty_ns: int  # of the difference, at most
+
+
+class ReportFile(ReportRecord, tag="report-file"):
+    """A file that could not be read, or not to its end."""
+
+    file: str
+    condition: str
+    error: str | None = None
+
+
+class ReportSilence(ReportRecord, tag="report-silence"):
+    """A host that sent messages and then none until the end, with connections still open."""
+
+    host: str
+    messages: int
+    open: int  # connections
+    last_ns: int  # when the interval began in which its last message came
+    silent_ns: int
+    longest_ns: int  # pause before
+
+
+class ReportStep(msgspec.Struct, omit_defaults=True, gc=False):
+    """One line of a conversation: what one side sent, or what is wrong."""
+
+    time_ns: int
+    kind: Literal["message", "command", "greeting", "subscription", "problem"]
+    text: str  # safe to show
+    packet: int | None = None
+    is_from_client: bool | None = None  # None for what no side sent
+    left_out: int = 0  # steps before this one that are not told
+    severity: Severity | None = None
+
+
+class ReportConversation(ReportRecord, tag="report-conversation"):
+    """What was said on one connection, in parts."""
+
+    flow: int
+    client: str  # address:port
+    server: str
+    messages: int
+    start_ns: int
+    end_ns: int
+    end: str
+    client_socket_type: str | None = None
+    server_socket_type: str | None = None
+    problems: Severities = {}
+    steps: list[ReportStep] = []
+
+
+class ReportCut(ReportRecord, tag="report-cut"):
+    """There are more rows of one kind than are told."""
+
+    of: str  # their type
+    more: int  # at least
+
+
+AnyReportRecord = (
+    ReportTotal
+    | Finding
+    | ReportPair
+    | ReportSocket
+    | ReportVersion
+    | ReportTopic
+    | ReportSubscription
+    | ReportLatency
+    | ReportDelay
+    | ReportReplies
+    | ReportTimeline
+    | ReportStorm
+    | ReportProblem
+    | ReportSeries
+    | ReportClock
+    | ReportFile
+    | ReportSilence
+    | ReportConversation
+    | ReportCut
+)
+
+
+class Results(msgspec.Struct):
+    """All that a report tells."""
+
+    total: ReportTotal
+    findings: list[Finding] = []
+    pairs: list[ReportPair] = []
+    sockets: list[ReportSocket] = []
+    versions: list[ReportVersion] = []
+    timeline: list[ReportTimeline] = []
+    latencies: list[ReportLatency] = []
+    delays: list[ReportDelay] = []
+    replies: list[ReportReplies] = []
+    topics: list[ReportTopic] = []
+    subscriptions: list[ReportSubscription] = []
+    storms: list[ReportStorm] = []
+    problems: list[ReportProblem] = []
+    series: list[ReportSeries] = []
+    clocks: list[ReportClock] = []
+    files: list[ReportFile] = []
+    silences: list[ReportSilence] = []
+    conversations: list[ReportConversation] = []
+    cuts: list[ReportCut] = []
+
+    def records(self) -> Iterator[AnyReportRecord]:
+        """All records, section by section; how many rows more there are comes behind those of the same kind."""
+        more = {cut.of: cut for cut in self.cuts}
+        yield self.total
+        for name in self.__struct_fields__[1:-1]:
+            rows: list[AnyReportRecord] = getattr(self, name)
+            yield from rows
+            for tag in dict.fromkeys(str(row.__struct_config__.tag) for row in rows):
+                if tag in more:
+                    yield more[tag]
+
+    def more(self, kind: type[ReportRecord]) -> int:
+        """How many more rows of a kind there are than are told, at least."""
+        return sum(cut.more for cut in self.cuts if cut.of == kind.__struct_config__.tag)

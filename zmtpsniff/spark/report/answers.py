@@ -1,0 +1,226 @@
+"""Asks the questions, and makes results of the answers: of each no more than the rows that are told are collected."""
+
+from typing import Any
+
+from dissectors.events import Cut, Octets
+from zmtpsniff.analysis.defaults import TOP_ROWS
+from zmtpsniff.analysis.statistics.activity import step_limits
+from zmtpsniff.analysis.statistics.intervals import suiting
+from zmtpsniff.analysis.statistics.overview import silence_of
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.report.results import (
+    ReportClock,
+    ReportCut,
+    ReportDelay,
+    ReportFile,
+    ReportLatency,
+    ReportPair,
+    ReportProblem,
+    ReportRecord,
+    ReportReplies,
+    ReportSeries,
+    ReportSilence,
+    ReportSocket,
+    ReportStorm,
+    ReportSubscription,
+    ReportTimeline,
+    ReportTopic,
+    ReportTotal,
+    ReportVersion,
+    Results,
+)
+from zmtpsniff.spark.report import queries
+from zmtpsniff.spark.report.snapshot import Row, Snapshot, open_snapshot
+
+_TIME_LINES = 40  # services that have one
+_AGREEMENTS = 10  # versions with their mechanisms
+_SILENT = 1000  # hosts that are looked at
+_BY_MESSAGES = "messages_in + messages_out DESC, octets_in + octets_out DESC"
+_BY_SEVERITY = "list_position(['error', 'warning', 'note'], severity)"
+_FILES_BEHIND = 3  # files of its usual length after which a series has ended before others
+_SHARE_BEHIND = 20  # and this part of all the time
+
+
+def report(
+    folder: str,
+    top: int = TOP_ROWS,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    interval_ns: int | None = None,
+) -> Results:
+    """What the tables below ``folder``, a path or URL, say: ``top`` rows of each kind that has an order, and how many
+    more there are.
+
+    Only of the time from ``since_ns`` up to ``until_ns``; ``interval_ns`` is the length of the intervals of what is
+    told by time, None for one that suits. Raises SparkError.
+    """
+    with open_snapshot(folder, since_ns, until_ns) as snapshot:
+        return _Questions(snapshot, top, since_ns, interval_ns).results()
+
+
+class _Questions:
+    """One run."""
+
+    def __init__(self, snapshot: Snapshot, top: int, since_ns: int | None, interval_ns: int | None) -> None:
+        self._tables = snapshot
+        self._top = top
+        (row,) = snapshot.rows(queries.TOTAL, since=since_ns or 0)
+        self._results = Results(_total(row))
+        total = self._results.total
+        span_ns = (total.end_ns or 0) - (total.start_ns or 0)
+        self._interval_ns = interval_ns or suiting(span_ns)
+
+    def results(self) -> Results:
+        """All of them."""
+        total = self._results.total
+        if total.start_ns is not None:
+            self._pairs()
+            self._sockets()
+            self._versions()
+            self._topics()
+            if total.messages:
+                self._latencies()
+                self._delays()
+                self._timeline()
+                self._silences()
+            self._storms()
+        self._problems()
+        self._health()
+        return self._results
+
+    def _first(self, kind: type[ReportRecord], query: str, order: str, **arguments: Any) -> list[Row]:
+        """The first rows of a kind; how many more there are is noted."""
+        rows, more = self._tables.first(query, order, self._top, **arguments)
+        if more:
+            self._results.cuts.append(ReportCut(str(kind.__struct_config__.tag), more))
+        return rows
+
+    def _busiest(self) -> list[str]:
+        """The services that have time lines."""
+        return [row.address for row in self._results.sockets[:_TIME_LINES]]
+
+    # ------------------------------------------------------------------ a section each
+
+    def _pairs(self) -> None:
+        order = f"{_BY_MESSAGES}, client, server, client_socket_type, server_socket_type"
+        for row in self._first(ReportPair, queries.PAIRS, order):
+            counts = {"error": row.pop("errors"), "warning": row.pop("warnings"), "note": row.pop("notes")}
+            problems: Any = {severity: count for severity, count in counts.items() if count}
+            self._results.pairs.append(ReportPair(**row, problems=problems))
+
+    def _sockets(self) -> None:
+        rows = self._first(ReportSocket, queries.SOCKETS, f"{_BY_MESSAGES}, address")
+        names: dict[str, dict[str, dict[str, int]]] = {row["address"]: {} for row in rows}
+        order = " ORDER BY connections DESC, name"
+        for found in self._tables.rows(queries.NAMES_OF_SOCKETS + order, addresses=list(names)):
+            names[found["server"]].setdefault(found["kind"], {})[found["name"]] = found["connections"]
+        for row in rows:
+            row["duration_ns"] = row.pop("end_ns") - row["start_ns"]
+            self._results.sockets.append(ReportSocket(**(row | names[row["address"]])))
+
+    def _versions(self) -> None:
+        query = f"{queries.VERSIONS} ORDER BY start_ns, version, mechanism"
+        rows = self._tables.rows(query, interval=self._interval_ns, kinds=_AGREEMENTS)
+        self._results.versions = [ReportVersion(**row, interval_ns=self._interval_ns) for row in rows]
+
+    def _topics(self) -> None:
+        for row in self._first(ReportTopic, queries.TOPICS, "messages DESC, octets DESC, topic"):
+            self._results.topics.append(ReportTopic(**{**row, "topic": _octets(row["topic"])}))
+        order = "messages DESC, octets DESC, subscribers_most DESC, topic"
+        for row in self._first(ReportSubscription, queries.SUBSCRIPTIONS, order):
+            self._results.subscriptions.append(ReportSubscription(**{**row, "topic": _octets(row["topic"])}))
+
+    def _latencies(self) -> None:
+        identities = [bytes(row["data"]) for row in self._tables.rows(queries.IDENTITIES)]
+        self._tables.keep("replies", queries.REPLIES, identities=identities)
+        ranked = [row["service"] for row in self._first(ReportLatency, queries.ANSWERING, "count DESC, service")]
+        if not ranked:
+            return
+        sketches: dict[str | None, Sketch] = {}
+        for row in self._tables.rows(queries.LATENCIES, services=ranked):
+            sketch = sketches.setdefault(row["service"], Sketch())
+            sketch.merge(_bucket(row))
+        self._results.latencies = [_latency(name, sketches[name]) for name in (None, *ranked)]
+        services = ranked[:_TIME_LINES]
+        cells = self._tables.rows(queries.REPLIES_BY_TIME, services=services, interval=self._interval_ns)
+        order: list[str | None] = [None, *services]
+        for row in sorted(cells, key=lambda row: (order.index(row["service"]), row["start_ns"], row["step"])):
+            least_ns, below_ns = step_limits(row["step"])
+            self._results.replies.append(
+                ReportReplies(row["start_ns"], self._interval_ns, least_ns, below_ns, row["count"], row["service"])
+            )
+
+    def _delays(self) -> None:
+        """What only two captures of the same connections can tell."""
+        if self._tables.has_doubles:
+            rows = self._first(ReportDelay, queries.DELAYS, "count DESC, service")
+            self._results.delays = [ReportDelay(**row) for row in rows]
+            rows = self._first(ReportClock, queries.CLOCKS, "abs(difference_ns) DESC, one, other")
+            self._results.clocks = [ReportClock(**row) for row in rows]
+
+    def _timeline(self) -> None:
+        services = self._busiest()
+        rows = self._tables.rows(queries.TIMELINE, services=services, interval=self._interval_ns)
+        order: list[str | None] = [None, *services]
+        rows.sort(key=lambda row: (order.index(row["service"]), row["start_ns"]))
+        self._results.timeline = [ReportTimeline(**row, interval_ns=self._interval_ns) for row in rows]
+
+    def _silences(self) -> None:
+        end_ns = self._results.total.end_ns or 0
+        last = end_ns // self._interval_ns
+        rows, _ = self._tables.first(
+            queries.PRESENCES, "messages DESC, host", _SILENT, interval=self._interval_ns, last=last
+        )
+        found = [(row, silence_of(row["places"], last)) for row in rows]
+        silent = [(row, silence) for row, silence in found if silence is not None]
+        for row, silence in sorted(silent, key=lambda each: -each[1].length)[: self._top]:
+            times = (each * self._interval_ns for each in silence)
+            self._results.silences.append(ReportSilence(row["host"], row["messages"], row["open"], *times))
+
+    def _storms(self) -> None:
+        order = "connections DESC, start_ns, client, server"
+        self._results.storms = [ReportStorm(**row) for row in self._first(ReportStorm, queries.STORMS, order)]
+
+    def _problems(self) -> None:
+        for row in self._first(ReportProblem, queries.PROBLEMS, f"{_BY_SEVERITY}, count DESC, code, host"):
+            first = row.pop("first")
+            self._results.problems.append(ReportProblem(**row, **first))
+
+    def _health(self) -> None:
+        rows = self._first(ReportSeries, queries.SERIES, "end_ns NULLS FIRST, series")
+        last_ns = self._results.total.end_ns
+        for row in rows:
+            mean_ns = row.pop("mean_ns") or 0
+            behind = 0 if last_ns is None or row["end_ns"] is None else last_ns - row["end_ns"]
+            span_ns = (last_ns or 0) - (self._results.total.start_ns or 0)
+            is_silent = row["files"] > 1 and behind > _FILES_BEHIND * mean_ns and behind * _SHARE_BEHIND > span_ns
+            self._results.series.append(ReportSeries(**row, silent_ns=behind if is_silent else None))
+        self._results.files = [ReportFile(**row) for row in self._first(ReportFile, queries.FILES, "file")]
+
+
+def _total(row: Row) -> ReportTotal:
+    # Tables may have messages without connections: those that are provisional, where time is limited.
+    firsts = [time for time in (row.pop("first_ns"), row["start_ns"]) if time is not None]
+    lasts = [time for time in (row.pop("last_ns"), row["end_ns"]) if time is not None]
+    return ReportTotal(**{**row, "start_ns": min(firsts, default=None), "end_ns": max(lasts, default=None)})
+
+
+def _bucket(row: Row) -> Sketch:
+    """A sketch of the values of one of its buckets."""
+    sketch = Sketch()
+    sketch.count, sketch.minimum, sketch.maximum = row["count"], row["min_ns"], row["max_ns"]
+    if row["bucket"] is None:
+        sketch.zeros = row["count"]
+    else:
+        sketch.buckets[row["bucket"]] = row["count"]
+    return sketch
+
+
+def _latency(service: str | None, sketch: Sketch) -> ReportLatency:
+    p50_ns, p95_ns, p99_ns = (sketch.percentile(share) for share in (0.5, 0.95, 0.99))
+    return ReportLatency(sketch.count, sketch.minimum, p50_ns, p95_ns, p99_ns, sketch.maximum, service)
+
+
+def _octets(topic: Row) -> Octets:
+    data = bytes(topic["data"] or b"")
+    return data if topic["length"] == len(data) else Cut(data, topic["length"])

@@ -1,0 +1,90 @@
+"""The tables of a folder as DuckDB has them, in this process: it reads no more of their files than a question needs.
+
+Spark is not needed for it: the questions are about a few columns, of which DuckDB reads some million rows a second and
+puts aside on disk what does not fit into memory.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+
+from zmtpsniff.spark.report.views import conditions
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.store import Store
+from zmtpsniff.spark.tables import TABLES, arrow_schema
+from zmtpsniff.spark.vantage import ELSEWHERE, views
+
+Row = dict[str, Any]
+
+
+class Snapshot:
+    """The tables as they were when this was made, and views that count once what several hosts captured."""
+
+    def __init__(self, folder: str, database: duckdb.DuckDBPyConnection, since_ns: int | None, until_ns: int | None):
+        """Make views of the tables below ``folder``; raises SparkError if there are none."""
+        self._database = database
+        store = Store(folder)
+        for table in TABLES:
+            known = store.table(table)
+            if known is None:
+                raise SparkError(
+                    f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
+                )
+            database.register(f"files_{table}", _with_all_columns(table, known.to_pyarrow_dataset()))
+            wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
+            database.execute(f"CREATE VIEW all_{table} AS SELECT * FROM files_{table} WHERE {wanted}")
+        queries = views(since_ns or 0)
+        self.keep(ELSEWHERE, queries.pop(ELSEWHERE))
+        self.has_doubles = bool(self.rows(f"FROM {ELSEWHERE} LIMIT 1"))
+        for name, query in queries.items():
+            if name in TABLES and not self.has_doubles:
+                query = f"SELECT * FROM all_{name}"  # nothing has to be looked for in what is empty
+            database.execute(f"CREATE VIEW {name} AS {query}")
+
+    def keep(self, name: str, query: str, **arguments: Any) -> None:
+        """Compute the answer to a question once, as a table for others."""
+        self._database.execute(f"CREATE TEMP TABLE {name} AS {query}", arguments or None)
+
+    def rows(self, query: str, **arguments: Any) -> list[Row]:
+        """The rows that answer a question."""
+        found = self._database.execute(query, arguments or None)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def first(self, query: str, order: str, most: int, **arguments: Any) -> tuple[list[Row], int]:
+        """The first rows in an order, as SQL has it, and how many more there are."""
+        rows = self.rows(f"SELECT * FROM ({query}) ORDER BY {order} LIMIT {most + 1}", **arguments)
+        if len(rows) <= most:
+            return rows, 0
+        (count,) = self.rows(f"SELECT count(*) AS count FROM ({query})", **arguments)
+        return rows[:most], count["count"] - most
+
+
+def _with_all_columns(table: str, files: Any) -> Any:
+    """A dataset with the columns that an earlier version did not write, which are null."""
+    schema = files.schema
+    for field in arrow_schema(table):
+        if field.name not in schema.names:
+            schema = schema.append(field.with_nullable(True))
+    return files.replace_schema(schema)
+
+
+@contextmanager
+def open_snapshot(folder: str, since_ns: int | None = None, until_ns: int | None = None) -> Iterator[Snapshot]:
+    """The tables below ``folder``, a path or URL, of the time from ``since_ns`` up to ``until_ns``.
+
+    Raises SparkError.
+    """
+    with TemporaryDirectory(prefix="zmtpsniff-") as aside, duckdb.connect() as database:
+        database.execute(f"SET temp_directory = '{aside}'")
+        database.execute("SET TimeZone = 'UTC'")
+        try:
+            yield Snapshot(folder, database, since_ns, until_ns)
+            return
+        except (duckdb.Error, OSError) as error:
+            said = " ".join(str(error).split())
+    # Not from there: what an error refers to would outlive DuckDB, which complains of that at the end.
+    raise SparkError(f"{folder}: {said}")

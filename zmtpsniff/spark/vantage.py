@@ -1,0 +1,211 @@
+"""A connection that several hosts captured: SQL that counts it once, and that says what two captures say together.
+
+A *vantage point* of a connection is a series that has it, with the addresses that it has there: a router that
+translates addresses has it twice. Tables keep the rows of all of them. The queries below go over these tables, named
+``all_connections``, ``all_messages`` and so on, and those of them that come later over those before. Spark and DuckDB
+take them all as they are, Polars those up to ``captures``.
+
+The clocks of two hosts. What one end sends to the other is captured there later by what the network takes and by how
+much the clock there is ahead; in the other direction by what the network takes less that. So with the quickest of both
+directions, in ten seconds, the difference of the clocks is half of the difference, if the network is as quick in both
+(as NTP has it, RFC 5905, section 8), and in no case more than half of the round trip away. A line through these is the
+drift. Which of the two is nearer to the client is what the greetings say, which cross each other within a round trip.
+
+The n-th message of a direction is the same for both as long as neither has lost one. So what comes after a loss, or as
+long before as something can have waited for it, is left out, and so is what began before the captures, or before the
+time that is asked for.
+"""
+
+from zmtpsniff.spark.tables import TABLES
+
+ELSEWHERE = "elsewhere"
+"""The name of the view with the vantage points that are not counted, on which most others rest: it is worth keeping."""
+
+_ENDS = {"connections": ("client", "server")}  # of rows; else src and dst
+_LOSSES = ("capture-gap", "packets-cut", "no-greeting", "one-direction", "frames-lost", "frames-found-again")
+_LONGEST_WAIT_NS = 60_000_000_000  # of a message for octets that are lost
+_WINDOW_NS = 10_000_000_000
+_RECORDS = ("messages", "commands", "subscriptions")
+
+_POINTS_ELSEWHERE = f"""
+WITH seen AS (
+    {
+    " UNION ALL ".join(
+        f"SELECT conn_id, series, least(src, dst) AS one, greatest(src, dst) AS other, 1 AS records, 0 AS octets "
+        f"FROM all_{table}"
+        for table in _RECORDS
+    )
+}
+    UNION ALL
+    SELECT conn_id, series, least(client, server), greatest(client, server), 0, client_octets + server_octets
+    FROM all_connections
+), points AS (
+    SELECT conn_id, series, one, other, sum(records) AS records, max(octets) AS octets
+    FROM seen
+    GROUP BY conn_id, series, one, other
+), ranked AS (
+    SELECT conn_id, series, one, other, row_number() OVER (
+        PARTITION BY conn_id ORDER BY records DESC, octets DESC, series, one, other) AS place
+    FROM points
+)
+SELECT conn_id, series, one, other FROM ranked WHERE place > 1
+"""
+
+
+def _once(table: str) -> str:
+    """The rows of a table that no better vantage point has."""
+    one, other = _ENDS.get(table, ("src", "dst"))
+    return f"""
+SELECT whole.*
+FROM all_{table} AS whole LEFT JOIN elsewhere ON whole.conn_id = elsewhere.conn_id AND whole.series = elsewhere.series
+    AND least(whole.{one}, whole.{other}) = elsewhere.one AND greatest(whole.{one}, whole.{other}) = elsewhere.other
+WHERE elsewhere.conn_id IS NULL
+"""
+
+
+def _twice(since_ns: int) -> str:
+    """Records as two vantage points in two series saw each."""
+    rows = " UNION ALL ".join(
+        f"SELECT conn_id, series, src, dst, time_ns, file, packet, incomplete, '{table}' AS kind FROM all_{table}"
+        for table in _RECORDS
+    )
+    return f"""
+WITH begun AS (
+    SELECT conn_id, series, client, server,
+        min(client_socket_type) AS client_type, min(server_socket_type) AS server_type
+    FROM all_connections
+    WHERE shared_id AND start_ns >= {since_ns}
+    GROUP BY conn_id, series, client, server
+), shared AS (
+    SELECT * FROM begun WHERE conn_id IN (SELECT conn_id FROM begun GROUP BY conn_id HAVING count(DISTINCT series) > 1)
+), records AS (
+    {rows}
+), losses AS (
+    SELECT conn_id, series, min(time_ns) - {_LONGEST_WAIT_NS} AS lost_ns
+    FROM (
+        SELECT conn_id, series, time_ns FROM records WHERE incomplete
+        UNION ALL
+        SELECT conn_id, series, time_ns FROM all_problems WHERE code IN {_LOSSES}
+    ) AS lost
+    GROUP BY conn_id, series
+), numbered AS (
+    SELECT shared.*, kind, src = client AS forth, time_ns, row_number() OVER (
+        PARTITION BY shared.conn_id, shared.series, client, server, kind, src ORDER BY time_ns, file, packet) AS number
+    FROM shared
+        JOIN records ON records.conn_id = shared.conn_id AND records.series = shared.series
+            AND (src = client AND dst = server OR src = server AND dst = client)
+        LEFT JOIN losses ON losses.conn_id = shared.conn_id AND losses.series = shared.series
+    WHERE lost_ns IS NULL OR time_ns < lost_ns
+), pairs AS (
+    SELECT one.conn_id, one.series AS one, other.series AS other, one.client, one.server, one.client_type,
+        one.server_type, one.kind, one.forth, one.number, one.time_ns AS one_ns, other.time_ns AS other_ns,
+        other.client AS other_client
+    FROM numbered AS one JOIN numbered AS other ON one.conn_id = other.conn_id AND one.kind = other.kind
+        AND one.forth = other.forth AND one.number = other.number AND one.series < other.series
+), sides AS (
+    SELECT conn_id, one, other, client, other_client,
+        min(CASE WHEN forth THEN other_ns - one_ns END) >= min(CASE WHEN NOT forth THEN other_ns - one_ns END)
+            AS client_is_at_one
+    FROM pairs
+    WHERE kind = 'commands' AND number = 1
+    GROUP BY conn_id, one, other, client, other_client
+)
+SELECT pairs.*, client_is_at_one
+FROM pairs JOIN sides ON pairs.conn_id = sides.conn_id AND pairs.one = sides.one AND pairs.other = sides.other
+    AND pairs.client = sides.client AND pairs.other_client = sides.other_client
+WHERE client_is_at_one IS NOT NULL
+"""
+
+
+_CLOCKS = f"""
+WITH windows AS (
+    SELECT one, other, min(one_ns) - min(one_ns) % {_WINDOW_NS} + CAST(floor(avg(one_ns % {_WINDOW_NS})) AS BIGINT)
+            AS at_ns,
+        min(CASE WHEN forth = client_is_at_one THEN other_ns - one_ns END) AS quickest,
+        max(CASE WHEN forth <> client_is_at_one THEN other_ns - one_ns END) AS quickest_back
+    FROM seen_twice
+    GROUP BY one, other, one_ns - one_ns % {_WINDOW_NS}
+), measured AS (
+    SELECT one, other, at_ns, quickest - quickest_back AS round_trip_ns,
+        quickest_back + (quickest - quickest_back) / 2 AS difference_ns,
+        min(quickest - quickest_back) OVER (PARTITION BY one, other) AS least_ns,
+        min(at_ns) OVER (PARTITION BY one, other) AS first_ns
+    FROM windows
+    WHERE quickest IS NOT NULL AND quickest_back IS NOT NULL
+)
+SELECT one, other, min(first_ns) AS at_ns,
+    CAST(round(CASE WHEN min(at_ns) < max(at_ns) THEN regr_intercept(difference_ns, (at_ns - first_ns) / 1e9)
+        ELSE avg(difference_ns) END) AS BIGINT) AS difference_ns,
+    CASE WHEN min(at_ns) < max(at_ns) THEN regr_slope(difference_ns, (at_ns - first_ns) / 1e9) ELSE 0 END / 1000
+        AS drift_ppm,
+    CAST(round(min(least_ns) / 2) AS BIGINT) AS uncertainty_ns,
+    count(*) AS windows
+FROM measured
+WHERE round_trip_ns <= 2 * least_ns + 1000000
+GROUP BY one, other
+"""
+
+_EXCHANGES = """
+WITH said AS (
+    SELECT seen_twice.*, CASE WHEN client_type IN ('REQ', 'DEALER') THEN forth ELSE NOT forth END AS asks,
+        client_is_at_one = (client_type IN ('REQ', 'DEALER')) AS asker_is_at_one,
+        'REQ' IN (client_type, server_type) AS in_step
+    FROM seen_twice
+    WHERE kind = 'messages' AND (client_type = 'REQ' AND server_type IN ('REP', 'ROUTER')
+        OR server_type = 'REQ' AND client_type IN ('REP', 'ROUTER')
+        OR client_type = 'DEALER' AND server_type = 'REP' OR server_type = 'DEALER' AND client_type = 'REP')
+), timed AS (
+    SELECT conn_id, one, other, client, server, number, in_step,
+        max(CASE WHEN asker_is_at_one THEN one ELSE other END) AS asked_in,
+        max(CASE WHEN asker_is_at_one THEN other ELSE one END) AS answered_in,
+        max(CASE WHEN asks THEN CASE WHEN asker_is_at_one THEN one_ns ELSE other_ns END END) AS request_left_ns,
+        max(CASE WHEN asks THEN CASE WHEN asker_is_at_one THEN other_ns ELSE one_ns END END) AS request_came_ns,
+        max(CASE WHEN NOT asks THEN CASE WHEN asker_is_at_one THEN other_ns ELSE one_ns END END) AS reply_left_ns,
+        max(CASE WHEN NOT asks THEN CASE WHEN asker_is_at_one THEN one_ns ELSE other_ns END END) AS reply_came_ns,
+        max(CASE WHEN asks THEN one_ns END) AS one_ns
+    FROM said
+    GROUP BY conn_id, one, other, client, server, number, in_step
+), checked AS (
+    SELECT *, lead(request_left_ns) OVER (PARTITION BY conn_id, one, other, client, server ORDER BY number) AS next_ns
+    FROM timed
+    WHERE request_left_ns IS NOT NULL
+), whole AS (
+    SELECT *, row_number() OVER (PARTITION BY conn_id, number
+        ORDER BY reply_left_ns - request_came_ns, asked_in, answered_in, client) AS place
+    FROM checked
+    WHERE reply_came_ns >= request_left_ns AND reply_left_ns >= request_came_ns
+        AND (NOT in_step OR next_ns IS NULL OR next_ns >= reply_came_ns)
+), shifted AS (
+    SELECT whole.*, CASE WHEN asked_in = clocks.one THEN 1 ELSE -1 END
+        * CAST(round(difference_ns + drift_ppm * 1000 * (one_ns - at_ns) / 1e9) AS BIGINT) AS ahead_ns
+    FROM whole JOIN clocks ON whole.one = clocks.one AND whole.other = clocks.other
+    WHERE place = 1
+)
+SELECT conn_id, number, client, server, asked_in, answered_in, request_left_ns, request_came_ns, reply_left_ns,
+    reply_came_ns, request_came_ns - request_left_ns - ahead_ns AS there_ns,
+    reply_left_ns - request_came_ns AS service_ns, reply_came_ns - reply_left_ns + ahead_ns AS back_ns
+FROM shifted
+"""
+
+
+def views(since_ns: int = 0) -> dict[str, str]:
+    """The queries by the names of the views that they make, in the order in which they need each other.
+
+    ``elsewhere`` has the vantage points that are not counted: all of a connection but the one that has most messages,
+    commands and subscriptions of it, then most octets. The names of tables are these tables without what is elsewhere.
+
+    ``seen_twice`` has each record that two series have of connections that began at ``since_ns`` or later, nanoseconds
+    since the Unix epoch. ``clocks`` has a row for each two series ``one`` and ``other``: by how much the clock of
+    ``other`` was ahead at ``at_ns``, how much it gained (microseconds a second), half of the least round trip, of how
+    many windows of ten seconds. ``exchanges`` has a row for each request with its reply between REQ and REP or ROUTER,
+    or DEALER and REP, that both ends have: when it left, came, and the reply left and came, each by the clock there,
+    and how long it took on the network there, in the service, and back, all in nanoseconds.
+    """
+    return {
+        ELSEWHERE: _POINTS_ELSEWHERE,
+        **{table: _once(table) for table in TABLES if table != "captures"},
+        "captures": "SELECT * FROM all_captures",
+        "seen_twice": _twice(since_ns),
+        "clocks": _CLOCKS,
+        "exchanges": _EXCHANGES,
+    }
