@@ -21,7 +21,11 @@ from dissectors.records import record_fields
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from tests.support.shown import PAGES, blocks
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli
+from zmtpsniff.dissection import Dissection
+from zmtpsniff.settings import Settings
 
 CAPTURE = FIXTURES / "m31_req_rep.pcap"
 LOSSY = FIXTURES / "net_zmtp1_gap.pcap"
@@ -281,3 +285,19 @@ def test_another_thread_ends_it() -> None:
 def test_an_interface_that_is_not_there() -> None:
     with pytest.raises(zmtpsniff.Error, match="no interface with this name"):
         zmtpsniff.open(interface="nosuch0")
+
+
+def test_it_says_how_far_it_is_and_shows_packets_on_their_way() -> None:
+    packets: list[Packet] = []
+    source = open_captures([str(CAPTURE)])
+    capture = Dissection(source, Settings(), again=lambda: source, tap=packets.extend)
+    assert capture.position is None  # nothing has begun
+    batches = capture.batches()
+    next(batches)
+    size = CAPTURE.stat().st_size
+    assert capture.position == (size, size)
+    for _ in batches:
+        pass
+    assert capture.position is None
+    assert capture.dropped == 0
+    assert packets == [packet for batch in open_captures([str(CAPTURE)]).batches() for packet in batch]

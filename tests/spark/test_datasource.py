@@ -195,8 +195,8 @@ def scanned(frame: "DataFrame") -> int:
 
 @pytest.mark.slow
 def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
-    register(spark_session, pushdown=True)
-    reader = spark_session.read.format("zmtp").option("TABLE", "messages").option("MaxBytes", "4")
+    register(spark_session)
+    reader = spark_session.read.format("zmtp").options(TABLE="messages", MaxBytes="4", pushdown="true")
     messages = reader.load(str(folder))
     assert messages.schema == schema("messages")
     everything = messages.collect()
@@ -257,7 +257,7 @@ def test_other_series_are_not_dissected(folder: Path) -> None:
     """Those that a predicate leaves out have no partition."""
 
     def series(*filters: Filter) -> set[str]:
-        reader = source(folder, "messages", series="folder").reader(schema("messages"))
+        reader = source(folder, "messages", series="folder", pushdown="true").reader(schema("messages"))
         assert list(reader.pushFilters([*filters])) == [*filters]
         return {part.series for part in reader.partitions()}  # type: ignore[attr-defined]
 
@@ -274,7 +274,7 @@ def test_predicates_leave_out_rows(table: str) -> None:
     path = FIXTURES / "app_malamute.pcap"
 
     def read(*filters: Filter) -> list[dict[str, Any]]:
-        reader = source(path, table).reader(schema(table))
+        reader = source(path, table, pushdown="true").reader(schema(table))
         assert list(reader.pushFilters([*filters])) == [*filters]
         (part,) = reader.partitions()
         return rows(reader.read(part))

@@ -85,8 +85,6 @@ class BrowseApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", show=False),
         Binding("question_mark,f1", "help", show=False),
-        Binding("tab", "app.focus_next", show=False),
-        Binding("shift+tab", "app.focus_previous", show=False),
         Binding("f,ampersand,ctrl+slash", "ask_filter", show=False),
         Binding("F", "clear_filter", show=False),
         Binding("slash", "ask('search')", show=False),
@@ -759,6 +757,13 @@ class BrowseApp(App[None]):
         """Take the next colours."""
         names = list(_THEMES.values())
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
+
+    def action_pane(self, step: int) -> None:
+        """Go to the next pane, or to the one before."""
+        panes = [pane for pane in (self._list, self._tree_view, self._octet_view) if pane.display]
+        if len(self.screen_stack) == 1:
+            at = next((place for place, pane in enumerate(panes) if pane.has_focus), -step)
+            panes[(at + step) % len(panes)].focus()
 
     def action_zoom(self) -> None:
         """Show only the pane with the focus, or all again."""

@@ -58,6 +58,8 @@ class VirtualList(ScrollView, can_focus=True):
         Binding("left,h", "sideways(-8)", show=False),
         Binding("right,l", "sideways(8)", show=False),
         Binding("enter", "choose", show=False),
+        Binding("tab", "app.pane(1)", show=False),
+        Binding("shift+tab", "app.pane(-1)", show=False),
     ]
 
     class CursorMove(Message):

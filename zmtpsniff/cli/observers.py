@@ -56,7 +56,7 @@ def start_observers(settings: ObserverSettings, sniffer: "Sniffer") -> "list[Obs
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(sniffer.server, lambda: (sniffer.packets, sniffer.dropped))
+        metrics = Metrics(sniffer)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:

@@ -1,13 +1,14 @@
 """Metrics for Prometheus, counted in plain numbers and made into samples only when somebody asks for them."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Event
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from dissectors.events import AnyEvent, Beacon, Connection, Cut, Hidden, Message, Octets, Problem, Subscription
+from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
 from zmtpsniff.errors import Error
 
@@ -15,42 +16,76 @@ MOST_SERVICES = 100  # that have labels of their own
 OTHER = "other"  # the label of all others
 # Upper ends of the buckets for times to reply, in seconds.
 BOUNDS = (1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_KINDS = {*PEERS, "unknown"}
 _BOUNDS_NS = [round(bound * 1e9) for bound in BOUNDS]
+_PATIENCE = 0.5  # seconds; packets come in batches every 50 ms, empty or not
 _SOCKET = ("service", "sender", "socket_type")
 
 
-class _Track:
-    """A connection that is open."""
+class MetricsSource(Protocol):
+    """What Metrics asks a Sniffer."""
 
-    __slots__ = ("counts", "latencies", "server", "service", "subscriptions")
+    @property
+    def packets(self) -> int:
+        """The number of packets so far."""
 
-    def __init__(self, server: str, service: str, latencies: list[int]) -> None:
-        self.server = server  # address and port
-        self.service = service  # the label: the same, or OTHER
-        self.latencies = latencies  # of its service
-        self.counts: dict[str, list[int]] = {}  # by the address of a sender: its messages and octets
-        self.subscriptions = 0
+    @property
+    def dropped(self) -> int:
+        """The number of packets lost so far."""
+
+    def connections(self) -> Iterable[Connection]:
+        """Summaries of the connections that go on."""
+
+    def server(self, flow: int) -> str | None:
+        """The address and port of the server of a connection that goes on."""
+
+
+class _Counts:
+    """What summaries of connections add up to."""
+
+    def __init__(self) -> None:
+        self.sent: dict[tuple[str, str, str], list[int]] = {}  # messages and octets
+        self.services: dict[str, list[int]] = {}  # connections opened, open, and topics subscribed to in these
+
+    def copy(self) -> "_Counts":
+        made = _Counts()
+        made.sent = {key: [*counts] for key, counts in self.sent.items()}
+        made.services = {key: [*counts] for key, counts in self.services.items()}
+        return made
+
+    def add(self, connection: Connection, service: str, is_open: bool) -> None:
+        for side, peer in (("client", connection.client), ("server", connection.server)):
+            kind = peer.socket_type or "unknown"
+            sent = self.sent.setdefault((service, side, kind if kind in _KINDS else OTHER), [0, 0])
+            sent[0] += getattr(connection.messages, side)
+            sent[1] += getattr(connection.octets, side)
+        counts = self.services.setdefault(service, [0, 0, 0])
+        counts[0] += 1
+        if is_open:
+            counts[1] += 1
+            counts[2] += len(connection.subscriptions)
 
 
 class Metrics:
-    """Counts events by service: the address that peers connect to."""
+    """Counts events by service: the address that peers connect to.
 
-    def __init__(self, server: Callable[[int], str | None], counts: Callable[[], tuple[int, int]]) -> None:
-        """``server`` tells the server's address of a flow, None if it is not known any more.
+    Messages and octets are counted by the dissectors anyway, for the summaries of connections. So Metrics looks at few
+    events, and asks for the summaries of connections that go on when somebody asks for samples.
+    """
 
-        ``counts`` tells how many packets there were, and how many were dropped.
-        """
-        self._server = server
-        self._packets = counts
+    def __init__(self, sniffer: MetricsSource) -> None:
+        """``sniffer`` knows the connections that go on."""
+        self._sniffer = sniffer
         self._services: set[str] = set()
-        self._tracks: dict[int, _Track] = {}
-        self._messages: dict[tuple[str, str, str], list[int]] = {}
+        self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
+        self._over = _Counts()
+        self._open: dict[int, Connection] = {}  # by flow: those whose last summary has not come
+        self._now = self._over  # with the connections that go on
         self._latencies: dict[str, list[int]] = {}  # by service: a count for each bucket, and the sum in nanoseconds
-        self._opened: dict[str, int] = {}
-        self._open: dict[str, int] = {}
-        self._subscriptions: dict[tuple[str, str], int] = {}
-        self._active: dict[str, int] = {}
+        self._subscriptions: dict[tuple[str], int] = {}
         self._problems: dict[tuple[str, str], int] = {}
+        self._is_wanted = Event()  # somebody waits for samples
+        self._is_new = Event()  # they are there
         self._close: Callable[[], None] = _nothing
 
     def serve(self, address: str, port: int) -> int:
@@ -75,99 +110,77 @@ class Metrics:
         self._close()
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """Count some events; for each message it takes some 0.3 µs."""
-        tracks = self._tracks
-        for event in events:
+        """Count some events."""
+        for event in [event for event in events if type(event) is not Message or event.latency_ns is not None]:
             if type(event) is Message:
-                try:
-                    track = tracks[event.flow]
-                    counts = track.counts[event.src]
-                except KeyError:
-                    track, counts = self._sender(event)
-                counts[0] += 1
-                try:
-                    for frame in event.frames:
-                        counts[1] += len(frame)  # type: ignore[arg-type]  # a Cut is the exception
-                except TypeError:
-                    counts[1] += _lengths_of_cuts(event.frames)
-                if event.latency_ns is not None:
-                    track.latencies[bisect_left(_BOUNDS_NS, event.latency_ns)] += 1
-                    track.latencies[-1] += event.latency_ns
-            else:
-                self._take_other(event)
+                latencies = self._flows.get(event.flow)
+                if latencies is None:
+                    latencies = self._flows[event.flow] = self._latencies_of(event)
+                latency_ns = event.latency_ns or 0
+                latencies[bisect_left(_BOUNDS_NS, latency_ns)] += 1
+                latencies[-1] += latency_ns
+            elif isinstance(event, Problem):
+                key = event.code, event.severity
+                self._problems[key] = self._problems.get(key, 0) + 1
+            elif isinstance(event, Connection):
+                self._flows.pop(event.flow, None)
+                self._open.pop(event.flow, None)
+                self._over.add(event, self._label(event.server.address), is_open=False)
+            elif isinstance(event, Subscription):
+                self._subscriptions[event.action,] = self._subscriptions.get((event.action,), 0) + 1
+        if self._is_wanted.is_set():
+            self._is_wanted.clear()
+            self._look()
+            self._is_new.set()
 
-    def _take_other(self, event: AnyEvent) -> None:
-        if isinstance(event, Problem):
-            key = event.code, event.severity
-            self._problems[key] = self._problems.get(key, 0) + 1
-        elif isinstance(event, Connection):
-            track = self._tracks.pop(event.flow, None)
-            if track is not None:
-                self._open[track.service] -= 1
-                self._active[track.service] -= track.subscriptions
-        elif isinstance(event, Subscription):
-            track = self._track(event.flow, event.src, event.dst)
-            action = track.service, event.action
-            self._subscriptions[action] = self._subscriptions.get(action, 0) + 1
-            step = 1 if event.action == "subscribe" else -min(1, track.subscriptions)
-            track.subscriptions += step
-            self._active[track.service] += step
-        elif not isinstance(event, Beacon) and (flow := getattr(event, "flow", None)) is not None:
-            self._track(flow, getattr(event, "src", ""), getattr(event, "dst", ""))
+    def _look(self) -> None:
+        """Add up what is over and what goes on."""
+        now = self._over.copy()
+        self._open.update((connection.flow, connection) for connection in self._sniffer.connections())
+        for connection in self._open.values():
+            now.add(connection, self._label(connection.server.address), is_open=True)
+        self._now = now
 
-    def _sender(self, message: Message) -> tuple[_Track, list[int]]:
-        track = self._track(message.flow, message.src, message.dst)
-        kind = message.socket_type or "unknown"
-        side = "server" if message.src == track.server else "client"
-        counts = self._messages.setdefault((track.service, side, kind if kind in PEERS else OTHER), [0, 0])
-        track.counts[message.src] = counts
-        return track, counts
+    def _latencies_of(self, reply: Message) -> list[int]:
+        service = self._label(self._sniffer.server(reply.flow) or min(reply.src, reply.dst, key=_port))
+        return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
-    def _track(self, flow: int, src: str, dst: str) -> _Track:
-        track = self._tracks.get(flow)
-        if track is None:
-            server = self._server(flow) or min(src, dst, key=_port)
-            service = server
-            if service not in self._services:
-                if len(self._services) < MOST_SERVICES:
-                    self._services.add(service)
-                else:
-                    service = OTHER
-            latencies = self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
-            track = self._tracks[flow] = _Track(server, service, latencies)
-            self._opened[service] = self._opened.get(service, 0) + 1
-            self._open[service] = self._open.get(service, 0) + 1
-            self._active.setdefault(service, 0)
-        return track
+    def _label(self, server: str) -> str:
+        if server not in self._services:
+            if len(self._services) >= MOST_SERVICES:
+                return OTHER
+            self._services.add(server)
+        return server
 
     def collect(self) -> Iterator[Metric]:
         """All samples, as prometheus_client asks for them, in a thread of its own."""
-        sent = [(key, list(counts)) for key, counts in list(self._messages.items())]
-        yield _family(CounterMetricFamily("zmtp_messages", "Messages.", labels=_SOCKET), [(k, c[0]) for k, c in sent])
-        octets = CounterMetricFamily("zmtp_message_octets", "Octets of the frames of messages.", labels=_SOCKET)
-        yield _family(octets, [(key, counts[1]) for key, counts in sent])
+        self._is_new.clear()
+        self._is_wanted.set()
+        self._is_new.wait(_PATIENCE)  # then what was known before
+        now = self._now
+        messages = CounterMetricFamily("zmtp_messages", "Messages.", labels=_SOCKET)
+        yield _family(messages, [(key, counts[0]) for key, counts in now.sent.items()])
+        octets = CounterMetricFamily("zmtp_octets", "Octets of the streams.", labels=_SOCKET)
+        yield _family(octets, [(key, counts[1]) for key, counts in now.sent.items()])
         latencies = HistogramMetricFamily("zmtp_reply_seconds", "How long replies took.", labels=["service"])
         for service, counts in list(self._latencies.items()):
             *buckets, total = list(counts)
-            if any(buckets):
-                latencies.add_metric([service], _cumulated(buckets), total / 1e9)
+            latencies.add_metric([service], _cumulated(buckets), total / 1e9)
         yield latencies
-        for name, text, values in (
-            ("zmtp_connections_opened", "Connections seen.", self._opened),
-            ("zmtp_connections_open", "Connections that are open.", self._open),
-            ("zmtp_subscriptions_active", "Topics subscribed to, for each connection.", self._active),
-        ):
-            family = CounterMetricFamily if name.endswith("opened") else GaugeMetricFamily
-            yield _family(family(name, text, labels=["service"]), [((k,), v) for k, v in list(values.items())])
-        actions = CounterMetricFamily(
-            "zmtp_subscriptions", "Topics subscribed to or cancelled.", labels=["service", "action"]
-        )
+        opened = CounterMetricFamily("zmtp_connections_opened", "Connections seen.", labels=["service"])
+        yield _family(opened, [((service,), counts[0]) for service, counts in now.services.items()])
+        still = GaugeMetricFamily("zmtp_connections_open", "Connections that are open.", labels=["service"])
+        yield _family(still, [((service,), counts[1]) for service, counts in now.services.items()])
+        active = GaugeMetricFamily("zmtp_subscriptions_active", "Topics subscribed to now.", labels=["service"])
+        yield _family(active, [((service,), counts[2]) for service, counts in now.services.items()])
+        actions = CounterMetricFamily("zmtp_subscriptions", "Topics subscribed to or cancelled.", labels=["action"])
         yield _family(actions, list(self._subscriptions.items()))
         problems = CounterMetricFamily("zmtp_problems", "Problems: docs/problems.md.", labels=["code", "severity"])
         yield _family(problems, list(self._problems.items()))
-        packets, dropped = self._packets()
-        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=packets)
-        yield CounterMetricFamily("zmtpsniff_packets_dropped", "Packets that the capture lost.", value=dropped)
+        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._sniffer.packets)
+        yield CounterMetricFamily(
+            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._sniffer.dropped
+        )
 
 
 def _nothing() -> None:
@@ -188,13 +201,6 @@ def _cumulated(buckets: Sequence[int]) -> list[tuple[str, float]]:
         total += count
         made.append((bound, float(total)))
     return made
-
-
-def _lengths_of_cuts(frames: Sequence[Octets]) -> int:
-    """The octets of a message that has a Cut, without those of the frames before it, which have been counted."""
-    lengths = [frame.length if isinstance(frame, (Cut, Hidden)) else len(frame) for frame in frames]
-    first = next(place for place, frame in enumerate(frames) if isinstance(frame, (Cut, Hidden)))
-    return sum(lengths[first:])
 
 
 def _port(address: str) -> int:

@@ -70,13 +70,12 @@ def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
     return make_views(session, folder)
 
 
-def register(session: "SparkSession", pushdown: bool = False) -> None:
+def register(session: "SparkSession") -> None:
     """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures.
 
-    With ``pushdown`` predicates are pushed down to all Python data sources in this session. Spark (4.3) keeps those of
-    a query for the next one on the same data frame, which then lacks rows: load a data frame for each query.
+    Predicates may be pushed down to Python data sources in this session from then on.
     """
     from zmtpsniff.spark.datasource import ZmtpSource
 
-    session.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown).lower())
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(ZmtpSource)
