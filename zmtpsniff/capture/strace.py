@@ -146,7 +146,7 @@ class _Calls:
 
     A socket is known by what strace says of its descriptor (-yy), so that threads, processes after a fork and those
     that descriptors are handed to are one end of one connection; without that by thread and descriptor. Where both
-    programs are traced only what one of them does is taken.
+    programs are traced, only what one of them does is taken.
     """
 
     def __init__(self) -> None:
