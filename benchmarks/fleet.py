@@ -1,7 +1,8 @@
 """A fleet's captures: so many hosts, each with a folder of rotated files, made from recordings of pyzmq's traffic.
 
-Every host has the same traffic from addresses of its own: the recordings run side by side, their packets merged by
-time, and the file is changed whenever it is full, so that most connections which last cross files.
+Every host has the same traffic from addresses of its own, with sequence numbers of its own: the recordings run side by
+side, their packets merged by time, and the file is changed whenever it is full, so that most connections which last
+cross files.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _FILE_HEADER = struct.Struct("<IHHiIII")
 _RECORD_HEADER = struct.Struct("<IIII")
 _RECORDED_HEADER = struct.Struct("<IIII")
 _ADDRESSES = slice(26, 34)  # source and destination in an IPv4 header behind that of Ethernet
+_NUMBERS = 38  # where sequence and acknowledgment number are, behind an IPv4 header without options
+_TWO_NUMBERS = struct.Struct(">II")
+_APART = 0x9E37_79B1  # between the numbers of two hosts, and of two recordings: odd, and far from round
 _IPV4 = b"\x08\x00"
 _MAGICS = {b"\xd4\xc3\xb2\xa1": 1000, b"\x4d\x3c\xb2\xa1": 1}  # nanoseconds in a unit of the fraction
 
@@ -86,6 +90,7 @@ def _write(packets: Sequence[tuple[int, int, bytes]], host: int, folder: Path) -
     folder.mkdir(parents=True)
     header = _FILE_HEADER.pack(0xA1B23C4D, 2, 4, 0, 0, 1 << 18, ETHERNET)
     addresses = [bytes((10, host >> 8, host & 255, place)) * 2 for place in range(256)]
+    shifts = [(host << 8 | place) * _APART for place in range(256)]
     begin_ns = BEGIN_NS + host * BETWEEN_HOSTS_NS
     sizes: list[int] = []
     parts = [header]
@@ -96,11 +101,14 @@ def _write(packets: Sequence[tuple[int, int, bytes]], host: int, folder: Path) -
             _save(folder, parts, sizes, size)
             parts, size = [header], len(header)
         seconds, fraction = divmod(begin_ns + since_ns, 1_000_000_000)
+        numbers = _TWO_NUMBERS.unpack_from(packet, _NUMBERS)
         parts += (
             _RECORD_HEADER.pack(seconds, fraction, length, length),
             packet[: _ADDRESSES.start],
             addresses[place],
-            packet[_ADDRESSES.stop :],
+            packet[_ADDRESSES.stop : _NUMBERS],
+            _TWO_NUMBERS.pack(*((number + shifts[place]) & 0xFFFF_FFFF for number in numbers)),
+            packet[_NUMBERS + _TWO_NUMBERS.size :],
         )
         size += _RECORD_HEADER.size + length
     _save(folder, parts, sizes, size)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +32,19 @@ class Run:
     worker_mib: float = 0.0  # the largest process but the JVM, at its peak
     jvm_mib: float = 0.0
     table_octets: int = 0
+    shuffled_octets: int = 0
 
 
 def ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str], work: Path) -> Run:
     """``zmtpsniff spark ingest`` of a fleet, into a folder in ``work`` that is deleted; raises FailedError."""
     with tempfile.TemporaryDirectory(dir=work) as scratch:
-        tables = Path(scratch, "tables")
-        run = measured([*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options])
+        tables, log = Path(scratch, "tables"), Path(scratch, "log")
+        log.mkdir()
+        logged = f"-Dspark.eventLog.enabled=true -Dspark.eventLog.dir={log.as_uri()} -Dspark.eventLog.compress=false"
+        command = [*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options]
+        run = measured(command, {"SPARK_SUBMIT_OPTS": logged})
         check(_rows(tables / "messages"), made)
+        run.shuffled_octets = _shuffled(log)
         run.table_octets = sum(path.stat().st_size for path in tables.glob("[!_]*/**/*.parquet"))
     return run
 
@@ -58,8 +65,20 @@ def start_up(zmtpsniff: Sequence[str], work: Path) -> Run:
     return min((once() for _ in range(3)), key=lambda run: run.seconds)
 
 
-def measured(command: Sequence[str]) -> Run:
-    """Run a command, watching the memory of all processes that it starts; raises FailedError."""
+def _shuffled(log: Path) -> int:
+    """The octets that tasks wrote for a shuffle, as Spark's log of events has them; raises FailedError without one."""
+    lines = [line for path in log.rglob("events_*") for line in path.read_text().splitlines()]
+    ended = [event for event in map(json.loads, lines) if event["Event"] == "SparkListenerTaskEnd"]
+    if not ended:
+        raise FailedError("Spark wrote no log of its tasks")
+    return sum(event["Task Metrics"]["Shuffle Write Metrics"]["Shuffle Bytes Written"] for event in ended)
+
+
+def measured(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Run:
+    """Run a command, watching the memory of all processes that it starts; raises FailedError.
+
+    ``variables`` are added to the environment.
+    """
     run = Run(0.0)
     with tempfile.TemporaryFile() as said:
         start = time.perf_counter()
@@ -69,6 +88,7 @@ def measured(command: Sequence[str]) -> Run:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
+                env={**os.environ, **(variables or {})},
             )
         except OSError as reason:
             raise FailedError(f"{command[0]}: {reason.strerror}") from reason

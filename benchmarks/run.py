@@ -8,6 +8,7 @@ What is measured, and how to come by a tshark that knows ZMTP, is described in b
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Record, measure, write; the exit status says whether all could be run, not whether the targets were met."""
     options = _arguments()
+    # An installed program has bytecode. Where none may be written, Python compiles all modules anew in each run.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         recordings, growing, small = _record(QUICK_PART if options.quick else 1, options.renew)
     except traffic.CannotRecordError as reason:
@@ -69,6 +72,7 @@ def main() -> int:
         return report.Comparison(title, recording, _compare(recording, chosen, options.repeat, options.once_over))
 
     without = [tools.without_patterns(zmtpsniff), tools.without_payload(zmtpsniff)]
+    without += [tools.totals(name, zmtpsniff) for name in (tools.STATS, tools.DIAGNOSE)]
     with_cost = [commands[0], *without, *commands[1:]]
     push, round_trip, large, connections = (
         compare(title, recording, chosen)

@@ -36,6 +36,7 @@ ZMTPSNIFF = [sys.executable, "-m", "zmtpsniff", "live", "--no-processes", "-T", 
 
 
 def rate(prefix: list[str], endpoint: str, count: int, size: int) -> float:
+    """Round trips a second of a program that ``prefix`` runs; all of its messages must have been seen."""
     words = [*prefix, sys.executable, "-c", PROGRAM, endpoint, str(count), str(size)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     if prefix:
@@ -45,6 +46,7 @@ def rate(prefix: list[str], endpoint: str, count: int, size: int) -> float:
 
 
 def main() -> None:
+    """Print what following a program costs it, for short and for long messages."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     with tempfile.TemporaryDirectory() as folder:
         for name, endpoint in (("ipc", f"ipc://{folder}/socket"), ("tcp", "tcp://127.0.0.1:*")):

@@ -12,10 +12,12 @@ from pathlib import Path
 import measure
 from traffic import PORT, Recording
 
-JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
+JSON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
     "zmtpsniff -T json",
     "zmtpsniff -T json --no-patterns",
     "zmtpsniff -T json --no-payload",
+    "zmtpsniff stats",
+    "zmtpsniff diagnose",
     "zmtpsniff -T summary",
     "zmtpsniff -T tree --color always",
     "tshark -T fields",
@@ -101,9 +103,19 @@ def without_payload(zmtpsniff: Sequence[str]) -> Tool:
     )
 
 
-def _verify_json(zmtpsniff: Sequence[str], *options: str) -> Callable[[Recording], str]:
+def totals(name: str, zmtpsniff: Sequence[str]) -> Tool:
+    """Return the command that reads a capture for its STATS, or to DIAGNOSE it."""
+    word = name.split()[1]
+    return Tool(
+        name,
+        lambda capture: [*zmtpsniff, word, "-T", "json", str(capture)],
+        _verify_json(zmtpsniff, "-T", "json", command=word),
+    )
+
+
+def _verify_json(zmtpsniff: Sequence[str], *options: str, command: str = "read") -> Callable[[Recording], str]:
     def verify(recording: Recording) -> str:
-        output = measure.count([*zmtpsniff, "read", *(options or ("-T", "json")), str(recording.path)])
+        output = measure.count([*zmtpsniff, command, *(options or ("-T", "json")), str(recording.path)])
         try:
             totals = json.loads(output.last_line)
             messages, packets = totals["messages"], totals["packets"]

@@ -272,6 +272,9 @@ class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     socket_type: Annotated[str | None, meaning("The type of its socket.")] = None
     identity: Annotated[Octets | None, meaning("Its identity.")] = None
     beacon: Annotated[int | None, relation("The number of the packet with the first beacon that announced it.")] = None
+    inferred: Annotated[bool, relation("The type of its socket is not announced, but found out by what it sends.")] = (
+        False
+    )
     process: Annotated[Process | None, relation("Live on Linux: the process that has this end.")] = None
 
 

@@ -24,6 +24,7 @@ ALLOWED = {
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.decode_as",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.zmtp.sockets",
@@ -108,6 +109,12 @@ ALLOWED = {
         "zmtpsniff.render.payload",
         "dissectors.events",
         "dissectors.payloads",
+    },
+    "zmtpsniff/export": {
+        "zmtpsniff.__version__",
+        "zmtpsniff.errors",
+        "dissectors.events",
+        "dissectors.zmtp.sockets",
     },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",
@@ -295,7 +302,8 @@ def test_the_helper_reads_nothing_of_the_network() -> None:
 
 
 def test_spark_is_imported_late() -> None:
-    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in ("ingest", "inputs", "file_list", "session", "tables"))
+    names = ("file_list", "ingest", "inputs", "session", "tables", "vantage")
+    modules = ", ".join(f"zmtpsniff.spark.{name}" for name in names)
     code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

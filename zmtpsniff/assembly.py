@@ -40,7 +40,7 @@ def make_sniffer(
         settings.decode_as,
         settings.count,
         clock,
-        Patterns(settings.reply_seconds) if settings.patterns else None,
+        Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None,
         _make_payloads(settings, entries) if settings.payload else None,
         tls,
         Curve(KeyRing(settings.curve_keys)),

@@ -1,6 +1,7 @@
 """Python's collector of cycles, made to suit a dissection and a program that ends."""
 
 import gc
+import sys
 
 
 def spare_collector() -> None:
@@ -11,6 +12,8 @@ def spare_collector() -> None:
 def dismiss_collector() -> None:
     """Have Python look for no cycles while it ends: that takes a fifth of the time of a small capture.
 
-    What must happen before the end, such as writing what is buffered, must have happened.
+    What must happen before the end, such as writing what is buffered, must have happened. DuckDB looks at the end for
+    objects of its own that are left, and says so at length.
     """
-    gc.freeze()
+    if "duckdb" not in sys.modules:
+        gc.freeze()

@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_RULE = re.compile(r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>[\w.-]+)")
+_RULE = re.compile(
+    r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>[\w.-]+)(?:/(?P<type>\w+))?"
+)
+SOCKET_TYPES = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "PAIR")
 _PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
 
 
@@ -16,6 +19,7 @@ class DecodeAs(NamedTuple):
     last_port: int
     version: int  # 1, 2, 3; 0 to find out which
     payload: str = ""  # the name of the dissector of their messages' payloads, if the rule says that
+    socket_type: str = ""  # of the socket bound to the port, for connections that do not say it
 
     def matches(self, transport: str, *ports: int) -> bool:
         """Whether it is a rule for this transport and one of the ports is in the range."""
@@ -40,4 +44,9 @@ def parse(rule: str) -> DecodeAs:
         raise ValueError(f"{first}-{last} is no range of ports (0 to 65535)")
     protocol = match["protocol"]  # of ZMTP's messages if it is not ZMTP; which there are is known later
     payload = "" if protocol in _PROTOCOLS else protocol
-    return DecodeAs(match["transport"], first, last, _PROTOCOLS.get(protocol, 0), payload)
+    kind = (match["type"] or "").upper()
+    if kind and (kind not in SOCKET_TYPES or payload or match["transport"] == "udp"):
+        raise ValueError(
+            f"{match['protocol']}/{match['type']}: a socket type is {', '.join(SOCKET_TYPES)}, behind zmtp/"
+        )
+    return DecodeAs(match["transport"], first, last, _PROTOCOLS.get(protocol, 0), payload, kind)

@@ -147,6 +147,19 @@ class Sniffer:
         )
         return events
 
+    def connections(self) -> Iterator[Connection]:
+        """Summaries of the ZMTP connections over TCP that go on, as far as they have come."""
+        for dissection, start_ns, last_ns in self._flows.dissections():
+            if (
+                isinstance(dissection, ZmtpConnection)
+                and (summary := dissection.summary(start_ns, last_ns)) is not None
+            ):
+                yield summary
+
+    def server(self, flow: int) -> str | None:
+        """The address and port of the server of a TCP connection, None once it is over."""
+        return self._flows.server(flow)
+
     @property
     def packets(self) -> int:
         """The number of packets so far."""

@@ -50,7 +50,7 @@ def dissect_capture(
     rules = [parse(rule) for rule in decode_as]
     source = open_captures([str(capture)])
     payloads = Payloads(given, rules, show_secrets)
-    sniffer = Sniffer(source, decode_as=rules, patterns=Patterns(), payloads=payloads)
+    sniffer = Sniffer(source, decode_as=rules, patterns=Patterns(rules=rules), payloads=payloads)
     events = [event for batch in sniffer.events() for event in batch]
     failed = [e.detail for e in events if isinstance(e, Problem) and e.code == "payload-dissector-failed"]
     assert not failed, failed[0]

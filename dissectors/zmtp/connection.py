@@ -424,23 +424,28 @@ class ZmtpConnection:
         handshake = self._handshake()
         if handshake == "incomplete":
             handshake = self._judge_incomplete(end, end_ns)
+        self._final.append(self._summary(end, start_ns, end_ns, handshake))
+
+    def summary(self, start_ns: int, last_ns: int) -> Connection | None:
+        """The summary of a connection that goes on, None while it is not certain that it is one of ZMTP."""
+        return self._summary("open", start_ns, last_ns, None) if self.accepted else None
+
+    def _summary(self, end: End, start_ns: int, end_ns: int, handshake: Handshake | None) -> Connection:
         one, other = self.client, self.server
-        self._final.append(
-            Connection(
-                flow=self.flow,
-                transport="ws" if one.opening.upgraded or other.opening.upgraded else self.transport,
-                client=self._peer(one),
-                server=self._peer(other),
-                messages=Sides(one.session.all_messages, other.session.all_messages),
-                octets=Sides(one.octets, other.octets),
-                start_ns=start_ns,
-                end_ns=max(start_ns, end_ns),
-                end=end,
-                version=self.version,
-                mechanism=self.security.mechanism,
-                handshake=handshake,
-                subscriptions=[*one.session.all_topics, *other.session.all_topics],
-            )
+        return Connection(
+            flow=self.flow,
+            transport="ws" if one.opening.upgraded or other.opening.upgraded else self.transport,
+            client=self._peer(one),
+            server=self._peer(other),
+            messages=Sides(one.session.all_messages, other.session.all_messages),
+            octets=Sides(one.octets, other.octets),
+            start_ns=start_ns,
+            end_ns=max(start_ns, end_ns),
+            end=end,
+            version=self.version,
+            mechanism=self.security.mechanism,
+            handshake=handshake,
+            subscriptions=[*one.session.all_topics, *other.session.all_topics],
         )
 
     def release(self) -> None:

@@ -41,8 +41,14 @@ class Tmux:
             time.sleep(0.1)
         return screen
 
+    def processes(self) -> set[int]:
+        """The programs that run on the terminal, beside the shell that started them."""
+        shell = self._run("list-panes", "-F", "#{pane_pid}").strip()
+        found = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=False)
+        return set(map(int, found.stdout.split()))
+
     def end(self) -> None:
-        self._run("kill-server")
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True, check=False)
 
     def _run(self, *words: str) -> str:
         return subprocess.run(["tmux", "-S", self._socket, *words], capture_output=True, text=True, check=True).stdout
@@ -108,6 +114,19 @@ def test_messages_come_while_somebody_looks(tmux: Tmux) -> None:
         tmux.until('"message 99"')
         tmux.press("s")
         tmux.until("over")
+
+
+@needs_tmux
+@needs_privilege
+def test_it_ends_with_its_terminal(tmux: Tmux) -> None:
+    tmux.start(f"{PROGRAM} -i lo -f 'tcp port 9'")
+    tmux.until("filter")
+    (pid,) = tmux.processes()
+    tmux.end()
+    deadline = time.monotonic() + _PATIENCE
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "it goes on without a terminal"
+        time.sleep(0.1)
 
 
 @pytest.mark.slow

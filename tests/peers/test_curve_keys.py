@@ -14,7 +14,8 @@ from tests.support import curve_pair
 from tests.support.conversation import UNDER_CURVE, check, closed, converse, octets, wrong
 from tests.support.live_program import Record, live, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
-from tests.support.paths import program
+from tests.support.paths import PROJECT, program
+from tests.support.shown import blocks
 from tests.support.uprobes import need_uprobes, placed
 
 pytestmark = needs_namespaces
@@ -178,6 +179,30 @@ def dump(pid: int, file: Path) -> None:
     if done.returncode:
         pytest.skip("gcore (gdb) is not installed or may not attach")
     file.with_name(f"{file.name}.{pid}").rename(file)
+
+
+def test_program_that_logs_its_keys_itself(side: Side, tmp_path: Path) -> None:
+    """The example of docs/keys.md, in front of a program that knows nothing of it."""
+    (example,) = (block for block in blocks(PROJECT / "docs" / "keys.md") if block.mark("file") == "log_keys.py")
+    code = f"{example.text}\nimport runpy; runpy.run_module('{curve_pair.__name__}', run_name='__main__')"
+    command = side.command(sys.executable, "-c", code, str(PORT), "1")
+    capture = tmp_path / "capture.pcapng"
+    with live("-i", "lo", "-w", str(capture), prefix=side.command()) as program:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=60,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        program.read_until(closed(1, "127.0.0.1"))
+        program.interrupt()
+    file = tmp_path / "keys.txt"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert texts(read("--curve-keys", str(file), str(capture))) == talk("request 0")
 
 
 def test_wrong_server_key(side: Side) -> None:

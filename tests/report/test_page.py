@@ -18,7 +18,7 @@ from tests.report.made_up_results import BEGIN, HOSTILE, HOUR, MS, results
 from tests.support.browser import CHROMIUM, MISSING, OpenedPage, open_page
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.page import page as make_page
-from zmtpsniff.report.results import ReportPair, ReportTotal, Results
+from zmtpsniff.report.results import ReportPair, ReportSocket, ReportTimeline, ReportTotal, Results
 from zmtpsniff.report.tables import draw
 
 GOLDEN = Path(__file__).with_name("report.txt")
@@ -29,6 +29,7 @@ SECTIONS = [
 CHARTS = ["topology", "rates", "replies", "topics", "problems", "versions"]
 # What a pointer over the third bar, or the first line of the picture, would show.
 POINT_AT_ALL = """
+page.dispatchEvent(new page.Event("beforeprint"));  // draws all, also what nobody has looked at
 for (const each of page.document.querySelectorAll(".canvas")) {
   const name = each.parentElement.dataset.chart;
   page.echarts.getInstanceByDom(each).dispatchAction({ type: "showTip", seriesIndex: 0,
@@ -182,6 +183,44 @@ def test_in_a_browser(page: str, tmp_path: Path) -> None:
     assert not tree.xpath("//img")
     assert len(tree.xpath("//script")) == 3
     assert tree.xpath("//th/button")
+
+
+USE_IT = """
+const tables = page.document.querySelectorAll("table[data-name=pairs]");
+const [table] = tables;
+table.tHead.rows[0].cells[5].firstElementChild.click();
+const field = page.document.querySelector("#pairs input");
+field.value = "10.9.0.1: warn";
+field.dispatchEvent(new page.Event("input"));
+page.document.getElementById("theme").click();
+page.dispatchEvent(new page.Event("beforeprint"));
+"""
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_tables_sort_and_filter_and_all_is_drawn_to_be_printed(tmp_path: Path) -> None:
+    made = fleet(300)
+    for number in range(30):  # each has a chart, and most of them are far below
+        made.sockets.append(ReportSocket(f"10.9.0.{number}:5555", 50, 50, 1, 1, 1, 1, BEGIN, HOUR))
+        made.timeline.append(ReportTimeline(BEGIN, HOUR // 60, 50, 500, f"10.9.0.{number}:5555"))
+    (tmp_path / "report.html").write_text(make_page(made, "", ""))
+    before = drawn(open_page(tmp_path / "report.html", tmp_path / "unused", height=900))
+    assert before.xpath("//*[@data-drawn='yes']/@data-chart").count("service") < 30
+    tree = drawn(open_page(tmp_path / "report.html", tmp_path / "used", height=900, then=USE_IT))
+    rows = [[cell.text_content() for cell in row] for row in tree.xpath("//table[@data-name='pairs']/tbody/tr")]
+    counts = [int(row[5]) for row in rows]
+    assert counts == sorted(counts, reverse=True)
+    shown = [
+        [cell.text_content() for cell in row]
+        for row in tree.xpath("//table[@data-name='pairs']/tbody/tr[not(@hidden)]")
+    ]
+    assert {row[1] for row in shown} == {"10.9.0.1:5555"}
+    assert len(shown) == 5 == sum(row[1] == "10.9.0.1:5555" and "warn" in row[8] for row in rows)
+    assert tree.xpath("//section[@id='pairs']//output")[0].text == "5 of 300"
+    assert before.get("data-theme") is None
+    assert tree.get("data-theme") == "light"
+    assert tree.xpath("//*[@data-drawn='yes']/@data-chart").count("service") == 30
 
 
 @pytest.mark.slow

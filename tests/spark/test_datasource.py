@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     In,
     InputPartition,
+    LessThan,
     LessThanOrEqual,
     Not,
 )
@@ -195,7 +196,7 @@ def scanned(frame: "DataFrame") -> int:
 @pytest.mark.slow
 def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
     register(spark_session)
-    reader = spark_session.read.format("zmtp").option("TABLE", "messages").option("MaxBytes", "4")
+    reader = spark_session.read.format("zmtp").options(TABLE="messages", MaxBytes="4", pushdown="true")
     messages = reader.load(str(folder))
     assert messages.schema == schema("messages")
     everything = messages.collect()
@@ -223,6 +224,17 @@ def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_frame_that_is_asked_twice(spark_session: "SparkSession", folder: Path) -> None:
+    """Spark keeps predicates that it has pushed down for the next query on the frame: by default it pushes none."""
+    register(spark_session)
+    messages = spark_session.read.format("zmtp").load(str(folder / "one"))
+    count = messages.count()
+    assert messages.where("dst_port = 1").count() == 0
+    assert messages.count() == count > 0
+    assert messages.where("dst_port > 1").union(messages.where("dst_port = 1")).count() == count
+
+
+@pytest.mark.slow
 def test_stream_on_spark(spark_session: "SparkSession", folder: Path, tmp_path: Path) -> None:
     register(spark_session)
     source = tmp_path / "in"
@@ -241,13 +253,28 @@ def test_stream_on_spark(spark_session: "SparkSession", folder: Path, tmp_path: 
     assert sorted(spark_session.read.parquet(str(tmp_path / "out")).collect()) == sorted(reader.collect())
 
 
+def test_other_series_are_not_dissected(folder: Path) -> None:
+    """Those that a predicate leaves out have no partition."""
+
+    def series(*filters: Filter) -> set[str]:
+        reader = source(folder, "messages", series="folder", pushdown="true").reader(schema("messages"))
+        assert list(reader.pushFilters([*filters])) == [*filters]
+        return {part.series for part in reader.partitions()}  # type: ignore[attr-defined]
+
+    every = series()
+    assert len(every) > 1
+    one = min(every)
+    assert series(EqualTo(("series",), one)) == series(In(("series",), (one, "/none"))) == {one}
+    assert series(GreaterThan(("series",), one)) == every - {one}
+
+
 @pytest.mark.parametrize("table", ["messages", "connections", "commands"])
 def test_predicates_leave_out_rows(table: str) -> None:
     """Before they reach Spark, which looks at those that do once more."""
     path = FIXTURES / "app_malamute.pcap"
 
     def read(*filters: Filter) -> list[dict[str, Any]]:
-        reader = source(path, table).reader(schema(table))
+        reader = source(path, table, pushdown="true").reader(schema(table))
         assert list(reader.pushFilters([*filters])) == [*filters]
         (part,) = reader.partitions()
         return rows(reader.read(part))
@@ -266,7 +293,9 @@ def test_predicates_leave_out_rows(table: str) -> None:
     assert read(EqualTo((port,), first)) == [row for row in everything if row[port] == first] != everything
     assert read(In((port,), (first, 1))) == read(EqualTo((port,), first))
     assert read(Not(EqualTo((port,), first))) == everything  # Spark's own
-    assert read(EqualTo(("date",), everything[0]["date"])) == everything
+    date = everything[0]["date"]
+    assert read(EqualTo(("date",), date)) == everything
+    assert read(LessThan(("date",), date)) == []
     if version is not None:
         first = next(row[version] for row in everything if row[version])
         assert read(EqualTo((version,), first)) == [row for row in everything if row[version] == first]

@@ -1,6 +1,9 @@
 """What a report says of tables is what `stats` and `report` say of the captures they were made of."""
 
 import json
+import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +17,8 @@ from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'zmtpsniff[spark]'")
+
+from deltalake import DeltaTable, write_deltalake
 
 from tests.spark.local_job import take
 from tests.spark.spark_tables import read_tables
@@ -217,6 +222,30 @@ def test_part_of_the_time_and_of_the_rows(tables: Path, told: Lines, tmp_path: P
 def test_no_tables(tmp_path: Path) -> None:
     with pytest.raises(SparkError, match="there are no tables; zmtpsniff spark ingest INPUT"):
         report(str(tmp_path))
+
+
+def test_an_error_is_one_line(tables: Path, tmp_path: Path) -> None:
+    shutil.copytree(tables, tmp_path / "damaged")
+    for file in (tmp_path / "damaged" / "messages").rglob("*.parquet"):
+        file.write_bytes(b"no Parquet")
+    for folder, said in (("nowhere", "there are no tables"), ("damaged", "Invalid Input Error")):
+        program = [sys.executable, "-m", "zmtpsniff", "spark", "report", str(tmp_path / folder)]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"zmtpsniff: {tmp_path / folder}: {said}")
+
+
+def test_tables_that_lack_columns(tables: Path, tmp_path: Path) -> None:
+    """As an earlier version wrote them."""
+    shutil.copytree(tables, tmp_path / "old")
+    for table, column in (("connections", "shared_id"), ("captures", "condition")):
+        location = str(tmp_path / "old" / table)
+        rows = DeltaTable(location).to_pyarrow_dataset().to_table().drop([column])
+        shutil.rmtree(location)
+        write_deltalake(location, rows, partition_by=["date"])
+    results = report(str(tmp_path / "old"), TOP)
+    assert results.total == report(str(tables), TOP).total
 
 
 def comparable(results: Results) -> dict[str, Any]:

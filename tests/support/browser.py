@@ -32,8 +32,10 @@ def open_page(page: Path, profile: Path, width: int = 1280, height: int = 20_000
         f'<iframe id="frame" src="{page.resolve().as_uri()}" width="{width}" height="{height}"></iframe>\n'
         "<script>const frame = document.getElementById('frame');\n"
         f"setTimeout(() => {{ const page = frame.contentWindow; {then} }}, {_VIRTUAL_MS - 3000});\n"
-        "setTimeout(() => { document.documentElement.innerHTML = "
-        f"frame.contentDocument.documentElement.innerHTML; }}, {_VIRTUAL_MS - 1000});</script>\n"
+        "setTimeout(() => { const root = frame.contentDocument.documentElement; document.documentElement.innerHTML = "
+        "root.innerHTML; "
+        "for (const { name, value } of root.attributes) document.documentElement.setAttribute(name, value); "
+        f"}}, {_VIRTUAL_MS - 1000});</script>\n"
     )
     command = [
         CHROMIUM, "--headless=new", "--disable-gpu", "--no-first-run", "--enable-logging=stderr",

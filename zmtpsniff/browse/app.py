@@ -1,7 +1,9 @@
 """The terminal to look around in: records, the tree of one, its octets, and views of them all."""
 
+import asyncio
 import io
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
@@ -184,6 +186,8 @@ class BrowseApp(App[None]):
         if self._options.condition:
             self._filter.value = self._options.condition
             self.apply_filter(self._options.condition)
+        for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or somebody ends the program
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
         self._reader.start()
         self.set_interval(_SYNC_SECONDS, self._sync)
         self.set_timer(0.02, self._sync)

@@ -8,7 +8,7 @@ from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError
 
 LIMIT = 256 << 10  # decompressed octets handed on at a time, so that a small file of zeros takes no memory either
-XZ_PIECE = 256  # decompressed octets at a time: what an error costs of the good octets before it
+XZ_PIECE = 256  # decompressed octets at a time; an error loses at most so many good octets before it
 XZ_MEMORY = 256 << 20  # octets; xz -9 needs 65 MiB
 ZSTD_BLOCK = 128 << 10  # RFC 8878, section 3.1.1.2.4: Block_Maximum_Size
 
@@ -132,7 +132,7 @@ def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Taker:
-    """Octets by count."""
+    """Takes exact numbers of octets from chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._stream = FileOctets("", chunks)

@@ -134,7 +134,7 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
     unpack_length: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<I").unpack_from
     # Of each interface of the section: link type, numerator of the unit if it is whole nanoseconds (else 0), offset.
     clocks: list[tuple[int, int, int]] = []
-    # What the packet before had, because the next one mostly has it, too.
+    # Of the packet before: the next one mostly has the same.
     current = current_high = -1
     link = unit = offset = high_ns = 0
     while True:

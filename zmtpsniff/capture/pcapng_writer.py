@@ -80,7 +80,7 @@ class PcapngSection:
         parts: list[bytes] = []
         append = parts.append
         pack, tails, kind, half = _pack_head, _tails, ENHANCED_PACKET, _U32
-        # What the packet before had, because the next one mostly has it, too.
+        # Of the packet before: the next one mostly has the same.
         current_link = current_period = -1
         index = high = 0
         for time_ns, link, octets, wire, comment in batch:

@@ -43,14 +43,14 @@ class Plaintexts:
         whose type it hides, ``lengths`` are of all records, ``records`` are those of application data, and those that
         it could not decrypt, ``plaintexts`` what it decrypted; octets are hexadecimal.
         """
-        # In TLS 1.3 the type of a record is known once it is decrypted, so that those not decrypted have none.
+        # TLS 1.3 hides the type of a record. So a record that was not decrypted has none.
         if outer_types and types.count(_APPLICATION_DATA) == len(records):
             self._put_others(key, types, outer_types, lengths)
             for record in records:
                 if len(record) <= 2 * _TLS13_OVERHEAD:
                     self._put(_digest(bytes.fromhex(record)), b"")
             records = [record for record in records if len(record) > 2 * _TLS13_OVERHEAD]
-        # Where some were decrypted and others were not nothing tells which.
+        # If only some records were decrypted, nothing tells which.
         if len(records) == len(plaintexts):
             for record, plaintext in zip(records, plaintexts, strict=True):
                 self._put(_digest(bytes.fromhex(record)), bytes.fromhex(plaintext))

@@ -40,11 +40,11 @@ def drop_privileges() -> str | None:
     try:
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-        # With the last user id that is root's the kernel takes all capabilities away (capabilities(7)).
+        # When the last user id stops being root's, the kernel takes all capabilities away (capabilities(7)).
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     except OSError as error:
         raise NoPrivilegeDropError(f"cannot become {user.pw_name} ({error.strerror})") from error
-    # What is started from now on must not look for its files in root's home.
+    # Programs started from now on must not look for their files in root's home.
     os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]

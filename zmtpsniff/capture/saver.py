@@ -23,7 +23,7 @@ _KEYS_FOLLOW = "# keys follow, as they came"
 class Saver:
     """Writes the packets it is given, as they come.
 
-    What write() has returned from can be read from the file at once. A disk that is full or a file that cannot be
+    Once write() returns, its packets can be read from the file. A disk that is full or a file that cannot be
     written on ends the saving, never the dissection: the file keeps its whole blocks, and ``faults`` tells it once.
     One thread at a time may use it; another may look at ``faults``.
     """

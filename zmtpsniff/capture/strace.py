@@ -30,7 +30,7 @@ _LINE_START = re.compile(
     _WHO + _WHEN + rb"(?:(?P<call>_?[a-z][a-z0-9_]*)\(|<\.\.\. [a-z0-9_]+ resumed>|\+\+\+ |--- S|--- stopped|strace: )"
 )
 _CALL_END = re.compile(rb".*(?:\) += (?:-?\d+|0x[0-9a-f]+|\?)(?![0-9a-z])|<unfinished \.\.\.>$)", re.S)
-# What a descriptor is, is taken once: else a hostile line is looked through again from each place where it may end.
+# The group is atomic: else a hostile line is searched again from each place where a descriptor may end.
 _CALL = re.compile(
     rb"(?P<name>[a-z]+\d?)\((?P<fd>\d{1,9})(?><(?P<what>.{0,400}?)>(?=, |\)))?"
     rb"(?:, (?P<given>.*))?\) += (?P<result>-?\d{1,12})",
@@ -106,7 +106,7 @@ def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[l
             stream.corrupt(source, data, 0, f"a line of more than {_LONGEST_LINE} octets")
             return
         before = len(data)
-        # What is there is not kept waiting, but a line that grows and grows is not looked through again each time.
+        # Whole lines go on at once. A line that only grows is not searched again with each chunk.
         data = stream.extend(data, before + 1 if before < _PIECE else before * 2)
         if len(data) == before:
             break
@@ -142,7 +142,7 @@ class _Stream:
 
 
 class _Calls:
-    """What is remembered from one line to the next.
+    """What the reader remembers from one line to the next.
 
     A socket is known by what strace says of its descriptor (-yy), so that threads, processes after a fork and those
     that descriptors are handed to are one end of one connection; without that by thread and descriptor. Where both

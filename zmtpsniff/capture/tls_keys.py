@@ -47,7 +47,7 @@ def gives_keys(option: str) -> bool:
 
 
 def brings_secrets(name: str) -> bool:
-    """Whether a file is a pcapng capture with decryption secrets in it; of what else tshark reads it is not known."""
+    """Whether a file is a pcapng capture with decryption secrets in it. Of other formats this is not known."""
     if name == "-":  # which can be read only once
         return False
     order = "<"

@@ -39,7 +39,7 @@ _NOT_ITS_WORK = (
     "tcp.analyze_sequence_numbers:FALSE",
     "tcp.calculate_timestamps:FALSE",
 )
-# Where the segments come from, whatever the user's own preferences say.
+# These decide which segments there are, whatever the user's own preferences say.
 _NEEDED = ("ip.defragment:TRUE", "ipv6.defragment:TRUE", "ip.tso_support:TRUE", "ipv6.tso_support:TRUE")
 # What TLS needs: a record may be of several segments, in any order. tshark shows what it decrypts as data, unless it
 # takes it for something that it knows, by port or looks; zmtpsniff wants the octets (WebSocket begins as HTTP).
@@ -73,7 +73,7 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        # A loop of our own, since pyshark's would belong to the main thread.
+        # An event loop of our own: that of pyshark would belong to the main thread.
         super().__init__(eventloop=asyncio.new_event_loop(), use_ek=True, custom_parameters=list(arguments))
         self.words: list[str] = []
         self.process: asyncio.subprocess.Process | None = None

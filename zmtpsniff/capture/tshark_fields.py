@@ -137,7 +137,7 @@ class LineReader:
         if stack.only_ip and _is_cut(layers):
             return self._time, RAW, _CUT, wire, comment
         if protocols.startswith("user_dlt") and layers.frame_encap_type:
-            # Not known to tshark either, unless the user says what it is.
+            # tshark does not know it either, unless the user says what it is.
             return self._time, USER0 + int(layers.frame_encap_type[0]) - _ENCAP_USER0, b"", wire, comment
         return self._time, RAW, b"", wire, comment
 
@@ -152,7 +152,7 @@ class LineReader:
         payload = b""
         if length:
             payloads = layers.tcp_payload
-            # One is missing if not one octet of it was captured, which can only be the last.
+            # The last one is missing if none of its octets was captured.
             if len(payloads) == stack.segments - lengths.count("0"):
                 payload = bytes.fromhex(payloads[-1])
         if stack.segments > 1:
@@ -222,7 +222,7 @@ def _read_stack(protocols: str) -> _Stack:
     tcp = len(names) - 1 - names[::-1].index("tcp")
     before = names[:tcp]
     ips = [name for name in before if name in ("ip", "ipv6")]
-    # What an ICMP error quotes has come before, or never arrived.
+    # An ICMP error quotes a packet that came before, or never arrived.
     if not ips or "icmp" in before or "icmpv6" in before:
         return _Stack()
     return _Stack(ipv6=ips[-1] == "ipv6", ip=ips.count(ips[-1]) - 1, segments=segments)

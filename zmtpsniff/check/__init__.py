@@ -1,1 +1,1 @@
-"""Captured traffic as a test: policies, their rules held against events, and reports of how they fared."""
+"""Captured traffic as a test: policies, the check of events against their rules, and reports of the results."""

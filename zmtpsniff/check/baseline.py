@@ -9,7 +9,7 @@ from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import number
 
-_LEAST_ANSWERS = 10  # whose latencies can be compared: of fewer the longest is chance
+_LEAST_ANSWERS = 10  # answers: with fewer the longest latency is chance, and comparing says nothing
 _TOPIC_OCTETS = 64
 _Key = TypeVar("_Key")
 

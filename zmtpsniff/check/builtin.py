@@ -30,7 +30,7 @@ def _is_error(event: AnyEvent) -> bool:
 
 
 def _in_clear(event: AnyEvent) -> bool:
-    """A side that encrypts nothing, or messages that can be read though no greeting was seen, beyond this machine."""
+    """Whether a side announces no encryption, or sends messages in clear without a greeting, to another machine."""
     if isinstance(event, Greeting):
         plain = event.mechanism in _IN_CLEAR or event.version in _BELOW_3
         return plain and not (is_loopback(event.src) and is_loopback(event.dst))
@@ -55,7 +55,7 @@ def _no_handshake(event: AnyEvent) -> bool:
 
 
 def _unanswered(event: AnyEvent) -> bool:
-    # A note means that the capture just ended before the reply.
+    # A problem of severity note means that the capture ended before the reply could come.
     return isinstance(event, Problem) and event.code == "request-unanswered" and event.severity != "note"
 
 

@@ -1,4 +1,4 @@
-"""A policy made from traffic: what it may say from then on is what it says now."""
+"""A policy made from a capture: it allows the traffic of this capture, and reports whatever is new."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 from zmtpsniff.check.profile import Profile
 
 _LONGEST_FILTER = 8_000  # characters
-_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")  # ASCII that means itself, in a filter and in a literal string of TOML
+_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")  # ASCII without escapes, in a filter and in a literal string of TOML
 
 
 def policy_text(profile: Profile, sets: Sequence[str], subject: str, factor: float) -> str:

@@ -1,4 +1,7 @@
-"""Latencies without keeping each: exact counts at limits, percentiles to within half a percent."""
+"""Counts and percentiles of latencies, without keeping each latency.
+
+Counts at limits are exact. Percentiles are exact to half a percent.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which line of a TOML text a rule and its keys stand on, which tomllib does not tell."""
+"""Finds the lines of rules and keys in a TOML text. tomllib does not tell them."""
 
 import re
 
@@ -39,7 +39,7 @@ class Lines:
             depth += sum(map(line.count, "[{")) - sum(map(line.count, "]}"))
 
     def of_key(self, key: str) -> int:
-        """The line of a key or table at the top; 1 if it is written in a way that is not looked for."""
+        """The line of a key or table at the top of the policy; 1 if it is not found."""
         return self._keys.get(key, 1)
 
     def of_rule(self, place: int, key: str | None = None) -> int:

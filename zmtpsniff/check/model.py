@@ -64,7 +64,7 @@ class Offence(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a rule fared."""
+    """The result of a rule."""
 
     rule: Rule
     passed: bool

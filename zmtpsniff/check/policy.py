@@ -1,4 +1,4 @@
-"""Policy files: TOML with rules, read into :class:`Rule` objects; what is wrong with one is said with its line."""
+"""Reads policy files: TOML that becomes :class:`Rule` objects. An error names the line in the file."""
 
 import difflib
 import tomllib
@@ -18,11 +18,11 @@ LATENCY_KEYS = ("pattern", *PERCENTILES, "where")
 _NAME_LENGTH = 200  # of a rule: more fits into no report
 _MOST_OCTETS = 4 << 20  # of a policy file
 _MOST_RULES = 10_000
-_MOST_PARTS = 50  # of a key: what tomllib needs for one grows with their square
+_MOST_PARTS = 50  # of a key: the time and memory of tomllib grow with the square of the parts
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be used; its text is one line with the file, the line and what is wrong."""
+    """The policy cannot be used. The message is one line: the file, the line in it, and what is wrong."""
 
 
 def read_policy(name: str) -> list[Rule]:
@@ -238,7 +238,7 @@ class _Reader:
         return filters, "order " + ", then ".join(text.strip() for text in texts)
 
     def _filter(self, what: str, text: Any, key: str | None = None) -> Filter:
-        # The parser of filters takes longer to import than a policy of built-in sets to read.
+        # Importing the parser of filters takes longer than reading a policy that has built-in sets only.
         from zmtpsniff.filters import FilterError, compile_filter
 
         if not isinstance(text, str) or not text.strip():

@@ -1,4 +1,4 @@
-"""What a capture holds, in short: who talks to whom, how, about what and how much."""
+"""Sums a capture up: who talks to whom, how, about what and how much."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class ConnectionKind(NamedTuple):
 
 
 class Profile:
-    """Takes all events of a capture and counts what is of one kind."""
+    """Takes all events of a capture and counts them by kind."""
 
     def __init__(self) -> None:
         """Begin with nothing."""

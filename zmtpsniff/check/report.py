@@ -8,7 +8,7 @@ from zmtpsniff.check.model import Outcome
 
 
 class Report(NamedTuple):
-    """The outcomes of a check, and what was checked."""
+    """The results of a check: the outcome of each rule, and what was checked."""
 
     outcomes: Sequence[Outcome]
     captures: Sequence[str]  # names of files, as given; none for live traffic

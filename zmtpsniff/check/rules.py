@@ -1,4 +1,4 @@
-"""Rules held against events: one pass, with memory that does not grow with the number of records."""
+"""Checks events against rules, in one pass. Memory does not grow with the number of records."""
 
 from collections.abc import Callable, Sequence
 from io import StringIO
@@ -11,7 +11,7 @@ from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
 
-# Records come nearly in the order of their times: what a second holds is certain so long after it.
+# Records come nearly in the order of their times. So long after a second no more records of it come.
 _LATE_SECONDS = 300
 
 Place = Callable[[int], tuple[str, int] | None]
@@ -19,7 +19,7 @@ Place = Callable[[int], tuple[str, int] | None]
 
 
 class Check:
-    """Takes all events of a capture, in order, and tells how each rule fared."""
+    """Takes all events of a capture, in order, and gives the outcome of each rule."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Check:
                     take(event)
             if type(event) is Connection:
                 ended.append(event)
-        # What is found about a connection at its end comes behind its record, in the same batch.
+        # Problems found at the end of a connection follow its record, in the same batch.
         for connection in ended:
             for trial in self._trials:
                 trial.end(connection)
@@ -242,7 +242,7 @@ class _InSeconds(_Trial):
         """Nothing that is older is to come: seconds before this one are what they are."""
         assert self._oldest is not None
         while self._oldest < before:
-            # A long silence, as between captures that are read together, is looked at as a whole.
+            # A long silence, as between captures that are read together, is one step, not one for each second.
             seconds = before - self._oldest if not self._counts and self._oldest == self._checked else 1
             self._look(self._oldest, self._counts.pop(self._oldest, 0), seconds)
             self._oldest += seconds
@@ -343,7 +343,7 @@ class _Latency(_Trial):
         if not count:
             return self._outcome(True, what)
         words = []
-        missed = 0  # the longest limit that is not kept: what is over it says most
+        missed = 0  # the longest limit that was exceeded: the records over it say most
         for name, percent, limit in latency.limits:
             # Counted exactly; the percentile that is shown is rounded.
             within = self._latencies.within(limit) >= rank(count, percent)

@@ -7,7 +7,7 @@ from zmtpsniff.render.wording import number
 
 
 def text(report: Report) -> str:
-    """Every rule with how it fared, the first offending records under those that failed, and a line that sums up."""
+    """Every rule with its outcome, the first offending records under those that failed, and a line with the totals."""
     lines = []
     for outcome in report.outcomes:
         rule = outcome.rule

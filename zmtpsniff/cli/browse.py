@@ -63,7 +63,7 @@ def browse(
     theme: str,
     color: "Color",
 ) -> None:
-    """BrowseOptions around in captures, or in what passes: a list of records, the tree of one, its octets.
+    """Look around in captures, or in what passes: a list of records, the tree of one, its octets.
 
     Conversations, a ladder, requests through proxies, topics, services and statistics are views; "?" tells the keys.
 

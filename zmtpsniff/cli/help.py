@@ -12,6 +12,7 @@ HELP_NAMES = ["-h", "--help"]
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "For monitoring": ("--metrics", "--otlp"),
     "Where to": ("--to", "--bind", "--yes"),
     "Files": ("--messages", "--decompress"),
     "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
@@ -34,11 +35,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
-        "--factor", "--show", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B", "-p", "--tls-keys",
-        "--tshark-option", "--status",
-        "--processes", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys",
-        "--max-flows", "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards",
-        "--anew", "--vacuum-hours", "--help", "--help-all",
+        "--factor", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B",
+        "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns", "--timeout", "--payload",
+        "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting", "--idle-timeout", "--utc",
+        "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

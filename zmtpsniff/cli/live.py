@@ -11,6 +11,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
@@ -19,6 +20,7 @@ from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.export import Observer
 
 
 @click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     "--processes/--no-processes", default=sys.platform == "linux",
     help="Say which processes of this machine have the connections (Linux).",
 )  # fmt: skip
+@observer_options
 @tshark_options
 @saver_options
 @live_dissection_options
@@ -47,6 +50,7 @@ def live(
     live: LiveSettings,
     status: bool | None,
     processes: bool,
+    observer: ObserverSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
     dissection: Settings,
@@ -69,8 +73,10 @@ def live(
     live = replace(live, pids=pids, command=command)
     entries = load_sniffer(dissection)
     load_renderer(output)
+    load_observers(observer)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
     source = None
+    observers: list[Observer] = []
     try:
         capture = start_capture(live, tshark, saver)
         source = capture.source
@@ -95,8 +101,11 @@ def live(
         kept = keeping(dissection, output)
         sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
-        run(sniffer, dissection, output, line, is_live=True)
+        observers = start_observers(observer, sniffer)
+        run(sniffer, dissection, output, line, is_live=True, observers=observers)
     finally:
+        for each in observers:
+            each.close()
         if source is not None:
             source.close()
         if host is not None:

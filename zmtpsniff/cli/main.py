@@ -30,7 +30,19 @@ _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
 
 
-@click.group(cls=Group, no_args_is_help=False, context_settings={"max_content_width": 100})
+class Commands(Group):
+    """All commands; a capture in place of a command is to be read, and nothing at all asks for help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put in what goes without saying."""
+        if not args:
+            args = ["--help"]
+        elif args[0] not in self.commands and (args[0] == "-" or os.path.isfile(args[0])):
+            args = ["read", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Commands, no_args_is_help=False, context_settings={"max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def cli() -> None:
     """See what ZeroMQ programs say to each other.

@@ -173,7 +173,7 @@ _dissection = (
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
         "5555-5560 for several ports. For RADIO and DISH over UDP: udp.port==5556,zmtp; to take its messages for a "
-        "protocol: tcp.port==5557,mlm. Repeatable.",
+        "protocol: tcp.port==5557,mlm; to declare the type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,

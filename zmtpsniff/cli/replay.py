@@ -85,7 +85,7 @@ def replay(
 
     \b
     zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555 --wait-replies
-    zmtpsniff replay feed.pcap --as PUB --bind tcp://127.0.0.1:5556 --loop 3
+    zmtpsniff replay capture.pcap --as REP --bind tcp://127.0.0.1:5555
     """
     if (to is None) == (bind is None):
         raise click.UsageError("say where to: either --to ENDPOINT or --bind ENDPOINT")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.options import Output
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.export import Observer
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls
     from zmtpsniff.net.witness import Witness
@@ -87,11 +88,12 @@ def run(
     output: "Output",
     line: "StatusLine | ProgressLine | None" = None,
     is_live: bool = False,
+    observers: "Sequence[Observer]" = (),
 ) -> None:
     """Write all events; an interrupt ends that with the totals, too.
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
-    there is nothing to write.
+    there is nothing to write. ``observers`` are told everything, whatever the filter.
     """
     spare_collector()
     traits = TRAITS[output.format]
@@ -110,6 +112,8 @@ def run(
             for events in sniffer.events():
                 if is_live:
                     must_be_read(stream)
+                for observer in observers:
+                    observer.take(events)
                 shown = _passing(events, output.passes)
                 if line is not None:
                     line.see(events, shown)

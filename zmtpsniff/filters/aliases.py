@@ -1,4 +1,4 @@
-"""Names beside those of our records: Wireshark's, and what can be told from other fields."""
+"""More names of fields: those of Wireshark, and fields that are computed from others."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Alias(NamedTuple):
 
 
 class DerivedField(NamedTuple):
-    """A field that is told from others."""
+    """A field that is computed from others."""
 
     kind: Kind
     meaning: str

@@ -14,7 +14,7 @@ from zmtpsniff.render.text import as_text
 Relation = Literal["==", "!=", "<", "<=", ">", ">=", "contains", "matches"]
 Quantifier = Literal["any", "all"]
 
-# What follows octets that are cut is not known; what is found must be found before any of these.
+# What follows the octets at hand is not known. So a search may only match before the cut.
 _MAY_FOLLOW = (b"a", b" ", b"\n")
 
 

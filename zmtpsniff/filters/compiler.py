@@ -20,7 +20,7 @@ from zmtpsniff.filters.operands import RECORDS, Field, field, is_field
 from zmtpsniff.filters.paths import Kind, Value
 from zmtpsniff.filters.source import SourceCode
 
-_MOST_DEPTH = 50  # Python itself has a limit for parentheses in parentheses
+_MOST_DEPTH = 50  # Python's own compiler limits nested parentheses, too
 
 _Code = dict[type[Event], str]  # an expression for each type of record; "False" where it is not there
 
@@ -313,7 +313,7 @@ def _not(parts: list[str]) -> str:
 
 
 def _xor(parts: list[str]) -> str:
-    # All sides are True or False, and one more of them turns the answer round.
+    # All sides are True or False. Each further one that is True inverts the result.
     turned = parts.count("True") % 2 == 1
     rest = [part for part in parts if part not in ("True", "False")]
     joined = f"({' ^ '.join(f'({part})' for part in rest)})" if rest else "False"

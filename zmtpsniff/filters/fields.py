@@ -1,6 +1,6 @@
 """All fields that a filter can name: from the types of the events, with Wireshark's names for them.
 
-What a field means is said by the events, but for the fields that are told from others.
+What a field means is said by the events, but for the fields that are computed from others.
 """
 
 import typing
@@ -25,7 +25,7 @@ class FieldInfo(NamedTuple):
     records: tuple[str, ...]
     meaning: str
     unit: str = ""  # of its numbers
-    also: str = ""  # the name of the same field in our records, for one of Wireshark's
+    also: str = ""  # for a name of Wireshark: the name of the same field in our records
 
 
 PART_MEANINGS = {

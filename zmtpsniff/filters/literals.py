@@ -1,4 +1,4 @@
-"""What is written in a filter as a value, as a value of the kind that it is compared with."""
+"""Turns the values written in a filter into values of the kind that they are compared with."""
 
 import re
 from datetime import UTC, datetime

@@ -67,7 +67,7 @@ class _Node:
 
 @lru_cache
 def fields_of(struct: type[msgspec.Struct]) -> dict[str, RecordField]:
-    """The fields of a struct by their names; to look them up anew is most of the time of a long filter."""
+    """The fields of a struct by their names, remembered: looking them up took most of the time of long filters."""
     return {field.name: field for field in record_fields(struct)}
 
 
@@ -131,7 +131,7 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
 
 
 def _of_payload(node: _Node, left: list[Step], source: SourceCode) -> _Node | None:
-    """A field of the application's own, which only its dissector knows: as octets; takes its steps off those left."""
+    """A field of the application's protocol, as octets; only its dissector knows it. Shortens ``left`` by its steps."""
     if left[0].name in fields_of(Payload):
         return None
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Python source in the making: what a filter becomes.
+"""The Python source that a filter becomes.
 
 Nothing that a user wrote gets into the source. Constants are passed beside it, in a namespace, under names that are
 made here.

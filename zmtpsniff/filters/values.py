@@ -51,7 +51,7 @@ def order(octets: Octets | None, other: Octets | None) -> int | None:
     common = min(len(left), len(right))
     if left[:common] != right[:common]:
         return 1 if left > right else -1
-    # One begins with all that is at hand of the other, so only the end of a whole one tells.
+    # All octets at hand are the same. So only the end of one that is whole can tell which is less.
     if len(left) == common and type(octets) is bytes and length_of(other) > common:
         return -1
     if len(right) == common and type(other) is bytes and length_of(octets) > common:

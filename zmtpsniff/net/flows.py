@@ -4,7 +4,7 @@ Octets go to whoever is given by ``connect``; a flow that nobody wants costs a l
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 import msgspec
@@ -550,6 +550,17 @@ class FlowTable:
         flow.client.begin(dissection.client)
         flow.server.begin(dissection.server)
         return True
+
+    def dissections(self) -> Iterator[tuple[FlowDissection, int, int]]:
+        """What takes the octets of the flows that go on, with the time of each flow's first and last packet."""
+        for flow in self._flows.values():
+            if flow.dissection is not None:
+                yield flow.dissection, flow.start_ns, flow.last_ns
+
+    def server(self, number: int) -> str | None:
+        """The address and port of the server of a flow, None if the flow is over."""
+        flow = self._flows.get(number)
+        return None if flow is None else addresses(flow.client.key)[1].text
 
     # ------------------------------------------------------------------ ending
 

@@ -108,7 +108,7 @@ class DotRenderer:
         ]
         pairs = self._pairs.rows
         hosts = sorted({key.client for key in pairs})
-        lines += [f"  {_quoted(f'host {host}')} [label={_quoted(escape(host))}, shape=box];" for host in hosts]
+        lines += [f"  {_quoted(escape(f'host {host}'))} [label={_quoted(escape(host))}, shape=box];" for host in hosts]
         types: dict[str, set[str]] = {}
         for key in pairs:
             types.setdefault(key.server, set()).update(
@@ -116,9 +116,11 @@ class DotRenderer:
             )
         for server, names in sorted(types.items()):
             label = "\n".join([escape(server), *([", ".join(sorted(map(escape, names)))] if names else [])])
-            lines.append(f"  {_quoted(server)} [label={_quoted(label)}, shape=ellipse];")
+            lines.append(f"  {_quoted(escape(server))} [label={_quoted(label)}, shape=ellipse];")
         for key, pair in sorted(pairs.items(), key=lambda item: tuple(name or "" for name in item[0])):
-            lines.append(f"  {_quoted(f'host {key.client}')} -> {_quoted(key.server)} [{_edge(key, pair)}];")
+            lines.append(
+                f"  {_quoted(escape(f'host {key.client}'))} -> {_quoted(escape(key.server))} [{_edge(key, pair)}];"
+            )
         left = self._pairs.at_least() - len(pairs)
         if left > 0:
             lines.append(f"  // {left:,} more pairs at least, with fewer messages")

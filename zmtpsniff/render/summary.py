@@ -85,7 +85,10 @@ class SummaryRenderer:
         for start in range(0, len(events), _BATCH):
             lines: list[str] = []
             for event in self._grouped(events[start : start + _BATCH]):
-                self._add(event, lines)
+                if type(event) is Message:
+                    self._add_message(event, lines)
+                else:
+                    self._add(event, lines)
             lines.append("")
             block = "\n".join(lines)
             self._stream.write(self._encodable(block) if self._encodable else block)
@@ -96,13 +99,11 @@ class SummaryRenderer:
         self._stream.flush()
 
     def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
-        """Add the line of one event, or those of a run of messages."""
+        """Add the line of one event that is no message, or those of a run of messages."""
         palette, kind = self._palette, self._columns.kind
         match event:
             case Run():
                 self._add_run(event, lines)
-            case Message():
-                self._add_message(event, lines)
             case Greeting():
                 self._add_line(event, kind("greeting", palette.label), self._greeting(event), lines)
             case Command():
@@ -170,7 +171,8 @@ class SummaryRenderer:
         octets = 0
         for frame in frames:
             octets += len(frame) if type(frame) is bytes else length_on_wire(frame)
-        start = self._start(event, lines)
+        time = self._time(event.time_ns, lines)
+        start = self._columns.start(time, event.packet, event.flow, event.src, event.dst)
         if count > 2:  # fewer hold no credentials that are known
             frames = frames_to_show(event, self._show_secrets)
         if count > self._most:

@@ -107,6 +107,8 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
     """What one end of a connection announced, as in ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
     words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    if peer.inferred:
+        words.append("(inferred)")
     if peer.version is not None:
         words.append(protocol(peer.version))
     if peer.identity is not None and peer.identity != b"":

@@ -73,7 +73,7 @@ def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
 def register(session: "SparkSession") -> None:
     """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures.
 
-    Predicates are pushed down to Python data sources in this session from then on.
+    Predicates may be pushed down to Python data sources in this session from then on.
     """
     from zmtpsniff.spark.datasource import ZmtpSource
 

@@ -5,8 +5,9 @@ rows of one table to Spark.
 
 Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
 ``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``,
-``curveKeys`` (a file of keys on the driver's machine), ``idle``. A stream also has ``state``, a folder of its own for
-what is open and which files it has seen, and ``maxFiles``, of a micro-batch.
+``curveKeys`` (a file of keys on the driver's machine), ``idle``, ``pushdown`` (of predicates, right for a data frame
+that is asked once). A stream also has ``state``, a folder of its own for what is open and which files it has seen, and
+``maxFiles``, of a micro-batch.
 """
 
 import json
@@ -56,7 +57,7 @@ _VERSIONS = {"version", "client_version", "server_version"}
 _PUSHED = _TIMES | _PORTS | _VERSIONS | {"series"}
 _OPTIONS = (
     "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "curveKeys", "idle",
-    "state", "maxFiles", "path", "paths",
+    "pushdown", "state", "maxFiles", "path", "paths",
 )  # fmt: skip
 
 Condition = tuple[str, type[Filter], Any]
@@ -92,6 +93,7 @@ class _Request:
             options.get("bodies", "true").lower() == "true",
             curve_keys=read_keys(options["curveKeys"]) if options.get("curveKeys") else (),
         )
+        self.pushdown = options.get("pushdown", "false").lower() == "true"
         self.state = options.get("state", "")
         self.most_files = int(options.get("maxFiles", MOST_FILES))
 
@@ -129,7 +131,8 @@ class ZmtpSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read what there is."""
-        return _Reader(_Request(self.options), schema)
+        request = _Request(self.options)
+        return _FilteringReader(request, schema) if request.pushdown else _Reader(request, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
         """Read what comes."""
@@ -141,14 +144,6 @@ class _Reader(DataSourceReader):
         self._request = request
         self._schema = schema
         self._conditions: list[Condition] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Note what rows must be like. Spark looks at them again: here it is about how many pass to it."""
-        for one in filters:
-            column = ".".join(getattr(one, "attribute", ()))
-            if column in _PUSHED and (type(one) in _COMPARED or isinstance(one, datasource.In)):
-                self._conditions.append((column, type(one), one.value))  # type: ignore[attr-defined]
-        return filters
 
     def partitions(self) -> list[InputPartition]:
         """One for each shard of each series that can have rows."""
@@ -174,6 +169,18 @@ class _Reader(DataSourceReader):
         options = _narrowed(self._request.options, self._conditions)
         shard = Shard(partition.files, options, MemoryStates(), partition.spec)
         yield from _Table(self._request, partition.series, self._schema, self._conditions).rows(shard, options)
+
+
+class _FilteringReader(_Reader):
+    """One of a data frame that is asked once: Spark keeps it, with its filters, for the next query on the frame."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Note what rows must be like. Spark looks at them again: here it is about how many pass to it."""
+        for one in filters:
+            column = ".".join(getattr(one, "attribute", ()))
+            if column in _PUSHED and (type(one) in _COMPARED or isinstance(one, datasource.In)):
+                self._conditions.append((column, type(one), one.value))  # type: ignore[attr-defined]
+        return filters
 
 
 class _StreamReader(DataSourceStreamReader):

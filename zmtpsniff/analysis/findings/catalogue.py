@@ -137,7 +137,7 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "Something on a connection breaks the rules of ZMTP or of its sockets' pattern.",
         "zmtpsniff reports it as a problem; docs/problems.md says more of each.",
-        "Look at the packets named: `zmtpsniff read -Y 'type == \"problem\"'`.",
+        "Look at the packets named: `zmtpsniff read -Y 'type == \"problem\"' capture.pcap`.",
     ),
     "password-in-clear": FindingKind(
         "note",

@@ -25,11 +25,13 @@ from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
 from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
+from zmtpsniff.analysis.patterns.inference import Inference, Senders
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
 from zmtpsniff.analysis.patterns.request_reply import Exchange, request_reply
 from zmtpsniff.analysis.patterns.single_frame import SINGLE_FRAME, RadioDish, SingleFrame
+from zmtpsniff.decode_as import DecodeAs, first_match
 
 _SETTLE_NS = 1_000_000_000
 _EARLY_OCTETS = 65_536  # of a connection's events before both sides have said what they are
@@ -52,6 +54,11 @@ _BLINDING = frozenset(
 )
 
 
+# The peers of a socket whose type the user declares.
+_USUAL_PEERS = {
+    "REP": "REQ", "REQ": "REP", "ROUTER": "DEALER", "DEALER": "ROUTER", "PUB": "SUB", "XPUB": "SUB", "SUB": "PUB",
+    "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
+}  # fmt: skip
 Notice = tuple[int, Refusal | Doubt]
 """What flows tell that is no event, and how many events of its batch come before it."""
 
@@ -62,8 +69,13 @@ class Patterns:
     An event gets what it means to others while its batch is taken, and never later: once given out it is not changed.
     """
 
-    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
-        """``timeout_seconds`` is how long a request may wait for its reply."""
+    def __init__(self, timeout_seconds: float = REPLY_SECONDS, rules: Sequence[DecodeAs] = ()) -> None:
+        """``timeout_seconds`` is how long a request may wait for its reply.
+
+        ``rules`` may declare the type of a bound socket, for connections that do not say it.
+        """
+        self._rules_of_user = [rule for rule in rules if rule.socket_type]
+        self._senders = Senders()
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._findings = Findings()
         self._room = Room()
@@ -168,11 +180,15 @@ class Patterns:
             conversation = self._conversations.get(event.flow)
             if conversation is not None and len(conversation.types) < 2:
                 self._keep(conversation, event)
+                if conversation.inference is not None:
+                    self._learn(conversation, conversation.inference.subscription(event))
             elif conversation is not None:
                 conversation.rules.subscription(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
         elif isinstance(event, Problem) and event.code in _BLINDING and event.flow is not None:
+            if event.code == "no-greeting" and event.flow not in self._conversations:
+                self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
 
     def _take_notice(self, notice: Refusal | Doubt) -> None:
@@ -202,8 +218,52 @@ class Patterns:
             conversation.websocket = event.version == "ZWS2.0"
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
+            if event.version in (None, "1.0") or (conversation.websocket and event.mechanism is None):
+                self._infer(conversation, event.src, event.dst)
+        if conversation.inference is not None and event.identity:
+            conversation.inference.name()
         if event.socket_type is not None:
             self._announce(conversation, event)
+
+    def _meet(self, flow: int, src: str, dst: str) -> None:
+        """A connection that began before the capture did."""
+        conversation = self._conversations[flow] = Conversation(flow)
+        conversation.blind = True
+        self._infer(conversation, src, dst)
+
+    def _infer(self, conversation: Conversation, one: str, other: str) -> None:
+        """Find out which sockets they are by what they send, unless the user says it."""
+        for bound, peer in ((one, other), (other, one)):
+            port = bound.rpartition(":")[2]
+            rule = first_match(self._rules_of_user, "tcp", int(port)) if port.isdecimal() else None
+            if rule is not None:
+                self._learn(conversation, {bound: rule.socket_type, peer: _USUAL_PEERS[rule.socket_type]})
+                return
+        conversation.inference = Inference(conversation, one, other, self._senders)
+        self._on_message[conversation.flow] = partial(self._look_at, conversation)
+
+    def _look_at(self, conversation: Conversation, event: Message) -> None:
+        """Take a message of a connection whose socket types are to be found out."""
+        inference = conversation.inference
+        if inference is None:
+            return
+        self._keep(conversation, event)
+        if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
+            self._on_message[conversation.flow] = partial(self._look_at, conversation)
+        self._learn(conversation, inference.message(event))
+
+    def _learn(self, conversation: Conversation, types: dict[str, str] | None) -> None:
+        """Which sockets they are is known now, though they did not say it. Nobody is accused of what was guessed."""
+        if types is None:
+            return
+        conversation.inference = None
+        conversation.blind = True
+        conversation.types = types
+        conversation.is_inferred = True
+        conversation.rules = self._rules(conversation)
+        self._on_message.pop(conversation.flow, None)
+        self._listen(conversation)
+        self._catch_up(conversation)
 
     def _command(self, event: Command) -> None:
         conversation = self._conversations.get(event.flow)
@@ -221,6 +281,7 @@ class Patterns:
     def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
         if event.src in conversation.types:
             return
+        conversation.inference = None
         kind, identity = event.socket_type, event.identity
         conversation.types[event.src] = kind if kind in PEERS else ""
         if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
@@ -314,6 +375,11 @@ class Patterns:
         self._on_message.pop(event.flow, None)
         self._waiting.pop(event.flow, None)
         self._now_ns = max(self._now_ns, event.end_ns)
+        if conversation is not None and conversation.is_inferred:
+            for peer in (event.client, event.server):
+                if peer.socket_type is None and peer.address in conversation.types:
+                    peer.socket_type = conversation.types[peer.address]
+                    peer.inferred = True
         if conversation is not None:
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:

@@ -1,10 +1,13 @@
 """What all patterns need to know of one connection while it lasts."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Severity, Subscription
 from dissectors.problems import PROBLEMS
+
+if TYPE_CHECKING:
+    from zmtpsniff.analysis.patterns.inference import Inference
 
 _ROOM = 32 << 20
 
@@ -131,7 +134,10 @@ class Rules:
 class Conversation:
     """One connection: who takes part, and whether all of it can be seen."""
 
-    __slots__ = ("blind", "early", "early_octets", "flow", "identities", "pings", "rules", "types", "websocket")
+    __slots__ = (
+        "blind", "early", "early_octets", "flow", "identities", "inference", "is_inferred", "pings", "rules", "types",
+        "websocket",
+    )  # fmt: skip
 
     def __init__(self, flow: int) -> None:
         """Begin with the first greeting."""
@@ -142,6 +148,8 @@ class Conversation:
         self.early_octets = 0
         self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False
+        self.inference: Inference | None = None  # while the socket types are not known, and not announced
+        self.is_inferred = False
         self.pings: Rules | None = None
         self.rules = Rules()
 
@@ -152,3 +160,4 @@ class Conversation:
                 rules.message = None
         self.rules = Rules()
         self.pings = None
+        self.inference = None

@@ -327,4 +327,5 @@ def _short_peer(peer: Peer) -> Peer:
         None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
         None if peer.identity is None else shortened(peer.identity),
         peer.beacon,
+        peer.inferred,
     )

@@ -25,7 +25,7 @@ TOTAL = f"""
 SELECT *
 FROM (
     SELECT count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,
-        count_if(condition <> 'whole') AS damaged
+        count(*) FILTER (WHERE condition <> 'whole') AS damaged
     FROM captures
 ), (
     SELECT count(*) AS connections, {_sum("client_octets::HUGEINT + server_octets")} AS octets,
@@ -365,7 +365,7 @@ receive that have changed their subscriptions more than a thousand times is left
 
 SERIES = f"""
 SELECT series, count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,
-    count_if(condition <> 'whole') AS damaged, min(first_ns) AS start_ns, max(last_ns) AS end_ns,
+    count(*) FILTER (WHERE condition <> 'whole') AS damaged, min(first_ns) AS start_ns, max(last_ns) AS end_ns,
     avg(last_ns - first_ns) AS mean_ns
 FROM captures
 GROUP BY series

@@ -14,7 +14,7 @@ import duckdb
 from zmtpsniff.spark.report.views import conditions
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
-from zmtpsniff.spark.tables import TABLES
+from zmtpsniff.spark.tables import TABLES, arrow_schema
 from zmtpsniff.spark.vantage import ELSEWHERE, views
 
 Row = dict[str, Any]
@@ -33,7 +33,7 @@ class Snapshot:
                 raise SparkError(
                     f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
                 )
-            database.register(f"files_{table}", known.to_pyarrow_dataset())
+            database.register(f"files_{table}", _with_all_columns(table, known.to_pyarrow_dataset()))
             wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
             database.execute(f"CREATE VIEW all_{table} AS SELECT * FROM files_{table} WHERE {wanted}")
         queries = views(since_ns or 0)
@@ -63,6 +63,15 @@ class Snapshot:
         return rows[:most], count["count"] - most
 
 
+def _with_all_columns(table: str, files: Any) -> Any:
+    """A dataset with the columns that an earlier version did not write, which are null."""
+    schema = files.schema
+    for field in arrow_schema(table):
+        if field.name not in schema.names:
+            schema = schema.append(field.with_nullable(True))
+    return files.replace_schema(schema)
+
+
 @contextmanager
 def open_snapshot(folder: str, since_ns: int | None = None, until_ns: int | None = None) -> Iterator[Snapshot]:
     """The tables below ``folder``, a path or URL, of the time from ``since_ns`` up to ``until_ns``.
@@ -74,5 +83,8 @@ def open_snapshot(folder: str, since_ns: int | None = None, until_ns: int | None
         database.execute("SET TimeZone = 'UTC'")
         try:
             yield Snapshot(folder, database, since_ns, until_ns)
+            return
         except (duckdb.Error, OSError) as error:
-            raise SparkError(f"{folder}: {' '.join(str(error).split())}") from error
+            said = " ".join(str(error).split())
+    # Not from there: what an error refers to would outlive DuckDB, which complains of that at the end.
+    raise SparkError(f"{folder}: {said}")

@@ -1,0 +1,185 @@
+"""Metrics: they count what the records say, with few labels, and answer where they were told to."""
+
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+import zmtpsniff
+from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
+from tests.support.live_program import live, needs_privilege
+from tests.support.paths import FIXTURES
+from zmtpsniff.errors import Error
+from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
+
+LABELS = ("service", "sender", "socket_type", "action", "code", "severity", "le")
+CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_subscriptions.pcap", "app_jupyter.pcap"]
+
+
+class Source:
+    """What Metrics asks a sniffer."""
+
+    packets, dropped = 7, 1
+
+    def __init__(self, *connections: Connection) -> None:
+        self._connections = connections
+
+    def connections(self) -> Sequence[Connection]:
+        return self._connections
+
+    def server(self, flow: int) -> str | None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zmtpsniff.export.metrics._PATIENCE", 0.0)
+
+
+def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, tuple[str, ...]], float]:
+    """All samples, by name and the values of their labels, as Prometheus reads them."""
+    metrics = Metrics(Source(*going_on))
+    registry = CollectorRegistry()
+    registry.register(metrics)  # which asks, so that the next events bring the numbers up to date
+    for begin in range(0, len(events), 10):
+        metrics.take(events[begin : begin + 10])
+    list(metrics.collect())
+    metrics.take([])
+    return samples(generate_latest(registry).decode())
+
+
+def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
+    families = text_string_to_metric_families(text)
+    return {
+        (each.name, tuple(each.labels[name] for name in LABELS if name in each.labels)): each.value
+        for family in families
+        for each in family.samples
+    }
+
+
+def total(found: dict[tuple[str, tuple[str, ...]], float], name: str) -> float:
+    return sum(value for (each, _), value in found.items() if each == name)
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_they_are_what_the_records_say(name: str) -> None:
+    events = list(zmtpsniff.open(FIXTURES / name))
+    connections = [event for event in events if isinstance(event, Connection)]
+    found = made(events)
+    messages = [event for event in events if isinstance(event, Message)]
+    servers = {connection.flow: connection.server.address for connection in connections}
+    expected: Counter[tuple[str, str, str]] = Counter()
+    for message in messages:
+        server = servers[message.flow]
+        expected[server, "server" if message.src == server else "client", message.socket_type or "unknown"] += 1
+    for key, count in expected.items():
+        assert found["zmtp_messages_total", key] == count
+    octets = sum(connection.octets.client + connection.octets.server for connection in connections)
+    assert total(found, "zmtp_octets_total") == octets
+    assert total(found, "zmtp_messages_total") == len(messages)
+    latencies = [message.latency_ns for message in messages if message.latency_ns is not None]
+    assert total(found, "zmtp_reply_seconds_count") == len(latencies)
+    assert total(found, "zmtp_reply_seconds_sum") == pytest.approx(sum(latencies) / 1e9)
+    assert total(found, "zmtp_connections_opened_total") == len(connections)
+    assert total(found, "zmtp_connections_open") == total(found, "zmtp_subscriptions_active") == 0
+    assert total(found, "zmtp_problems_total") == sum(isinstance(event, Problem) for event in events)
+    assert total(found, "zmtp_subscriptions_total") == sum(isinstance(event, Subscription) for event in events)
+    assert (total(found, "zmtpsniff_packets_total"), total(found, "zmtpsniff_packets_dropped_total")) == (7, 1)
+
+
+def said(latency_ns: int) -> Message:
+    message = Message(1, 1, 1, "10.0.0.2:5555", "10.0.0.1:40000", [b"x"], "REP")
+    message.latency_ns = latency_ns
+    return message
+
+
+def connected(flow: int, kind: str = "REQ", messages: int = 1) -> Connection:
+    client, server = Peer("10.0.0.1:40000", "3.1", kind), Peer(f"10.0.0.2:{flow}", "3.1", "REP")
+    counts = Sides(messages, messages), Sides(10, 20)
+    return Connection(flow, "tcp", client, server, *counts, 0, 1, "fin", subscriptions=[b"a", b"b"])
+
+
+def test_services_are_bounded() -> None:
+    found = made([connected(flow) for flow in range(1, 1001)])
+    services = {labels[0] for name, labels in found if name == "zmtp_messages_total"}
+    assert len(services) == MOST_SERVICES + 1
+    assert found["zmtp_messages_total", ("other", "client", "REQ")] == 1000 - MOST_SERVICES
+
+
+def test_hostile_labels() -> None:
+    found = made([connected(1, 'evil"\n} 1')])
+    assert {labels[2] for name, labels in found if name == "zmtp_messages_total"} == {"other", "REP"}
+
+
+def test_what_goes_on_counts_once() -> None:
+    """Before its summary has come, and after."""
+    metrics = Metrics(Source(connected(1, messages=5), connected(2)))
+    list(metrics.collect())
+    metrics.take([])
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    found = samples(generate_latest(registry).decode())
+    assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (12, 2)
+    assert total(found, "zmtp_subscriptions_active") == 4
+    metrics._sniffer = Source(connected(2))
+    metrics.take([])  # flow 1 is over, and its summary is on its way
+    found = samples(generate_latest(registry).decode())
+    assert total(found, "zmtp_messages_total") == 12
+    metrics.take([connected(1, messages=6)])
+    found = samples(generate_latest(registry).decode())
+    assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (14, 1)
+    assert total(found, "zmtp_connections_opened_total") == 2
+
+
+def test_buckets_add_up() -> None:
+    latencies = [0, 10_000, 10_001, 999_999, 5_000_000_000, 11_000_000_000]
+    found = made([said(latency) for latency in latencies])
+    buckets = [value for (name, _), value in found.items() if name == "zmtp_reply_seconds_bucket"]
+    assert all(low <= high for low, high in pairwise(buckets))
+    assert buckets[0] == 2
+    assert buckets[-1] == len(latencies)
+    assert buckets[-2] == len(latencies) - 1
+
+
+def test_it_answers_where_it_was_told_to() -> None:
+    metrics = Metrics(Source())
+    metrics.take([connected(5555)])
+    port = metrics.serve("127.0.0.1", 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            found = samples(answer.read().decode())
+        assert total(found, "zmtpsniff_packets_total") == 7
+        with pytest.raises(Error, match="in use"):
+            Metrics(Source()).serve("127.0.0.1", port)
+    finally:
+        metrics.close()
+
+
+@needs_privilege
+def test_live(tmp_path: Path) -> None:
+    import zmq
+
+    with live("-i", "lo", "--metrics", "127.0.0.1:0") as program:
+        deadline = time.monotonic() + 10
+        while "metrics at " not in program.said() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        url = program.said().partition("metrics at ")[2].split()[0]
+        with zmq.Context() as context, context.socket(zmq.REP) as service, context.socket(zmq.REQ) as client:
+            address = f"127.0.0.1:{service.bind_to_random_port('tcp://127.0.0.1')}"
+            client.connect(f"tcp://{address}")
+            for _ in range(3):
+                client.send(b"ask")
+                service.send(service.recv())
+                client.recv()
+        program.read_until(lambda records: any(r["type"] == "connection" for r in records))
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            found = samples(answer.read().decode())
+    assert found["zmtp_messages_total", (address, "client", "REQ")] == 3
+    assert found["zmtp_octets_total", (address, "server", "REP")] > 9
+    assert found["zmtp_reply_seconds_count", (address,)] == 3

@@ -1,0 +1,140 @@
+"""Processes in records of connections: only of who had the port while the connection lived; packets wait for keys."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dissectors.events import Connection, End, Greeting, Peer, Process, Sides
+from tests.support.streams import Packets
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.host.local import LocalHost
+from zmtpsniff.host.owners import ConnectionOwners
+from zmtpsniff.host.sockets import SocketEnds
+from zmtpsniff.host.source import KeyedSource
+from zmtpsniff.render import make_renderer
+
+CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
+
+
+class FakeHelper:
+    """Remembers what it is asked, and says nothing by itself."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, list[SocketEnds]]] = []
+
+    def find_owners(self, number: int, ends: list[SocketEnds]) -> None:
+        self.asked.append((number, ends))
+
+
+def answer(flow: int, local: str, time_ns: int, pid: int) -> dict[str, Any]:
+    return {
+        "is": "owner",
+        "id": flow,
+        "local": local,
+        "time_ns": time_ns,
+        "pid": pid,
+        "name": "python",
+        "container": None,
+    }
+
+
+def connection(flow: int, start_ns: int, end_ns: int, end: End = "fin") -> Connection:
+    peers = Peer(CLIENT), Peer(SERVER)
+    return Connection(flow, "tcp", *peers, Sides(0, 0), Sides(0, 0), start_ns, end_ns, end)
+
+
+def greeting(flow: int) -> Greeting:
+    return Greeting(1, 1, flow, CLIENT, SERVER)
+
+
+@pytest.fixture
+def helper() -> FakeHelper:
+    return FakeHelper()
+
+
+@pytest.fixture
+def owners(helper: FakeHelper) -> ConnectionOwners:
+    return ConnectionOwners(helper)  # type: ignore[arg-type]
+
+
+def test_it_asks_once_about_both_ends(helper: FakeHelper) -> None:
+    host = LocalHost(helper, print)  # type: ignore[arg-type]
+    host.take([greeting(1), greeting(1)])
+    host.take([greeting(1), greeting(2)])
+    both = [SocketEnds(CLIENT, SERVER), SocketEnds(SERVER, CLIENT)]
+    assert helper.asked == [(1, both), (2, both)]
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "end", "named"),
+    [(50, "fin", True), (99, "fin", False), (10, "fin", False), (99, "open", True), (99, "rst", False)],
+)
+def test_an_answer_counts_only_for_who_lived_then(
+    owners: ConnectionOwners, time_ns: int, end: End, named: bool
+) -> None:
+    owners.ask(1, CLIENT, SERVER)
+    owners.hear(answer(1, CLIENT, time_ns, 7))
+    owners.hear(answer(1, SERVER, time_ns, 8))
+    event = connection(1, 20, 60, end)
+    owners.add_to(event)
+    assert event.client.process == (Process(7, "python") if named else None)
+    assert event.server.process == (Process(8, "python") if named else None)
+
+
+def test_a_port_that_is_used_again(owners: ConnectionOwners) -> None:
+    """An answer that comes after the end is nobody's, also if the next connection has the same ends."""
+    owners.ask(1, CLIENT, SERVER)
+    first = connection(1, 20, 60)
+    owners.add_to(first)
+    owners.ask(2, CLIENT, SERVER)
+    owners.hear(answer(1, CLIENT, 50, 7))
+    second = connection(2, 70, 90)
+    owners.add_to(second)
+    assert first.client.process is None
+    assert second.client.process is None
+
+
+@pytest.mark.parametrize("form", ["tree", "summary", "json"])
+def test_records_show_it(form: Any) -> None:
+    event = connection(1, 20, 60)
+    event.client.process = Process(4711, "worker\x1b[31m", "8f3ab2c41d90")
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
+    renderer = make_renderer(form, stream, color="never") if form != "json" else make_renderer(form, raw)  # type: ignore[arg-type]
+    renderer.write([event])
+    renderer.close()
+    shown = raw.getvalue().decode()
+    assert "4711" in shown
+    assert "8f3ab2c41d90" in shown
+    assert "\x1b" not in shown
+
+
+class Ticks(Packets):
+    """Packets, a batch at a time, with empty ones while nothing comes."""
+
+    def __init__(self, batches: list[list[Packet]], host: LocalHost, seen: list[int]) -> None:
+        super().__init__([])
+        self._ticks = batches
+        self._host = host
+        self._seen = seen
+
+    def batches(self) -> Iterator[list[Packet]]:
+        for batch, seen_ns in zip(self._ticks, self._seen, strict=True):
+            self._host.seen_ns = seen_ns
+            yield batch
+
+
+def packet(time_ns: int) -> Packet:
+    return time_ns, 1, b"", 0, None
+
+
+def test_packets_wait_until_the_keys_before_them_are_known(helper: FakeHelper) -> None:
+    host = LocalHost(helper, print, with_keys=True)  # type: ignore[arg-type]
+    host.watches = True
+    source = Ticks([[packet(10)], [packet(20)], [], [], []], host, [5, 15, 15, 25, 25])
+    assert list(KeyedSource(source, host).batches()) == [[], [packet(10)], [], [packet(20)], [], []]
+    host.watches = False  # nobody says any more what is known
+    source = Ticks([[packet(10)], [packet(20)]], host, [5, 5])
+    assert list(KeyedSource(source, host).batches()) == [[packet(10)], [packet(20)], []]

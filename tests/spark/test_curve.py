@@ -1,0 +1,64 @@
+"""Keys of CURVE where captures become tables: given as an option, or inside the captures; states hold none."""
+
+from pathlib import Path
+
+import pytest
+
+from dissectors.events import AnyEvent, Message
+from dissectors.zmtp.curve import Curve as Opener
+from dissectors.zmtp.curve_keys import KeyRing
+from tests.support.curve_octets import Curve
+from tests.support.paths import FIXTURES
+from tests.support.saved_files import read
+from tests.support.streams import Conversation, Piece, packets, segments, write_pcap
+from zmtpsniff.key_file import read_keys
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.shard import MemoryStates, Shard
+
+CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
+
+
+def frames(path: Path, options: Options) -> list[object]:
+    shard = Shard([str(path)], options, MemoryStates())
+    events = [event for some in (*shard.events(), *shard.last_events()) for event in some.events]
+    return [event.frames for event in events if isinstance(event, Message)]
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> tuple[Path, Path]:
+    """The capture without its keys, and a file with these."""
+    given, source = read(CAPTURE)
+    capture, keys = tmp_path / "capture.pcap", tmp_path / "keys"
+    write_pcap(capture, given)
+    keys.write_text("\n".join(source.key_lines) + "\n")
+    return capture, keys
+
+
+def test_keys_as_an_option_and_inside_open_the_same(apart: tuple[Path, Path]) -> None:
+    capture, keys = apart
+    opened = frames(CAPTURE, Options())
+    assert len(opened) == 7
+    assert frames(capture, Options(curve_keys=read_keys(str(keys)))) == opened
+    assert frames(capture, Options()) == []
+
+
+def test_a_state_holds_no_key_and_goes_on() -> None:
+    curve = Curve()
+    sent = curve.handshake()
+    for number in range(10):
+        sent += curve.multipart(0, b"part", b"%d" % number)
+    talk = Conversation("curve", tuple(Piece(side, octets) for side, octets in sent))
+    given = HeaderDecoder().segments(packets(segments(talk)), 1)
+    opener = Opener(KeyRing(curve.ways()["k"]))
+    for place in range(5, len(given), 7):
+        events: list[AnyEvent] = []
+        first = Connections(Options(), curve=opener)
+        events += first.take(given[:place])
+        state, final, _ = first.finish(given[place - 1][0])
+        assert state is not None
+        later = Connections(Options(), state, curve=Opener(KeyRing(curve.ways()["k"])))
+        events += final + later.take(given[place:])
+        told = [event.frames for event in events if isinstance(event, Message)]
+        assert told == [[b"part", b"%d" % number] for number in range(10)]

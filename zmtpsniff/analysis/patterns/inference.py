@@ -1,0 +1,276 @@
+"""Which sockets they are that never say so: their beginning is not in the capture, or their version has no such words.
+
+Theory
+------
+
+ZMTP 1.0 has no socket types, and neither has a connection whose handshake came before the capture began. What a socket
+sends gives it away, if it is watched for long enough. An inference is right or silent: it says nothing until there is
+no other explanation that is as good.
+
+- REQ and REP take turns, strictly, and every message has an empty frame in front. DEALER and ROUTER do the same if
+  their programs play REQ or REP. Then they mostly have identities, so nothing is said of sockets that have one. Of
+  those whose identities are not in the capture REQ and REP is the better guess, and they are understood as such.
+- A subscription comes from a SUB, and its peer is a PUB.
+- One publisher sends copies of the same messages to several peers; one PUSH deals its messages out, in turns. So one
+  sender is watched on all its connections. Messages that differ in all their beginnings are of neither: these may be
+  topics, each with one subscriber.
+- Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
+- A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first.
+
+Which side asks is known if the first message is in the capture. Else it is the side that gets its answers sooner, or
+the side that connected if both get them as soon.
+"""
+
+from collections import OrderedDict
+from itertools import pairwise
+
+from dissectors.events import UNBOUNDED, Message, Subscription, at_hand
+from zmtpsniff.analysis.patterns.conversation import Conversation
+
+_TURNS = 3  # requests with their replies
+_CLEARLY = 2  # times longer is clearly longer
+_COPIES = 3  # messages that two peers of one sender got
+_DEALT = 4  # messages of each of two peers, which the other did not get
+_TOPICS = 6  # messages with topics that repeat
+_ONE_WAY = 5  # messages of one side, while the other is silent
+_WINDOW = 64  # messages of one connection that are remembered
+_CONTENTS = 4096  # messages of all connections that are remembered
+_SENDERS = 1000
+_PREFIX = 32  # octets of the beginning of messages
+
+
+class _Outlet:
+    """What one sender sent on one connection."""
+
+    __slots__ = ("bodies", "last_ns", "prefix")
+
+    def __init__(self) -> None:
+        self.bodies: OrderedDict[int, bool] = OrderedDict()  # contents, and whether they came once only
+        self.prefix: bytes | None = None
+        self.last_ns = 0
+
+    def add(self, event: Message) -> int:
+        """Remember a message; returns its contents as a number."""
+        contents = hash(tuple(event.frames))
+        self.bodies[contents] = contents not in self.bodies
+        if len(self.bodies) > _WINDOW:
+            self.bodies.popitem(last=False)
+        first = b"\0".join(map(at_hand, event.frames))[:_PREFIX]
+        self.prefix = first if self.prefix is None else _common(self.prefix, first)
+        self.last_ns = event.time_ns
+        return contents
+
+
+def _common(one: bytes, other: bytes) -> bytes:
+    """What both begin with."""
+    length = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    return one[: min(len(one), len(other))] if length is None else one[:length]
+
+
+class SenderShape:
+    """One socket that sends and hears nothing, on all its connections."""
+
+    __slots__ = ("deals", "last", "outlets", "round")
+
+    def __init__(self) -> None:
+        """Start without connections."""
+        self.outlets: dict[int, _Outlet] = {}
+        self.last: int | None = None
+        self.round: list[int] = []  # flows in the order in which messages went to them
+        self.deals = 0
+
+    def take(self, event: Message) -> str | None:
+        """Take a message; returns PUB or PUSH if that is what it is."""
+        outlet = self.outlets.setdefault(event.flow, _Outlet())
+        contents = outlet.add(event)
+        others = [one for flow, one in self.outlets.items() if flow != event.flow]
+        if not others:
+            return None
+        if any(one.bodies.get(contents) for one in others) and outlet.bodies[contents]:
+            for one in others:
+                common = [body for body, once in outlet.bodies.items() if once and one.bodies.get(body)]
+                if len(common) >= _COPIES:
+                    return "PUB"
+            return None
+        return "PUSH" if self._deals_out(event.flow) else None
+
+    def _deals_out(self, flow: int) -> bool:
+        """Whether messages go to its connections in turns, each to one."""
+        self.round.append(flow)
+        count = len(self.outlets)
+        if len(self.round) > _DEALT * count:
+            del self.round[0]
+        if len(self.round) < _DEALT * count or count < 2:
+            return False
+        first = self.round[:count]
+        if len(set(first)) < count or self.round != first * _DEALT:
+            return False
+        outlets = list(self.outlets.values())
+        seen: set[int] = set()
+        for outlet in outlets:
+            if not seen.isdisjoint(outlet.bodies):
+                return False
+            seen.update(outlet.bodies)
+        prefixes = {outlet.prefix.rstrip(b"0123456789") for outlet in outlets if outlet.prefix is not None}
+        return len(prefixes) == 1
+
+
+class Senders:
+    """All sockets of which it is not known what they are, by their addresses."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._senders: OrderedDict[str, SenderShape] = OrderedDict()
+        self._first: OrderedDict[int, str] = OrderedDict()  # contents, and who sent them first
+        self._relayed: set[str] = set()  # senders whose messages others sent, too
+
+    def is_relayed(self, event: Message) -> bool:
+        """Whether another socket sent messages of this sender, or this one those of another."""
+        contents = hash(tuple(event.frames))
+        first = self._first.setdefault(contents, event.src)
+        if len(self._first) > _CONTENTS:
+            self._first.popitem(last=False)
+        if first != event.src and len(self._relayed) < _SENDERS:
+            self._relayed |= {first, event.src}
+        return event.src in self._relayed
+
+    def is_proxy(self, address: str) -> bool:
+        """Whether the messages of a sender are known from another one, too."""
+        return address in self._relayed
+
+    def at(self, address: str) -> SenderShape:
+        """The one at an address."""
+        sender = self._senders.setdefault(address, SenderShape())
+        self._senders.move_to_end(address)
+        if len(self._senders) > _SENDERS:
+            self._senders.popitem(last=False)
+        return sender
+
+
+class Inference:
+    """One connection whose socket types are not known."""
+
+    __slots__ = (
+        "_conversation",
+        "_counted",
+        "_ends",
+        "_frames",
+        "_seen",
+        "_senders",
+        "_sent",
+        "_shapes",
+        "_talk",
+        "_topics",
+        "_wishes",
+    )
+
+    def __init__(self, conversation: Conversation, one: str, other: str, senders: Senders) -> None:
+        """``one`` and ``other`` are the addresses of its two sides."""
+        self._conversation = conversation
+        self._ends = (one, other)
+        self._senders = senders
+        self._sent = {one: 0, other: 0}  # messages
+        # The first messages: packet, sender, whether an empty frame is in front, time. None: it is no REQ and REP.
+        self._talk: list[tuple[int, str, bool, int]] | None = []
+        self._seen: dict[str, int] = {}  # octets of the other side that a sender had seen when it sent first
+        self._frames: int | None = None  # of each message; 0 if they differ
+        self._counted = 0  # messages while the other side was silent
+        self._topics: dict[int, None] = {}  # first frames of messages that have others
+        self._shapes: dict[bytes, None] = {}  # the same without digits
+        self._wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
+
+    def name(self) -> None:
+        """A side has an identity: programs that play REQ or REP with a DEALER or ROUTER give it one."""
+        self._talk = None
+
+    def subscription(self, event: Subscription) -> dict[str, str] | None:
+        """Who subscribes is a SUB."""
+        if self._sent.get(event.src) or self._senders.is_proxy(event.dst):
+            return None  # a message that begins as a subscription does, or an XPUB
+        return {event.src: "SUB", event.dst: "PUB"}
+
+    def message(self, event: Message) -> dict[str, str] | None:
+        """Take a message; returns the socket type of each side once that is certain."""
+        if event.src not in self._sent:
+            return None
+        first = at_hand(event.frames[0])
+        if len(event.frames) == 1 and first[:1] in (b"\0", b"\1"):
+            self._wishes.setdefault(event.src, []).append(first[1:])
+        if any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
+            return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
+        types = self._take_turn(event)
+        if event.incomplete:
+            return None
+        self._sent[event.src] += 1
+        if 0 <= event.seen < UNBOUNDED:
+            self._seen.setdefault(event.src, event.seen)
+        # Octets of the other side may be there whose frames are not found yet: acknowledgments say so.
+        is_silent = event.seen == self._seen.get(event.src)
+        if types is None and is_silent and not self._sent[event.dst]:
+            types = self._one_way(event)
+        return types
+
+    def _take_turn(self, event: Message) -> dict[str, str] | None:
+        """Look whether both sides take turns, in the order of the packets."""
+        talk = self._talk
+        if talk is None:
+            return None
+        if event.seen < 0:  # it was there earlier, and found only now
+            talk.clear()
+            return None
+        talk.append((event.packet, event.src, event.frames[0] == b"" and len(event.frames) > 1, event.time_ns))
+        talk.sort()
+        if len(talk) > _WINDOW:
+            self._talk = None
+            return None
+        senders = [sender for _, sender, _, _ in talk]
+        if any(one == other for one, other in pairwise(senders)) or not all(delimited for _, _, delimited, _ in talk):
+            return None
+        asker = self._asker(talk) if self._conversation.blind else senders[0]
+        replies = sum(sender != asker for sender in senders[1:])
+        return {asker: "REQ", self._other(asker): "REP"} if replies >= _TURNS else None
+
+    def _asker(self, talk: list[tuple[int, str, bool, int]]) -> str:
+        """Who waits: replies come sooner than the next requests; where both come as soon, it is who connected."""
+        waits: dict[str, list[int]] = {end: [] for end in self._ends}
+        for before, after in pairwise(talk):
+            waits[before[1]].append(after[3] - before[3])  # until its message was answered
+        one, other = self._ends
+        if not (waits[one] and waits[other]):
+            return self._client()
+        first, second = (sorted(times)[len(times) // 2] for times in (waits[one], waits[other]))
+        if max(first, second) < _CLEARLY * max(min(first, second), 1):
+            return self._client()
+        return one if first < second else other
+
+    def _one_way(self, event: Message) -> dict[str, str] | None:
+        """The other side has said nothing so far."""
+        if self._senders.is_relayed(event):
+            return None  # a proxy: XPUB or PUB, PUSH or PUB cannot be told apart
+        kind = self._senders.at(event.src).take(event) or self._by_topics(event)
+        if kind is None:
+            return None
+        return {event.src: kind, event.dst: "SUB" if kind == "PUB" else "PULL"}
+
+    def _by_topics(self, event: Message) -> str | None:
+        """Messages whose first frames repeat have topics; who connects and sends others is a PUSH."""
+        self._counted = sent = self._counted + 1
+        frames = event.frames
+        self._frames = len(frames) if self._frames in (None, len(frames)) else 0
+        if len(frames) > 1 and len(self._topics) < _WINDOW:
+            self._topics[hash(frames[0])] = None
+            self._shapes[at_hand(frames[0]).translate(None, b"0123456789")] = None
+        if self._topics and len(self._topics) <= sent // 2:
+            are_topics = len(self._topics) > 1 and frames[0] != b"" and self._frames and event.src != self._client()
+            return "PUB" if sent >= _TOPICS and are_topics else None
+        may_have_topics = len(self._topics) == sent and len(self._shapes) == 1
+        if event.src != self._client() or sent < _ONE_WAY or frames[0] == b"" or may_have_topics:
+            return None
+        return "PUSH"
+
+    def _client(self) -> str:
+        """The side that connected, as far as ports tell."""
+        return max(self._ends, key=lambda address: int(address.rpartition(":")[2] or 0))
+
+    def _other(self, address: str) -> str:
+        return self._ends[1] if address == self._ends[0] else self._ends[0]

@@ -1,0 +1,73 @@
+"""Options of commands that tell other programs what passes: ``--metrics``, ``--otlp``."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from zmtpsniff.cli.options import option_group
+from zmtpsniff.errors import Error
+
+if TYPE_CHECKING:
+    from zmtpsniff.export import Observer
+    from zmtpsniff.sniffer import Sniffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverSettings:
+    """Whom to tell."""
+
+    metrics: str | None  # ADDR:PORT
+    otlp: str | None  # a URL
+
+
+observer_options = option_group(
+    "observer",
+    ObserverSettings,
+    click.option("--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus there: 127.0.0.1:9464."),
+    click.option("--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."),
+)
+
+
+def load_observers(settings: ObserverSettings) -> None:
+    """Import what they need, while it can be read; raises Error for an extra that is not installed."""
+    for wanted, module, package, extra in (
+        (settings.metrics, "metrics", "prometheus_client", "metrics"),
+        (settings.otlp, "spans", "opentelemetry", "otlp"),
+    ):
+        if wanted is not None:
+            try:
+                __import__(f"zmtpsniff.export.{module}")
+            except ImportError:
+                message = f"--{extra} needs {package}, which is not installed: pip install 'zmtpsniff[{extra}]'"
+                raise Error(message) from None
+    if settings.metrics is not None:
+        parse_address(settings.metrics)
+
+
+def start_observers(settings: ObserverSettings, sniffer: "Sniffer") -> "list[Observer]":
+    """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing."""
+    observers: list[Observer] = []
+    if settings.otlp is not None:
+        from zmtpsniff.export.spans import make_spans
+
+        observers.append(make_spans(settings.otlp))
+    if settings.metrics is not None:
+        from zmtpsniff.export.metrics import Metrics
+
+        address, port = parse_address(settings.metrics)
+        metrics = Metrics(sniffer)
+        served = metrics.serve(address, port)
+        observers.append(metrics)
+        if served != port:
+            shown = f"[{address}]" if ":" in address else address
+            click.echo(f"zmtpsniff: metrics at http://{shown}:{served}/metrics", err=True)
+    return observers
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host and the port of ADDR:PORT; raises click.UsageError."""
+    address, _, port = text.rpartition(":")
+    if not address or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"--metrics {text}: must be ADDR:PORT, such as 127.0.0.1:9464")
+    return address.strip("[]"), int(port)
