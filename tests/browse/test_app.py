@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import zmtpsniff
-from dissectors.events import Message
+from dissectors.events import Cut, Message
 from tests.support.browsing import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.app import THEMES, BrowseOptions
@@ -361,6 +361,29 @@ async def test_live_records_come_and_a_pause_loses_none() -> None:
         await shown.until_shown("over")
         kinds = [type(event) for event in app._index.events(0, len(app._index))]
         assert kinds.count(Message) == len(list(zmtpsniff.open(REQ_REP).messages()))
+
+
+@in_terminal
+async def test_a_long_frame_is_saved_as_far_as_it_is_kept() -> None:
+    where = Path(os.environ["PYTEST_TMP"]) / "long"
+    async with browsing(make_reader(FIXTURES / "net_snaplen96.pcap"), (160, 24)) as shown:
+        events = list(shown.app._index.events(0, len(shown.app._index)))
+        row, label, frame = next(
+            (row, f"frames[{place}]", frame)
+            for row, event in enumerate(events)
+            if isinstance(event, Message)
+            for place, frame in enumerate(event.frames)
+            if isinstance(frame, Cut)
+        )
+        shown.app.go_to_row(row)
+        await shown.press("tab")
+        while (field := shown.app._tree.field(shown.app._tree_view.cursor)) is not None and field.label != label:
+            await shown.press("j")
+        await shown.press("w")
+        shown.app._prompt.value = str(where)
+        await shown.press("enter")
+        await shown.until_shown(f"the first of {frame.length:,}")
+        assert where.read_bytes() == frame.data
 
 
 @in_terminal

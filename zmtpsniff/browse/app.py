@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from dissectors.events import AnyEvent, Message, at_hand
+from dissectors.events import AnyEvent, Cut, Message, at_hand
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.report import report
@@ -717,17 +717,20 @@ class BrowseApp(App[None]):
         if what == "packets":
             self._save_packets(path)
             return
+        field = self._tree.field(self._tree_view.cursor)
         try:
             if what == "record":
                 octets = (json_line(event, self._options.show_secrets) + "\n").encode()
             else:
-                field = self._tree.field(self._tree_view.cursor)
                 octets = self._tree.sheet.octets if field is None or field.octets is None else at_hand(field.octets)
             save_octets(path, octets)
         except SaveError as error:
             self.say(escape(str(error)))
         else:
-            self.say(f"{len(octets):,} octets saved to {escape(str(path))}")
+            part = ""
+            if what == "octets" and field is not None and isinstance(field.octets, Cut):
+                part = f", the first of {field.octets.length:,} (zmtpsniff extract has all)"
+            self.say(f"{len(octets):,} octets saved{part}: {escape(str(path))}")
 
     @work(thread=True, group="save", exit_on_error=False)
     def _save_packets(self, path: Path) -> None:

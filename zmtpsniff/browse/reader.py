@@ -22,6 +22,7 @@ class CaptureReader:
         self.index = RecordIndex()
         self.packets = packets
         self.error: str | None = None  # why it ended early, in one line
+        self.fault: Exception | None = None  # of ours, if that is why: to be raised where somebody sees it
         self.is_over = False
         self.findings: list[Finding] = []  # once it is over
         self._diagnosis = diagnosis
@@ -74,5 +75,8 @@ class CaptureReader:
             self.error = str(error)
         except OSError as error:
             self.error = f"temporary file: {error.strerror or error}; what follows is not read"
+        except Exception as error:
+            self.error = f"{type(error).__name__}: {error}"
+            self.fault = error
         finally:
             self.is_over = True

@@ -152,6 +152,11 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
 def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:
     from zmtpsniff.browse.app import BrowseApp
 
-    BrowseApp(reader, options).run()
+    app = BrowseApp(reader, options)
+    app.run()
+    if reader.fault is not None:
+        raise reader.fault
+    if app.return_code:  # Textual has shown why
+        raise click.exceptions.Exit(app.return_code)
     if reader.error is not None:
         raise CaptureError(reader.error)
