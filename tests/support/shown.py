@@ -44,11 +44,14 @@ _TWO_HOSTS_SEED = 0  # REQ and REP that both speak 3.1
 POLICY = 'include = ["protocol"]\n'
 _BLOCK = re.compile(r"(?m)((?:^<!-- [^\n]* -->\n)*)^```([\w{}-]*)\n(.*?)^```$", re.DOTALL)
 _TIMEOUT, _TCPDUMP = shutil.which("timeout"), shutil.which("tcpdump")
+_PEER = f'"{sys.executable}" -m zmtpsniff replay capture.pcap'  # the other side of it
 # What stands in for programs that would go on for ever or are of other machines.
 _PROGRAMS = {
     "zmtpsniff": f"""
 case " $* " in
     *" live "* | *" --live "*) set -- "$@" -a duration:0.4 ;;
+    *" replay "*" --to "*) {_PEER} --bind tcp://127.0.0.1:5555 --as servers >/dev/null 2>&1 & ;;
+    *" replay "*" --bind "*) {_PEER} --to tcp://127.0.0.1:5555 --as clients >/dev/null 2>&1 & ;;
 esac
 exec "{sys.executable}" -m zmtpsniff "$@"
 """,

@@ -79,9 +79,9 @@ def replay(
     dissection: Settings,
     output: Output,
 ) -> None:
-    """Send messages of a capture again, as sockets of the same types, and compare what comes back.
+    """Send messages of a capture again, and compare what comes back.
 
-    The exit status is 1 if not all could be sent, or what came back is not what the capture has.
+    Exit status 1: something could not be sent, or something else came back.
 
     \b
     zmtpsniff replay capture.pcap --to tcp://127.0.0.1:5555 --wait-replies
