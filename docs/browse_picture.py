@@ -19,7 +19,7 @@ async def _draw() -> str:
 
 
 def main() -> None:
-    """BrowseOptions at the first request, at its second frame."""
+    """Look at the first request, at its second frame."""
     svg = asyncio.run(_draw())
     # The fonts that rich names are on a server; those of the reader's machine will do.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")

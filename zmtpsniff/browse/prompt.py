@@ -1,4 +1,4 @@
-"""LineSource to type in: the display filter with completion, and questions below the panes."""
+"""Lines to type in: the display filter with completion, and questions below the panes."""
 
 import re
 from typing import ClassVar

@@ -23,7 +23,7 @@ class SaveError(Error):
 
 
 def json_line(event: AnyEvent, show_secrets: bool = False) -> str:
-    """A record as a line of JSON LineSource, with all its octets but passwords."""
+    """A record as a line of JSON Lines, with all its octets but passwords."""
     if isinstance(event, Message) and not show_secrets:
         fields = {name: getattr(event, name) for name in event.__struct_fields__}
         event = Message(**{**fields, "frames": frames_to_show(event)})

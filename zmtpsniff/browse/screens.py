@@ -16,7 +16,7 @@ Go = Callable[[int, str], None]
 
 
 class TextLines:
-    """LineSource that are there already."""
+    """Lines that are there already."""
 
     def __init__(self, lines: Sequence[Text]) -> None:
         """Show these."""

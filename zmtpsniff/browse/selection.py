@@ -24,7 +24,7 @@ class Selection(Protocol):
         """Where a row is, or else the next one that is there; len() if none is."""
 
     def advance(self) -> bool:
-        """BrowseOptions at some rows that came since; False if there are none. One thread at a time."""
+        """Look at some rows that came since; False if there are none. One thread at a time."""
 
 
 class EveryRow:
@@ -86,7 +86,7 @@ class FilteredRows(SomeRows):
         self._passes = passes
 
     def advance(self) -> bool:
-        """BrowseOptions at some rows that came since; False if there are none."""
+        """Look at some rows that came since; False if there are none."""
         start = self.seen
         stop = min(start + _CHUNK, len(self._index))
         events = self._index.events(start, stop)
@@ -106,7 +106,7 @@ class FlowRows(SomeRows):
         self._flows = frozenset(flows)
 
     def advance(self) -> bool:
-        """BrowseOptions at some rows that came since; False if there are none."""
+        """Look at some rows that came since; False if there are none."""
         start = self.seen
         stop = min(start + 16 * _CHUNK, len(self._index))
         flows = self._index.flows[start:stop]

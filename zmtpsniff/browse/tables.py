@@ -41,7 +41,7 @@ Align = Literal["<", ">"]
 
 
 class TableLines:
-    """LineSource in columns that line up."""
+    """Lines in columns that line up."""
 
     def __init__(self, titles: Sequence[str], lines: Iterable[TableLine]) -> None:
         """Titles of columns with numbers begin with ``>``."""

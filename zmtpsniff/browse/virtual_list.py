@@ -44,7 +44,7 @@ class NoLines:
 
 
 class VirtualList(ScrollView, can_focus=True):
-    """LineSource with a cursor, moved by the keys of less and vim, and by the mouse."""
+    """Lines with a cursor, moved by the keys of less and vim, and by the mouse."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False),

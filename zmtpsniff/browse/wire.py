@@ -58,7 +58,7 @@ class WireFinder:
     """Finds the octets of records in the packets of a capture."""
 
     def __init__(self, index: RecordIndex, packets: PacketLog) -> None:
-        """BrowseOptions in these packets for those records."""
+        """Look in these packets for those records."""
         self._index = index
         self._packets = packets
 

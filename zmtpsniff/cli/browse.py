@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 THEMES = ("terminal", "dark", "light")
 
 
-@click.command(cls=CommandWithHelp, short_help="BrowseOptions around in a capture, or in what passes.")
+@click.command(cls=CommandWithHelp, short_help="Look around in a capture, or in what passes.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @live_options
 @saver_options

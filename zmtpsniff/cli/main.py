@@ -51,7 +51,6 @@ def cli() -> None:
     zmtpsniff read capture.pcap                  a tree of all that was said
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
-    zmtpsniff browse capture.pcap                look around: list, tree, octets
     zmtpsniff diagnose capture.pcap              what is wrong here
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
     zmtpsniff report capture.pcap -o FILE.html   one page to pass on
