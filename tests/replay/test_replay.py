@@ -1,5 +1,6 @@
 """Replays against real sockets: what arrives is what the capture has, and what comes back is held against it."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -493,3 +494,20 @@ def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert compared.returncode == 0, compared.stdout + compared.stderr
+
+
+def test_an_interrupt_ends_with_the_summary() -> None:
+    """In the capture's own time this one goes on for longer than the test."""
+    with zmq.Context() as context, context.socket(zmq.PULL) as pull:
+        port = pull.bind_to_random_port("tcp://127.0.0.1")
+        command = [sys.executable, "-m", "zmtpsniff", "replay", FIXTURES / "m31_push_pull.pcap"]
+        with subprocess.Popen(
+            [*command, "--to", f"tcp://127.0.0.1:{port}", "--speed", "0.00001", "-T", "summary"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as program:  # fmt: skip
+            assert pull.poll(20_000)
+            time.sleep(0.5)  # now it waits for the next one's time
+            program.send_signal(signal.SIGINT)
+            _, said = program.communicate(timeout=20)
+    assert program.returncode == 130
+    assert "1 message sent" in said

@@ -154,7 +154,9 @@ def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
 
 def summary(score: "Score") -> str:
     """What a replay did, on one line."""
-    parts = [f"{score.sent:,} messages sent in {score.seconds:.1f} s"]
+    from zmtpsniff.render.wording import number
+
+    parts = [f"{number(score.sent, 'message')} sent in {score.seconds:.1f} s"]
     if score.subscriptions:
         parts.append(f"{score.subscriptions:,} subscriptions and cancellations sent")
     if score.incomplete:
