@@ -17,12 +17,13 @@ no other explanation that is as good.
 - Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
 - A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first.
 
-Which side asks is known if the first message is in the capture. Else it is the side that gets its answers sooner, or
-the side that connected if both get them as soon.
+The side that asks is the one that connected, if it gets its answers clearly sooner than it asks again, and if its
+message is the first where the capture has the first. If not, nothing is said.
 """
 
 from collections import OrderedDict
 from itertools import pairwise
+from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Message, Subscription, at_hand
 from zmtpsniff.analysis.patterns.conversation import Conversation
@@ -36,7 +37,19 @@ _ONE_WAY = 5  # messages of one side, while the other is silent
 _WINDOW = 64  # messages of one connection that are remembered
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
+_FIRST_CHOSEN_PORT = 32_768  # of those that Linux chooses for who connects; other systems begin later
 _PREFIX = 32  # octets of the beginning of messages
+
+
+class _Turn(NamedTuple):
+    """A message of two sides that may take turns."""
+
+    packet: int
+    sender: str
+    delimited: bool  # an empty frame is in front
+    time_ns: int
+    offset: int  # in the stream of its sender
+    seen: int  # the octets of the other side that its sender had by then end before this
 
 
 class _Outlet:
@@ -170,8 +183,8 @@ class Inference:
         self._ends = (one, other)
         self._senders = senders
         self._sent = {one: 0, other: 0}  # messages
-        # The first messages: packet, sender, whether an empty frame is in front, time. None: it is no REQ and REP.
-        self._talk: list[tuple[int, str, bool, int]] | None = []
+        # The first messages; None: it is no REQ and REP.
+        self._talk: list[_Turn] | None = []
         self._seen: dict[str, int] = {}  # octets of the other side that a sender had seen when it sent first
         self._frames: int | None = None  # of each message; 0 if they differ
         self._counted = 0  # messages while the other side was silent
@@ -215,33 +228,36 @@ class Inference:
         talk = self._talk
         if talk is None:
             return None
-        if event.seen < 0:  # it was there earlier, and found only now
-            talk.clear()
+        if event.seen < 0:  # it was there earlier, and found only now: others may never be found
+            self._talk = None
             return None
-        talk.append((event.packet, event.src, event.frames[0] == b"" and len(event.frames) > 1, event.time_ns))
+        delimited = event.frames[0] == b"" and len(event.frames) > 1
+        talk.append(_Turn(event.packet, event.src, delimited, event.time_ns, event.offset, event.seen))
         talk.sort()
         if len(talk) > _WINDOW:
             self._talk = None
             return None
-        senders = [sender for _, sender, _, _ in talk]
-        if any(one == other for one, other in pairwise(senders)) or not all(delimited for _, _, delimited, _ in talk):
+        senders = [turn.sender for turn in talk]
+        if any(one == other for one, other in pairwise(senders)) or not all(turn.delimited for turn in talk):
             return None
-        asker = self._asker(talk) if self._conversation.blind else senders[0]
+        if not all(before.offset < after.seen < UNBOUNDED for before, after in pairwise(talk)):
+            return None  # it was sent before its sender had the message that it seems to answer, or nobody knows
+        asker = self._asker(talk)
+        if asker is None or not (self._conversation.blind or asker == senders[0]):
+            return None
         replies = sum(sender != asker for sender in senders[1:])
         return {asker: "REQ", self._other(asker): "REP"} if replies >= _TURNS else None
 
-    def _asker(self, talk: list[tuple[int, str, bool, int]]) -> str:
-        """Who waits: replies come sooner than the next requests; where both come as soon, it is who connected."""
+    def _asker(self, talk: list[_Turn]) -> str | None:
+        """Who waits: it connected, and gets answers clearly sooner than it asks again; None if it may be either."""
         waits: dict[str, list[int]] = {end: [] for end in self._ends}
         for before, after in pairwise(talk):
-            waits[before[1]].append(after[3] - before[3])  # until its message was answered
-        one, other = self._ends
-        if not (waits[one] and waits[other]):
-            return self._client()
-        first, second = (sorted(times)[len(times) // 2] for times in (waits[one], waits[other]))
-        if max(first, second) < _CLEARLY * max(min(first, second), 1):
-            return self._client()
-        return one if first < second else other
+            waits[before.sender].append(after.time_ns - before.time_ns)  # until its message was answered
+        client = self._client()
+        if client is None or not all(waits.values()):
+            return None
+        own, others = (sorted(waits[end])[len(waits[end]) // 2] for end in (client, self._other(client)))
+        return client if others > _CLEARLY * max(own, 1) else None
 
     def _one_way(self, event: Message) -> dict[str, str] | None:
         """The other side has said nothing so far."""
@@ -261,16 +277,17 @@ class Inference:
             self._topics[hash(frames[0])] = None
             self._shapes[at_hand(frames[0]).translate(None, b"0123456789")] = None
         if self._topics and len(self._topics) <= sent // 2:
-            are_topics = len(self._topics) > 1 and frames[0] != b"" and self._frames and event.src != self._client()
+            are_topics = len(self._topics) > 1 and frames[0] != b"" and self._frames and event.dst == self._client()
             return "PUB" if sent >= _TOPICS and are_topics else None
         may_have_topics = len(self._topics) == sent and len(self._shapes) == 1
         if event.src != self._client() or sent < _ONE_WAY or frames[0] == b"" or may_have_topics:
             return None
         return "PUSH"
 
-    def _client(self) -> str:
-        """The side that connected, as far as ports tell."""
-        return max(self._ends, key=lambda address: int(address.rpartition(":")[2] or 0))
+    def _client(self) -> str | None:
+        """The side that connected: only one has a port of those that systems choose; None if ports do not tell."""
+        chosen = [end for end in self._ends if int(end.rpartition(":")[2] or 0) >= _FIRST_CHOSEN_PORT]
+        return chosen[0] if len(chosen) == 1 else None
 
     def _other(self, address: str) -> str:
         return self._ends[1] if address == self._ends[0] else self._ends[0]
