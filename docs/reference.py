@@ -113,6 +113,8 @@ def commands_page() -> str:
                 lines += ["<!-- run by tests/spark/test_report.py -->"]
             elif path == "zmtpsniff browse":
                 lines += ["<!-- run by tests/browse/test_terminal.py -->"]
+            elif path == "zmtpsniff keys":
+                lines += ["<!-- run by tests/peers/test_curve_keys.py -->"]
             lines += ["```sh", *(line for example in described.examples for line in _commented(example)), "```", ""]
         if isinstance(command, click.Group):
             listed = [(name, command.commands[name]) for name in command.list_commands(context)]

@@ -52,15 +52,16 @@ said = {
     "records page": reference.records_page(),
     "fields page": reference.fields_page(),
 }
+from importlib.util import find_spec
 from zmtpsniff.spark.tables import TABLES
 
 said["columns"] = {table: {column.name: column._asdict() for column in columns} for table, columns in TABLES.items()}
-try:
-    from zmtpsniff.spark.rows import Origin, Rows
-except ImportError:
-    said["rows"] = None
-else:
-    origin = Origin("series", {1: "01"}, lambda packets: (["file"] * len(packets), packets, packets))
+said["rows"] = None
+if find_spec("pyarrow"):
+    from zmtpsniff.spark.rows import ConnectionId, RowOrigin, Rows
+
+    ids = {1: ConnectionId("01", False)}
+    origin = RowOrigin("series", ids, lambda packets: (["file"] * len(packets), packets, packets))
     made = Rows(0).of_events(events, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))

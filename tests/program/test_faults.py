@@ -72,7 +72,7 @@ def whole_messages(events: Sequence[AnyEvent]) -> Said:
 def sent(path: Path) -> Said:
     """What is sent in the capture as messages, or as what is one if what was said before it is lost."""
     out: Said = {}
-    for event in sniff(packets_of(path)):
+    for event in events_of(path.read_bytes()):
         frames: list | None = None
         if isinstance(event, Message):
             frames = event.frames

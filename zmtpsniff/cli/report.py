@@ -52,7 +52,7 @@ def report(
     \b
     zmtpsniff report capture.pcap -o report.html
     zmtpsniff report -Y 'ip.addr == 10.0.0.5' day.pcapng -o host.html
-    zmtpsniff report --title 'Orders, Friday' *.pcap.gz -o orders.html
+    zmtpsniff report --title Orders monday.pcap tuesday.pcap -o orders.html
     """
     fail_if_overwritten(captures, file)
     from zmtpsniff.analysis.findings import Diagnosis

@@ -80,7 +80,7 @@ CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 
 
 def _turns(service_ns: int, pause_ns: int, client: str = CLIENT) -> dict[str, str] | None:
-    """What is inferred of eight requests of ``client`` and their replies, each side of which has seen the one before."""
+    """What is inferred of eight requests of ``client`` and their replies, each of which had seen the one before."""
     conversation = Conversation(1)
     conversation.blind = True
     inference = Inference(conversation, client, SERVER, Senders())
