@@ -13,7 +13,6 @@ from tests.capture_point.tap import Packets, Records, packets, watch
 from tests.support.paths import FIXTURES
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.patterns.conversation import Conversation
 from zmtpsniff.analysis.patterns.inference import Inference, Senders
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.sniffer import Sniffer
@@ -81,9 +80,7 @@ CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 
 def _turns(service_ns: int, pause_ns: int, client: str = CLIENT) -> dict[str, str] | None:
     """What is inferred of eight requests of ``client`` and their replies, each of which had seen the one before."""
-    conversation = Conversation(1)
-    conversation.blind = True
-    inference = Inference(conversation, client, SERVER, Senders())
+    inference = Inference(client, SERVER, Senders())
     time_ns = packet = 0
     found = None
     for number in range(8):
@@ -92,7 +89,7 @@ def _turns(service_ns: int, pause_ns: int, client: str = CLIENT) -> dict[str, st
             dst = SERVER if src == client else client
             seen = 10 * (number + (src == SERVER))
             event = Message(time_ns, packet, 1, src, dst, [b"", b"x"], offset=10 * number + 5, seen=seen)
-            found = found or inference.message(event)
+            found = found or inference.message(event, blind=True)
     return found
 
 

@@ -239,7 +239,7 @@ class Patterns:
             if rule is not None:
                 self._learn(conversation, {bound: rule.socket_type, peer: _USUAL_PEERS[rule.socket_type]})
                 return
-        conversation.inference = Inference(conversation, one, other, self._senders)
+        conversation.inference = Inference(one, other, self._senders)
         self._on_message[conversation.flow] = partial(self._look_at, conversation)
 
     def _look_at(self, conversation: Conversation, event: Message) -> None:
@@ -250,7 +250,7 @@ class Patterns:
         self._keep(conversation, event)
         if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.flow] = partial(self._look_at, conversation)
-        self._learn(conversation, inference.message(event))
+        self._learn(conversation, inference.message(event, conversation.blind))
 
     def _learn(self, conversation: Conversation, types: dict[str, str] | None) -> None:
         """Which sockets they are is known now, though they did not say it. Nobody is accused of what was guessed."""

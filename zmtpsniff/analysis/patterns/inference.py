@@ -26,7 +26,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Message, Subscription, at_hand
-from zmtpsniff.analysis.patterns.conversation import Conversation
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
@@ -164,7 +163,6 @@ class Inference:
     """One connection whose socket types are not known."""
 
     __slots__ = (
-        "_conversation",
         "_counted",
         "_ends",
         "_frames",
@@ -177,9 +175,8 @@ class Inference:
         "_wishes",
     )
 
-    def __init__(self, conversation: Conversation, one: str, other: str, senders: Senders) -> None:
+    def __init__(self, one: str, other: str, senders: Senders) -> None:
         """``one`` and ``other`` are the addresses of its two sides."""
-        self._conversation = conversation
         self._ends = (one, other)
         self._senders = senders
         self._sent = {one: 0, other: 0}  # messages
@@ -202,8 +199,11 @@ class Inference:
             return None  # a message that begins as a subscription does, or an XPUB
         return {event.src: "SUB", event.dst: "PUB"}
 
-    def message(self, event: Message) -> dict[str, str] | None:
-        """Take a message; returns the socket type of each side once that is certain."""
+    def message(self, event: Message, blind: bool) -> dict[str, str] | None:
+        """Take a message; returns the socket type of each side once that is certain.
+
+        On a connection that is ``blind`` octets are missing: the message may not be the first.
+        """
         if event.src not in self._sent:
             return None
         first = at_hand(event.frames[0])
@@ -211,7 +211,7 @@ class Inference:
             self._wishes.setdefault(event.src, []).append(first[1:])
         if any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
             return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
-        types = self._take_turn(event)
+        types = self._take_turn(event, blind)
         if event.incomplete:
             return None
         self._sent[event.src] += 1
@@ -223,7 +223,7 @@ class Inference:
             types = self._one_way(event)
         return types
 
-    def _take_turn(self, event: Message) -> dict[str, str] | None:
+    def _take_turn(self, event: Message, blind: bool) -> dict[str, str] | None:
         """Look whether both sides take turns, in the order of the packets."""
         talk = self._talk
         if talk is None:
@@ -243,7 +243,7 @@ class Inference:
         if not all(before.offset < after.seen < UNBOUNDED for before, after in pairwise(talk)):
             return None  # it was sent before its sender had the message that it seems to answer, or nobody knows
         asker = self._asker(talk)
-        if asker is None or not (self._conversation.blind or asker == senders[0]):
+        if asker is None or not (blind or asker == senders[0]):
             return None
         replies = sum(sender != asker for sender in senders[1:])
         return {asker: "REQ", self._other(asker): "REP"} if replies >= _TURNS else None
