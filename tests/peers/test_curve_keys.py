@@ -54,9 +54,9 @@ class Pair:
 
 
 @contextmanager
-def pair(side: Side, *words: str) -> Iterator[Pair]:
-    """A server and its client, once they have talked."""
-    command = side.command(*program(curve_pair), str(PORT), *(words or ["0"]))
+def pair(side: Side, *words: str, prefix: Sequence[str] = ()) -> Iterator[Pair]:
+    """A server and its client, once they have talked; ``prefix`` is a command that runs them."""
+    command = side.command(*prefix, *program(curve_pair), str(PORT), *(words or ["0"]))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             running = Pair(process)
@@ -110,6 +110,30 @@ def test_every_message_of_every_pattern(side: Side) -> None:
     check(records, logs, "127.0.0.1", UNDER_CURVE, is_decrypted=True)
     assert wrong(records) == []
     assert placed(program.pid) == []
+
+
+# Runs a program that sees a copy of pyzmq, with its libraries, where nobody else sees anything: as in a container.
+ALONE = """
+mount -t tmpfs none "$1" && cp -r "$2/zmq" "$2/pyzmq.libs" "$1" || exit
+export PYTHONPATH="$1:$PYTHONPATH"
+shift 2
+exec "$@"
+"""
+
+
+def test_program_in_a_container(side: Side, tmp_path: Path) -> None:
+    import zmq
+
+    packages = Path(zmq.__file__).parent.parent
+    prefix = ("unshare", "--mount", "sh", "-c", ALONE, "sh", str(tmp_path), str(packages))
+    with live("-i", "lo", "--max-bytes", "0", "--curve-keys", "auto", prefix=side.command()) as sniffer:
+        with pair(side, prefix=prefix) as running:
+            running.ask("inside")
+            assert str(tmp_path) in Path(f"/proc/{running.pid}/maps").read_text()
+            assert list(tmp_path.iterdir()) == []
+            sniffer.read_until(lambda records: "reply to inside" in texts(records))
+        records = sniffer.interrupt()
+    assert texts(records)[-2:] == talk("inside")
 
 
 def test_keys_then_read_then_one_file(side: Side, tmp_path: Path) -> None:
