@@ -72,7 +72,7 @@ def main(stage: str, capture: str, folder: str) -> None:
     files = [FileInfo(capture, Path(capture).stat().st_size, 1)]
     job = Job(folder, [], "", Options(tells_open=stage == "run"))
     found = dissect(job, [ShardTask("s", ShardSpec(), files)])
-    messages = sum(file.rows for file in found if file.table == "messages")
+    messages = sum(file.rows for file in found.files if file.table == "messages")
     print(messages, _peak())
 
 
