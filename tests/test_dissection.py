@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Event, Message
 from dissectors.records import record_fields
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
+from tests.support.saved_files import save
 from tests.support.shown import PAGES, blocks
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
@@ -140,6 +142,23 @@ def test_errors(arguments: list[Any], options: dict[str, Any], words: str) -> No
         list(zmtpsniff.open(*arguments, **options))
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_keys_of_curve(tmp_path: Path) -> None:
+    pytest.importorskip("nacl", reason="PyNaCl is not installed: pip install 'zmtpsniff[curve]'")
+    path = FIXTURES / "sec_curve_keys.pcapng"
+    with zmtpsniff.open(path) as capture:  # which has its keys
+        expected = [message.frames for message in capture.messages()]
+    assert expected
+    keys, bare = tmp_path / "keys", tmp_path / "bare.pcapng"
+    keys.write_bytes(b"\n".join(re.findall(rb"CURVE_[A-Z_]+ [-0-9a-f ]+", path.read_bytes())))
+    save(bare, [*open_captures([str(path)]).batches()])
+    assert list(zmtpsniff.open(bare).messages()) == []
+    with zmtpsniff.open(bare, curve_keys=keys) as capture:
+        assert [message.frames for message in capture.messages()] == expected
+    keys.write_text("no key\n")
+    with pytest.raises(zmtpsniff.Error, match=r"curve_keys: .*line 1"):
+        zmtpsniff.open(bare, curve_keys=[str(keys)])
 
 
 def test_importing_it_takes_no_time() -> None:

@@ -91,6 +91,7 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
+        "zmtpsniff.key_file",
     },
     "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
     "zmtpsniff/testing.py": {

@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, Self, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
+from dissectors.zmtp.curve_keys import Key, NoSodiumError, sodium
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.plugins import PluginError
 from zmtpsniff.assembly import make_sniffer
@@ -21,6 +22,7 @@ from zmtpsniff.capture.source import Fault, Packet, Source
 from zmtpsniff.decode_as import DecodeAs, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
+from zmtpsniff.key_file import KeyFileError, read_keys
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
@@ -208,6 +210,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     payload: bool = True,
     plugins: Sequence[str] = (),
     decode_bodies: bool = False,
+    curve_keys: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     show_secrets: bool = False,
     max_bytes: int = 0,
     count: int | None = None,
@@ -220,8 +223,9 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     ``where`` is a display filter (docs/filters.md), ``decode_as`` one or more rules such as ``tcp.port==5555,zmtp``.
     Without ``patterns`` messages are not related to each other, without ``payload`` no protocol of applications is
     looked for; ``plugins`` are files with dissectors of such protocols, ``decode_bodies`` takes JSON, MessagePack and
-    the like apart. ``show_secrets`` gives passwords, too. Frames are ``bytes``, all of them unless ``max_bytes`` says
-    how many octets of each are kept. ``count`` packets are read, None for all.
+    the like apart. ``curve_keys`` are files with keys that open what CURVE encrypts (docs/curve.md). ``show_secrets``
+    gives passwords, too. Frames are ``bytes``, all of them unless ``max_bytes`` says how many octets of each are kept.
+    ``count`` packets are read, None for all.
 
     Of an interface ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for how long (None:
     until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the kernel.
@@ -246,6 +250,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
         payload=payload,
         plugins=tuple(plugins),
         decode_bodies=decode_bodies,
+        curve_keys=tuple(_keys([curve_keys] if isinstance(curve_keys, (str, PathLike)) else curve_keys)),
     )
     if files:
         reader = _FileReader(files)
@@ -304,6 +309,16 @@ def _filter(text: str) -> Callable[[AnyEvent], bool]:
         return compile_filter(text)
     except FilterError as error:
         raise Error(f"where: {error}") from None
+
+
+def _keys(files: Sequence[str | PathLike[str]]) -> Iterator[Key]:
+    try:
+        if files:
+            sodium()
+        for file in files:
+            yield from read_keys(fspath(file))
+    except (KeyFileError, NoSodiumError) as error:
+        raise Error(f"curve_keys: {error}") from None
 
 
 def _rules(texts: Sequence[str]) -> Iterator[DecodeAs]:

@@ -8,11 +8,10 @@ import click
 
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
-from zmtpsniff.cli.output import fail_if_overwritten, open_output, undisturbed
-from zmtpsniff.cli.run import make_sniffer
+from zmtpsniff.cli.output import fail_if_overwritten, undisturbed
+from zmtpsniff.cli.run import make_sniffer, open_records, renderer_for
 from zmtpsniff.collector import spare_collector
 from zmtpsniff.errors import Error
-from zmtpsniff.render import make_renderer
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -111,17 +110,8 @@ def replay(
     plan = make_plan(read(), output.passes, as_whom, bind is not None)
     if not endpoint.is_local and not yes:
         _ask(plan, endpoint)
-    with open_output(output.file, binary=output.format == "json") as stream:
-        renderer = make_renderer(
-            output.format,
-            stream,
-            max_bytes=output.max_bytes,
-            verbosity=output.verbosity,
-            utc=output.utc,
-            times=output.times,
-            color=output.color,
-            show_secrets=dissection.limits.show_secrets,
-        )
+    with open_records(output) as stream:
+        renderer = renderer_for(output, dissection, stream)
 
         def show(events: "Sequence[AnyEvent]") -> None:
             with undisturbed():

@@ -12,7 +12,9 @@ from zmtpsniff.render import TRAITS, make_renderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from importlib.metadata import EntryPoint
+    from typing import IO, Any
 
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.source import Source
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls
     from zmtpsniff.net.witness import Witness
+    from zmtpsniff.render.renderer import Renderer
     from zmtpsniff.settings import Settings
     from zmtpsniff.sniffer import Sniffer
 
@@ -82,6 +85,25 @@ def load_renderer(output: "Output") -> None:
     make_renderer(output.format, nowhere, color="always").write([])
 
 
+def open_records(output: "Output") -> "AbstractContextManager[IO[Any]]":
+    """The stream that an output goes to; raises as open_output()."""
+    return open_output(output.file, binary=TRAITS[output.format].is_binary)
+
+
+def renderer_for(output: "Output", settings: "Settings", stream: "IO[Any]") -> "Renderer":
+    """What writes events to the stream of an output, as its options ask."""
+    return make_renderer(
+        output.format,
+        stream,
+        max_bytes=output.max_bytes,
+        verbosity=output.verbosity,
+        utc=output.utc,
+        times=output.times,
+        color=output.color,
+        show_secrets=settings.limits.show_secrets,
+    )
+
+
 def run(
     sniffer: "Sniffer",
     settings: "Settings",
@@ -96,18 +118,8 @@ def run(
     there is nothing to write. ``observers`` are told everything, whatever the filter.
     """
     spare_collector()
-    traits = TRAITS[output.format]
-    with open_output(output.file, binary=traits.is_binary) as stream:
-        renderer = make_renderer(
-            output.format,
-            stream,
-            max_bytes=output.max_bytes,
-            verbosity=output.verbosity,
-            utc=output.utc,
-            times=output.times,
-            color=output.color,
-            show_secrets=settings.limits.show_secrets,
-        )
+    with open_records(output) as stream:
+        renderer = renderer_for(output, settings, stream)
         try:
             for events in sniffer.events():
                 if is_live:
@@ -119,7 +131,7 @@ def run(
                     line.see(events, shown)
                 with undisturbed():
                     renderer.write(shown)
-                if not traits.shows_problems:
+                if not TRAITS[output.format].shows_problems:
                     _tell_capture_problems(events, line)
                 if line is not None:
                     line.draw()

@@ -15,6 +15,7 @@ from zmtpsniff.analysis.statistics.severities import SEVERITIES
 from zmtpsniff.analysis.statistics.statistics import ROWS
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.results import (
+    TIME_LINES,
     ReportCut,
     ReportLatency,
     ReportPair,
@@ -31,8 +32,6 @@ from zmtpsniff.report.results import (
     ReportVersion,
     Results,
 )
-
-_TIME_LINES = 40  # services that have one
 
 
 class CaptureReport:
@@ -145,7 +144,7 @@ class CaptureReport:
             return
         length_ns = max(suiting(overview.end_ns - overview.start_ns), overview.intervals.length_ns)
         services = overview.services.rows
-        ranked = sorted(services, key=lambda name: -services[name].weight())[: min(self._top, _TIME_LINES)]
+        ranked = sorted(services, key=lambda name: -services[name].weight())[: min(self._top, TIME_LINES)]
         rows: list[tuple[str | None, Activity]] = [(None, overview.total_activity())]
         for service, activity in [*rows, *((name, services[name]) for name in ranked)]:
             activity.fold(length_ns)

@@ -15,6 +15,8 @@ from dissectors.events import Handshake, Octets, Severity
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.severities import Severities
 
+TIME_LINES = 40  # services that have a line of their own over time
+
 
 class ReportRecord(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
     """Base of all records of a report."""

@@ -9,6 +9,7 @@ from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import silence_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.report.results import (
+    TIME_LINES,
     ReportClock,
     ReportCut,
     ReportDelay,
@@ -32,7 +33,6 @@ from zmtpsniff.report.results import (
 from zmtpsniff.spark.report import queries
 from zmtpsniff.spark.report.snapshot import Row, Snapshot, open_snapshot
 
-_TIME_LINES = 40  # services that have one
 _AGREEMENTS = 10  # versions with their mechanisms
 _SILENT = 1000  # hosts that are looked at
 _BY_MESSAGES = "messages_in + messages_out DESC, octets_in + octets_out DESC"
@@ -97,7 +97,7 @@ class _Questions:
 
     def _busiest(self) -> list[str]:
         """The services that have time lines."""
-        return [row.address for row in self._results.sockets[:_TIME_LINES]]
+        return [row.address for row in self._results.sockets[:TIME_LINES]]
 
     # ------------------------------------------------------------------ a section each
 
@@ -141,7 +141,7 @@ class _Questions:
             sketch = sketches.setdefault(row["service"], Sketch())
             sketch.merge(_bucket(row))
         self._results.latencies = [_latency(name, sketches[name]) for name in (None, *ranked)]
-        services = ranked[:_TIME_LINES]
+        services = ranked[:TIME_LINES]
         cells = self._tables.rows(queries.REPLIES_BY_TIME, services=services, interval=self._interval_ns)
         order: list[str | None] = [None, *services]
         for row in sorted(cells, key=lambda row: (order.index(row["service"]), row["start_ns"], row["step"])):
