@@ -18,6 +18,8 @@ def start_host(*, with_processes: bool, with_keys: bool) -> "LocalHost | None":
     """
     if not with_processes and not with_keys:
         return None
+    if with_keys:
+        need_sodium()
     from zmtpsniff.host.client import HelperClient
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.host.uprobes import NoUprobesError
@@ -37,6 +39,16 @@ def start_host(*, with_processes: bool, with_keys: bool) -> "LocalHost | None":
     host.watches = watches
     host.start()
     return host
+
+
+def need_sodium() -> None:
+    """See that what opens boxes is installed; raises CaptureError, which says what to install."""
+    from dissectors.zmtp.curve_keys import NoSodiumError, sodium
+
+    try:
+        sodium()
+    except NoSodiumError as error:
+        raise CaptureError(str(error)) from None
 
 
 def _tell(text: str) -> None:

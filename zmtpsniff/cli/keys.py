@@ -11,6 +11,7 @@ import click
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import need_sodium
 from zmtpsniff.cli.live_capture import duration_of
 from zmtpsniff.cli.options import FilePath, IntRange, curve_key_files, read_curve_keys
 
@@ -109,6 +110,7 @@ def keys(
 
 def _start_helper(*, watches: bool) -> "HelperClient":
     """Start the helper, with its probes if it ``watches``, and give up the privileges that it keeps."""
+    need_sodium()
     import zmtpsniff.capture.files
     import zmtpsniff.host.boxes
     import zmtpsniff.host.key_log
