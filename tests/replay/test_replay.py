@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +99,15 @@ def where(bound: zmq.Socket[bytes]) -> str:
 
 
 def play(
-    events: list[AnyEvent], endpoint: str, *, bound: bool = False, as_whom: str | None = None, **tempo: Any
+    events: list[AnyEvent],
+    endpoint: str,
+    *,
+    bound: bool = False,
+    as_whom: str | None = None,
+    shown: list[AnyEvent] | None = None,
+    **tempo: Any,
 ) -> tuple[Score, list[AnyEvent]]:
-    shown: list[AnyEvent] = []
+    shown = [] if shown is None else shown
     with zmq.Context() as context:
         plan = make_plan([events], None, as_whom, bound)
         tempo = {"patience": 2.0, "speed": 100.0} | tempo
@@ -161,6 +167,40 @@ def test_a_request_that_nobody_answers(peers: Peers) -> None:
     score, _ = play(events, where(service), patience=0.5)
     assert time.monotonic() - began < 4
     assert (score.sent, score.same, score.missing) == (6, 0, 6)
+
+
+def test_a_service_that_ends_with_its_reply(peers: Peers) -> None:
+    """The reply is there before the end of the connection, and is taken, however late somebody looks."""
+    service = peers(zmq.REP)
+
+    def serve() -> None:
+        service.send_multipart([b"1" for _ in service.recv_multipart()])
+        service.close(1000)
+
+    _start(serve)
+    score, _ = play(talk("REQ", "REP", *REQUESTS[:2]), where(service), shown=_Slow())
+    assert (score.sent, score.same, score.missing) == (1, 1, 0)
+
+
+class _Slow(list[AnyEvent]):
+    """What is shown to somebody who takes time to read."""
+
+    def extend(self, events: Iterable[AnyEvent]) -> None:
+        super().extend(events)
+        time.sleep(0.3)
+
+
+def test_a_peer_that_goes(peers: Peers) -> None:
+    """What nobody is there to take is not counted as sent."""
+    pull = peers(zmq.PULL)
+
+    def serve() -> None:
+        pull.recv_multipart()
+        pull.close(0)
+
+    _start(serve)
+    score, _ = play(talk("PUSH", "PULL", *[("client", [b"a"])] * 3), where(pull), shown=_Slow(), patience=0.5)
+    assert (score.sent, score.unsent) == (1, 2)
 
 
 def test_req_with_correlation(peers: Peers) -> None:

@@ -62,6 +62,7 @@ class PlayedSocket:
         self._wanted: dict[int, int] = {}  # ROUTER: messages of a flow's other side
         self._connected_at: float | None = None
         self._ready_at: float | None = None
+        self._is_apart = False  # the peer to which it is connected has gone, and has not come back
         self._is_subscribed = False  # XPUB
         self._failure = ""
         try:
@@ -77,8 +78,6 @@ class PlayedSocket:
     def _set_options(self, sender: Role, endpoint: Endpoint, frames: list[bytes]) -> None:
         zmq, socket = self._zmq, self._socket
         socket.ipv6 = endpoint.is_ipv6
-        if not self._bound and self._kind != "ROUTER":  # whose peer would lose the name that we give it
-            socket.immediate = True  # messages wait here, not for a peer that is not there
         if sender.identity is not None:
             socket.routing_id = sender.identity
         if self._kind == "REQ":
@@ -150,6 +149,9 @@ class PlayedSocket:
 
         Raises Error.
         """
+        self._look_at_monitor()
+        if self._is_apart:  # libzmq would take it, and keep it. ZMQ_IMMEDIATE refuses, but loses the last replies
+            return False
         content = to_application(self._kind, frames)
         if self._kind == "ROUTER":
             route = self._route(sender)
@@ -269,7 +271,7 @@ class PlayedSocket:
         from zmq.utils.monitor import recv_monitor_message
 
         zmq = self._zmq
-        while self._ready_at is None:
+        while True:
             try:
                 event: dict[str, Any] = recv_monitor_message(self._monitor, zmq.NOBLOCK)  # type: ignore[assignment]
             except zmq.Again:
@@ -277,8 +279,11 @@ class PlayedSocket:
             now = time.monotonic()
             if event["event"] in (zmq.EVENT_CONNECTED, zmq.EVENT_ACCEPTED):
                 self._connected_at = now
+                self._is_apart = False
             elif event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._ready_at = now
+            elif self._ready_at is not None:
+                self._is_apart = not self._bound
             elif event["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 self._failure = "the peer refused the connection"
             else:  # also a peer that ends the connection before it is one
