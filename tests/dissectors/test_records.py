@@ -62,7 +62,7 @@ if find_spec("pyarrow"):
 
     ids = {1: ConnectionId("01", False)}
     origin = RowOrigin("series", ids, lambda packets: (["file"] * len(packets), packets, packets))
-    made = Rows(0).of_events(events, origin)
+    made = Rows(0).of_events([events], origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
 """

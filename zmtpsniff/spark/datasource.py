@@ -289,6 +289,8 @@ class _Table:
 
 def _mask(column: pa.Array, kind: type[Filter], value: Any) -> pa.Array:
     """Which values of a column are as they must be."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if kind is datasource.In:
         return pc.is_in(column, value_set=pa.array([_plain(one) for one in value], column.type))
     return _COMPARED[kind](column, pa.scalar(_plain(value), column.type))

@@ -1,10 +1,11 @@
 """Events become rows: batches of them become Arrow record batches, a column at a time.
 
-Nothing here is done row by row but to pick one value out of each event for each column.
+Nothing here is done row by row but to pick one value out of each event for each column. Columns of strings are
+dictionaries: the strings in them are few, and Parquet takes these as they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial, reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, compress, islice
 from operator import attrgetter, is_not, or_
 from typing import Any, NamedTuple
@@ -27,19 +28,24 @@ from dissectors.events import (
 )
 from zmtpsniff.spark.connections import ConnectionId
 from zmtpsniff.spark.file_list import FileInfo
-from zmtpsniff.spark.places import file_of, numbers_and_offsets
+from zmtpsniff.spark.places import Where
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
-SCHEMAS = {table: arrow_schema(table) for table in TABLES}
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+def _with_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """A schema whose columns of strings are dictionaries."""
+    return pa.schema([field.with_type(_TEXT) if pa.types.is_string(field.type) else field for field in schema])
+
+
+SCHEMAS = {table: _with_dictionaries(arrow_schema(table)) for table in TABLES}
 _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
 _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
-
-Places = tuple[Any, Sequence[int], Sequence[int | None]]
-"""Of packets: the file that each is in, its number there, and the offset of its record, None if it has none."""
 
 Batch = tuple[str, pa.RecordBatch, bool]
 """Rows of a table: its name, they, and whether they are provisional."""
@@ -48,13 +54,13 @@ Batch = tuple[str, pa.RecordBatch, bool]
 class RowOrigin(NamedTuple):
     """Where events come from.
 
-    ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
+    ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``where`` says for packets of
     events where each is.
     """
 
     series: str
     conn_ids: Mapping[int, ConnectionId]
-    place: Callable[[Sequence[int]], Places]
+    where: Callable[[Sequence[int]], Where]
 
 
 class CaptureRow(NamedTuple):
@@ -83,14 +89,16 @@ class Rows:
         self._max_bytes = max_bytes
         self._bodies = bodies
 
-    def of_events(self, events: Sequence[AnyEvent], origin: RowOrigin, provisional: bool = False) -> list[Batch]:
-        """Rows of events of one series, in any order."""
-        kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
-        if len(kinds) == 1:
-            kinds = {kind: [*events] for kind in kinds}
-        else:
-            for event in events:
-                kinds[type(event)].append(event)
+    def of_events(
+        self, lists: Iterable[Sequence[AnyEvent]], origin: RowOrigin, provisional: bool = False
+    ) -> list[Batch]:
+        """Rows of lists of events of one series, in any order."""
+        kinds: dict[type, list[Any]] = {}
+        for events in lists:
+            of_list = set(map(type, events))
+            for kind in of_list:
+                chosen = events if len(of_list) == 1 else [event for event in events if type(event) is kind]
+                kinds.setdefault(kind, []).extend(chosen)
         out: list[Batch] = []
         for kind, (table, own) in _OWN.items():
             if kind in kinds:
@@ -144,15 +152,16 @@ class Rows:
         try:
             data = pa.array(values, pa.binary())  # fails unless all of them are bytes
             lengths = pc.binary_length(data).cast(pa.int64())
-            empty = data.is_null()
         except (TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
-            found = [value if type(value) is bytes or value is None else _at_hand(value) for value in values]
-            data = pa.array(found, pa.binary())
-            lengths = pa.array([None if value is None else min(_length(value), _MOST) for value in values], pa.int64())
-            empty = lengths.is_null()
-        if self._max_bytes and (pc.max(pc.binary_length(data)).as_py() or 0) > self._max_bytes:
+            bare = [value if type(value) is bytes or value is None else _at_hand(value) for value in values]
+            data = pa.array(bare, pa.binary())
+            cut = [some is not value for some, value in zip(bare, values, strict=True)]
+            more = pa.array([min(value.length, _MOST) for value in compress(values, cut)], pa.int64())  # type: ignore[union-attr]  # neither is it bytes
+            lengths = pc.replace_with_mask(pc.binary_length(data).cast(pa.int64()), pa.array(cut), more)
+        if self._max_bytes and (pc.max(lengths).as_py() or 0) > self._max_bytes:
             data = pc.binary_slice(data, 0, self._max_bytes)
-        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=empty)
+        mask = lengths.is_null() if lengths.null_count else None
+        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=mask)
 
     def _octet_lists(self, lists: list[list[Octets]]) -> pa.Array:
         """A column of lists of octets."""
@@ -173,13 +182,9 @@ class Rows:
         return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
 
 
+_packet_of, _sender_of = attrgetter("packet"), attrgetter("src")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
-
-
-def places_of(packets: Sequence[int], files: Mapping[int, str]) -> Places:
-    """Where packets are that ``placed`` has numbered, in ``files`` by their numbers."""
-    return [files.get(file_of(packet), "") for packet in packets], *numbers_and_offsets(packets)
 
 
 def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False) -> pa.RecordBatch:
@@ -192,7 +197,7 @@ def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False
         if values is None:
             values = pa.nulls(count, field.type) if field.nullable else pa.repeat(False, count)
         elif not isinstance(values, pa.Array):
-            values = pa.array(values, field.type)
+            values = _texts(values) if field.type == _TEXT else pa.array(values, field.type)
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -215,13 +220,13 @@ def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
     """The columns that every event from the wire has, which are the same for all that one packet completed."""
     firsts, runs = _runs(events)
     times = _numbers([event.time_ns for event in firsts])
-    files, numbers, offsets = origin.place([event.packet for event in firsts])
+    files, numbers, offsets = origin.where([event.packet for event in firsts])
     columns = {
         "date": _dates(times, len(firsts)),
-        "conn_id": pa.array([origin.conn_ids[event.flow].name for event in firsts], pa.string()),
+        "conn_id": _texts([origin.conn_ids[event.flow].name for event in firsts]),
         "time": _times(times),
         "time_ns": times,
-        "file": pa.array(files, pa.string()),
+        "file": _texts(files),
         "packet": pa.array(numbers, pa.int64()),
         "offset": pa.array(offsets, pa.int64()),
         **_ends("src", [event.src for event in firsts]),
@@ -229,18 +234,18 @@ def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
     }
     if len(firsts) < len(events):
         columns = {name: column.take(runs) for name, column in columns.items()}
-    return {"series": pa.repeat(origin.series, len(events)), **columns}
+    return {"series": _repeated(origin.series, len(events)), **columns}
 
 
 def _runs(events: Sequence[Any]) -> tuple[list[Any], pa.Array]:
-    """Of runs of events of one packet, flow and sender the first events; and which run each event is in.
+    """Of runs of events of one packet and sender the first events; and which run each event is in.
 
     Whoever makes events gives all of a run the same objects, so that nothing needs to be compared.
     """
-    values = ([getattr(event, name) for event in events] for name in ("packet", "flow", "src"))
-    changes = (map(is_not, some, islice(some, 1, None)) for some in values)
-    begins = bytes(chain((True,), reduce(partial(map, or_), changes)))
-    counts = pa.Array.from_buffers(pa.uint8(), len(events), [None, pa.py_buffer(begins)]).cast(pa.int64())
+    packets, senders = list(map(_packet_of, events)), list(map(_sender_of, events))
+    others = map(or_, map(is_not, packets, islice(packets, 1, None)), map(is_not, senders, islice(senders, 1, None)))
+    begins = bytes(chain((True,), others))
+    counts = pa.Array.from_buffers(pa.uint8(), len(events), [None, pa.py_buffer(begins)]).cast(pa.int32())
     return list(compress(events, begins)), pc.subtract(pc.cumulative_sum(counts), 1)
 
 
@@ -248,8 +253,8 @@ def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], RowOrig
     """What rows of ``commands`` have beside the fields; ``name`` of those that have none."""
 
     def columns(events: list[Any], origin: RowOrigin) -> dict[str, Any]:
-        named = {} if name is None else {"name": [name] * len(events)}
-        return {**_wire(events, origin), "kind": [kind] * len(events), **named}
+        named = {} if name is None else {"name": _repeated(name, len(events))}
+        return {**_wire(events, origin), "kind": _repeated(kind, len(events)), **named}
 
     return columns
 
@@ -258,12 +263,11 @@ def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
     count = len(events)
     times = _numbers([event.time_ns for event in events])
     numbered = [event.packet for event in events if event.packet is not None]
-    files, *others = origin.place(numbered)
-    found = zip(files.to_pylist() if isinstance(files, pa.Array) else files, *others, strict=True)
+    found = zip(*origin.where(numbered), strict=True)
     places = [(None, None, None) if event.packet is None else next(found) for event in events]
     return {
         "date": _dates(times, count),
-        "series": [origin.series] * count,
+        "series": _repeated(origin.series, count),
         "conn_id": [None if event.flow is None else origin.conn_ids[event.flow].name for event in events],
         "time": _times(times),
         "time_ns": times,
@@ -279,7 +283,7 @@ def _of_connections(events: list[Connection], origin: RowOrigin) -> dict[str, An
     ids = [origin.conn_ids[event.flow] for event in events]
     return {
         "date": _dates(starts, len(events)),
-        "series": [origin.series] * len(events),
+        "series": _repeated(origin.series, len(events)),
         "conn_id": [one.name for one in ids],
         "shared_id": [one.is_shared for one in ids],
         **_ends("client", [event.client.address for event in events]),
@@ -293,12 +297,9 @@ def _of_connections(events: list[Connection], origin: RowOrigin) -> dict[str, An
 
 def _ends(name: str, addresses: Sequence[str | None]) -> dict[str, Any]:
     """The columns of an address: it, and its port."""
-    texts = pa.array(addresses, pa.string())
-    if len(texts) < 64:
-        return {name: texts, f"{name}_port": pa.array([_port(text) for text in addresses], pa.int32())}
-    distinct = texts.dictionary_encode()
-    ports = pa.array([_port(text) for text in distinct.dictionary.to_pylist()], pa.int32())
-    return {name: texts, f"{name}_port": ports.take(distinct.indices)}
+    texts = _texts(addresses)
+    ports = pa.array(map(_port, texts.dictionary.to_pylist()), pa.int32())
+    return {name: texts, f"{name}_port": ports.take(texts.indices)}
 
 
 @lru_cache(4096)
@@ -333,16 +334,16 @@ def _at_hand(octets: Octets) -> bytes | None:
     return None if isinstance(octets, Hidden) else at_hand(octets)
 
 
-def _length(octets: Octets) -> int:
-    return len(octets) if isinstance(octets, bytes) else octets.length
-
-
-def _texts(values: Sequence[str | None]) -> pa.Array:
+def _texts(values: Sequence[str | None]) -> pa.DictionaryArray:
     """A column of strings; what is no Unicode in them is replaced by an escape."""
     try:
-        return pa.array(values, pa.string())
+        return pa.array(values, pa.string()).dictionary_encode()
     except UnicodeEncodeError:
-        return pa.array([value if value is None else _text(value) for value in values], pa.string())
+        return _texts([value if value is None else _text(value) for value in values])
+
+
+def _repeated(value: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), _texts([value]).dictionary)
 
 
 def _text(value: str) -> str:
