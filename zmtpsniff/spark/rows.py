@@ -4,7 +4,7 @@ Nothing here is done row by row but to pick one value out of each event for each
 dictionaries: the strings in them are few, and Parquet takes these as they are.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, compress, islice
 from operator import attrgetter, is_not, or_
@@ -52,15 +52,56 @@ Batch = tuple[str, pa.RecordBatch, bool]
 
 
 class RowOrigin(NamedTuple):
-    """Where events come from.
-
-    ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``where`` says for packets of
-    events where each is.
-    """
+    """Where events come from: the name of their series, and what says for packets of events where each is."""
 
     series: str
-    conn_ids: Mapping[int, ConnectionId]
     where: Callable[[Sequence[int]], Where]
+
+
+class Pending:
+    """Events that wait until they are enough to become rows.
+
+    Of messages, which are many, the values that rows have of them wait: so they leave memory while they are in the
+    processor's cache.
+    """
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self.count = 0
+        self.conn_ids: dict[int, ConnectionId] = {}  # by the numbers of flows
+        self.others: dict[type, list[Any]] = {}
+        # Of runs of messages that one packet completed (see _begins): the first messages, and which these are.
+        self.firsts: list[Message] = []
+        self.begins = bytearray()
+        self.frames: list[Octets] = []  # of all messages
+        self.frame_counts: list[int] = []
+        self.values: dict[str, list[Any]] = {name: [] for name, _, _ in _MESSAGE_FIELDS}
+
+    def take(self, events: Sequence[AnyEvent], conn_ids: Mapping[int, ConnectionId]) -> None:
+        """Take events of flows with these ids."""
+        kinds = set(map(type, events))
+        for kind in kinds:
+            chosen: Any = events if len(kinds) == 1 else [event for event in events if type(event) is kind]
+            if kind is Message:
+                self._take_messages(chosen)
+            else:
+                self.others.setdefault(kind, []).extend(chosen)
+        self.count += len(events)
+        self.conn_ids |= conn_ids
+
+    def _take_messages(self, messages: Sequence[Message]) -> None:
+        begins = _begins(messages)
+        self.begins += begins
+        self.firsts.extend(compress(messages, begins))
+        frames = list(map(_frames_of, messages))
+        self.frame_counts.extend(map(len, frames))
+        self.frames.extend(chain.from_iterable(frames))
+        for name, _, value_of in _MESSAGE_FIELDS:
+            self.values[name].extend(map(value_of, messages))
+
+
+Columns = Callable[[list[Any], Mapping[int, ConnectionId], RowOrigin], dict[str, Any]]
+"""What makes columns of events, of the ids of their flows, and of where they come from."""
 
 
 class CaptureRow(NamedTuple):
@@ -89,25 +130,12 @@ class Rows:
         self._max_bytes = max_bytes
         self._bodies = bodies
 
-    def of_events(
-        self, lists: Iterable[Sequence[AnyEvent]], origin: RowOrigin, provisional: bool = False
-    ) -> list[Batch]:
-        """Rows of lists of events of one series, in any order."""
-        kinds: dict[type, list[Any]] = {}
-        for events in lists:
-            of_list = set(map(type, events))
-            for kind in of_list:
-                chosen = events if len(of_list) == 1 else [event for event in events if type(event) is kind]
-                kinds.setdefault(kind, []).extend(chosen)
-        out: list[Batch] = []
-        for kind, (table, own) in _OWN.items():
-            if kind in kinds:
-                columns = self._of_fields(kind, kinds[kind], own(kinds[kind], origin))
-                if kind is Message:
-                    columns["size"] = _sizes(columns["frames"])
-                    columns["frames"] = columns["frames"] if self._bodies else _without_data(columns["frames"])
-                out.append((table, _batch(SCHEMAS[table], columns, provisional), provisional))
-        return out
+    def of_events(self, pending: Pending, origin: RowOrigin, provisional: bool = False) -> list[Batch]:
+        """Rows of events of one series."""
+        found = [(_OWN[kind][0], self._of_kind(kind, some, pending, origin)) for kind, some in pending.others.items()]
+        if pending.firsts:
+            found.append(("messages", self._of_messages(pending, origin)))
+        return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
 
     def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
         """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
@@ -128,8 +156,15 @@ class Rows:
 
     # ------------------------------------------------------------------ columns
 
-    def _of_fields(self, kind: type, events: list[Any], columns: dict[str, Any]) -> dict[str, Any]:
-        """The columns of events of a kind: those given, and all others that are fields."""
+    def _of_messages(self, pending: Pending, origin: RowOrigin) -> dict[str, Any]:
+        columns = _wire(pending.firsts, pending.begins, pending.conn_ids, origin)
+        columns |= {name: self._column(sql, pending.values[name]) for name, sql, _ in _MESSAGE_FIELDS}
+        frames = self._lists(pending.frame_counts, pending.frames)
+        return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
+
+    def _of_kind(self, kind: type, events: list[Any], pending: Pending, origin: RowOrigin) -> dict[str, Any]:
+        """The columns of other events of a kind: those of their own, and all others that are fields."""
+        columns = _OWN[kind][1](events, pending.conn_ids, origin)
         for name, sql, value_of in _FIELDS[kind]:
             if name not in columns:
                 columns[name] = self._column(sql, list(map(value_of, events)))
@@ -144,7 +179,7 @@ class Rows:
         if sql == OCTETS:
             return self._octets(values)
         if sql == OCTETS_LIST:
-            return self._octet_lists(values)
+            return self._lists(list(map(len, values)), list(chain.from_iterable(values)))
         return list(map(self._properties, values)) if sql == PROPERTIES else values
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
@@ -163,10 +198,10 @@ class Rows:
         mask = lengths.is_null() if lengths.null_count else None
         return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=mask)
 
-    def _octet_lists(self, lists: list[list[Octets]]) -> pa.Array:
-        """A column of lists of octets."""
-        ends = pc.cumulative_sum(pa.array(chain((0,), map(len, lists)), pa.int32()))
-        return pa.ListArray.from_arrays(ends, self._octets(list(chain.from_iterable(lists))), _OCTETS_LIST)
+    def _lists(self, counts: Sequence[int], values: Sequence[Octets]) -> pa.Array:
+        """A column of lists of octets: how many are in each, and all of them."""
+        ends = pc.cumulative_sum(pa.array([0, *counts], pa.int32()))
+        return pa.ListArray.from_arrays(ends, self._octets(values), _OCTETS_LIST)
 
     def _octets_of(self, value: Octets) -> dict[str, Any]:
         if isinstance(value, bytes):
@@ -182,7 +217,7 @@ class Rows:
         return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
 
 
-_packet_of, _sender_of = attrgetter("packet"), attrgetter("src")
+_packet_of, _sender_of, _frames_of = attrgetter("packet"), attrgetter("src"), attrgetter("frames")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
 
@@ -216,14 +251,15 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
-def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
-    """The columns that every event from the wire has, which are the same for all that one packet completed."""
-    firsts, runs = _runs(events)
+def _wire(
+    firsts: Sequence[Any], begins: bytes | bytearray, conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
+) -> dict[str, Any]:
+    """The columns that every event from the wire has, which are the same for all of a run."""
     times = _numbers([event.time_ns for event in firsts])
     files, numbers, offsets = origin.where([event.packet for event in firsts])
     columns = {
         "date": _dates(times, len(firsts)),
-        "conn_id": _texts([origin.conn_ids[event.flow].name for event in firsts]),
+        "conn_id": _texts([conn_ids[event.flow].name for event in firsts]),
         "time": _times(times),
         "time_ns": times,
         "file": _texts(files),
@@ -232,34 +268,36 @@ def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
         **_ends("src", [event.src for event in firsts]),
         **_ends("dst", [event.dst for event in firsts]),
     }
-    if len(firsts) < len(events):
+    if len(firsts) < len(begins):
+        counts = pa.Array.from_buffers(pa.uint8(), len(begins), [None, pa.py_buffer(begins)]).cast(pa.int32())
+        runs = pc.subtract(pc.cumulative_sum(counts), 1)
         columns = {name: column.take(runs) for name, column in columns.items()}
-    return {"series": _repeated(origin.series, len(events)), **columns}
+    return {"series": _repeated(origin.series, len(begins)), **columns}
 
 
-def _runs(events: Sequence[Any]) -> tuple[list[Any], pa.Array]:
-    """Of runs of events of one packet and sender the first events; and which run each event is in.
+def _begins(events: Sequence[Any]) -> bytes:
+    """Whether each event begins a run of events of one packet and sender.
 
     Whoever makes events gives all of a run the same objects, so that nothing needs to be compared.
     """
     packets, senders = list(map(_packet_of, events)), list(map(_sender_of, events))
     others = map(or_, map(is_not, packets, islice(packets, 1, None)), map(is_not, senders, islice(senders, 1, None)))
-    begins = bytes(chain((True,), others))
-    counts = pa.Array.from_buffers(pa.uint8(), len(events), [None, pa.py_buffer(begins)]).cast(pa.int32())
-    return list(compress(events, begins)), pc.subtract(pc.cumulative_sum(counts), 1)
+    return bytes(chain((True,), others))
 
 
-def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], RowOrigin], dict[str, Any]]:
-    """What rows of ``commands`` have beside the fields; ``name`` of those that have none."""
+def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
+    """What rows of events from the wire have beside the fields; ``name`` of those of a kind that have none."""
 
-    def columns(events: list[Any], origin: RowOrigin) -> dict[str, Any]:
-        named = {} if name is None else {"name": _repeated(name, len(events))}
-        return {**_wire(events, origin), "kind": _repeated(kind, len(events)), **named}
+    def columns(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
+        begins = _begins(events)
+        found = _wire(list(compress(events, begins)), begins, conn_ids, origin)
+        given = (("kind", kind), ("name", name))
+        return found | {column: _repeated(value, len(events)) for column, value in given if value is not None}
 
     return columns
 
 
-def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
+def _of_problems(events: list[Problem], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
     count = len(events)
     times = _numbers([event.time_ns for event in events])
     numbered = [event.packet for event in events if event.packet is not None]
@@ -268,7 +306,7 @@ def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
     return {
         "date": _dates(times, count),
         "series": _repeated(origin.series, count),
-        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow].name for event in events],
+        "conn_id": [None if event.flow is None else conn_ids[event.flow].name for event in events],
         "time": _times(times),
         "time_ns": times,
         **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
@@ -277,10 +315,12 @@ def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
     }
 
 
-def _of_connections(events: list[Connection], origin: RowOrigin) -> dict[str, Any]:
+def _of_connections(
+    events: list[Connection], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
+) -> dict[str, Any]:
     starts = _numbers([event.start_ns for event in events])
     stops = _numbers([event.end_ns for event in events])
-    ids = [origin.conn_ids[event.flow] for event in events]
+    ids = [conn_ids[event.flow] for event in events]
     return {
         "date": _dates(starts, len(events)),
         "series": _repeated(origin.series, len(events)),
@@ -350,17 +390,18 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-_OWN: dict[type, tuple[str, Callable[[list[Any], RowOrigin], dict[str, Any]]]] = {
-    Message: ("messages", _wire),
-    Subscription: ("subscriptions", _wire),
-    Greeting: ("commands", _of_kind("greeting", "greeting")),
-    Command: ("commands", _of_kind("command")),
-    Beacon: ("commands", _of_kind("beacon", "beacon")),
+_OWN: dict[type, tuple[str, Columns]] = {
+    Subscription: ("subscriptions", _of_wire()),
+    Greeting: ("commands", _of_wire("greeting", "greeting")),
+    Command: ("commands", _of_wire("command")),
+    Beacon: ("commands", _of_wire("beacon", "beacon")),
     Problem: ("problems", _of_problems),
     Connection: ("connections", _of_connections),
 }
-"""For each type of event its table, and what makes those of its columns that are no fields, or not as they are."""
+"""For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""
 
 _FIELDS = {
-    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)] for kind in _OWN
+    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)]
+    for kind in (Message, *_OWN)
 }
+_MESSAGE_FIELDS = [field for field in _FIELDS[Message] if field[0] not in ("time_ns", "packet", "src", "dst", "frames")]

@@ -26,8 +26,8 @@ from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.places import Where, places_of, where
-from zmtpsniff.spark.rows import Batch, CaptureRow, RowOrigin, Rows
+from zmtpsniff.spark.places import places_of, where
+from zmtpsniff.spark.rows import Batch, CaptureRow, Pending, RowOrigin, Rows
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -368,9 +368,8 @@ class ShardRows:
         self._kinds = kinds
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
-        self._events: tuple[list[list[AnyEvent]], list[list[AnyEvent]]] = ([], [])  # that stay, that are provisional
-        self._waiting = 0  # events in these
-        self._ids: dict[int, ConnectionId] = {}
+        self._origin = RowOrigin(series, lambda places: where(places, shard.files))
+        self._pending = Pending(), Pending()  # that stay, that are provisional
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
@@ -387,24 +386,15 @@ class ShardRows:
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
         events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
-        if events:
-            self._events[one.provisional and not self._stays].append(events)
-            self._ids |= one.conn_ids
-        self._waiting += len(events)
+        self._pending[one.provisional and not self._stays].take(events, one.conn_ids)
         self._octets += one.octets
-        if self._waiting >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
+        if sum(pending.count for pending in self._pending) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Batch]:
-        events, ids = self._events, self._ids
-        self._events, self._ids, self._waiting, self._octets = ([], []), {}, 0, 0
-        for provisional in (False, True):
-            if events[provisional]:
-                origin = RowOrigin(self._series, ids, self._where)
-                yield from self._rows.of_events(events[provisional], origin, bool(provisional))
-
-    def _where(self, packets: Sequence[int]) -> Where:
-        return where(packets, self._shard.files)
+        complete, self._pending, self._octets = self._pending, (Pending(), Pending()), 0
+        for provisional, pending in enumerate(complete):
+            yield from self._rows.of_events(pending, self._origin, bool(provisional))
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:
