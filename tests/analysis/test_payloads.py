@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
 from zmtpsniff.analysis.payloads import Payloads
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.render import FORMATS
-from zmtpsniff.sniffer import Sniffer
 
 FOR_PEOPLE = tuple(form for form in FORMATS if form != "json")
 
@@ -65,11 +64,7 @@ def captures() -> Iterator[str]:
 @needs_captures
 @pytest.mark.parametrize("name", list(captures()) or ["none"])
 def test_nothing_else_is_recognised(name: str) -> None:
-    events = [
-        event
-        for batch in Sniffer(open_captures([str(CAPTURES / name)]), payloads=Payloads(built_in())).events()
-        for event in batch
-    ]
+    events = list(zmtpsniff.open(CAPTURES / name, patterns=False))
     found = {event.payload.protocol for event in events if isinstance(event, Message) and event.payload is not None}
     assert found == KNOWN.get(name, set())
     assert not [event for event in events if isinstance(event, Problem) and event.code == "payload-dissector-failed"]

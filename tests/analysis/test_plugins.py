@@ -14,7 +14,8 @@ from tests.support.made_up import greetings, message
 from tests.support.paths import PROJECT
 from tests.support.saved_files import save
 from tests.support.streams import CLIENT, SERVER, Conversation, Piece, packets, segments
-from zmtpsniff.analysis.plugins import PluginError, load_dissectors, load_file
+from zmtpsniff.analysis.plugins import load_dissectors, load_file
+from zmtpsniff.errors import PluginError
 from zmtpsniff.testing import dissect_capture, dissect_message, new_connection
 
 PAGE = (PROJECT / "docs" / "plugins.md").read_text()

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 
 from dissectors.payloads import PayloadDissector
 from dissectors.payloads.registry import built_in
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "zmtpsniff.dissectors"
-
-
-class PluginError(Error):
-    """A plug-in cannot be used; the text says which and why, on one line."""
 
 
 def load_dissectors(files: Sequence[str] = (), entries: "Sequence[EntryPoint] | None" = None) -> list[PayloadDissector]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissectors.events import AnyEvent
-    from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.dissection import Dissection
 
 _RATE_SECONDS = 1.0
 
@@ -18,11 +18,11 @@ _RATE_SECONDS = 1.0
 class StatusLine:
     """Packets, ZMTP connections, messages and their rate, and what was dropped, on the last line of a terminal."""
 
-    def __init__(self, stream: TextIO, sniffer: "Sniffer", visible: bool) -> None:
+    def __init__(self, stream: TextIO, capture: "Dissection", visible: bool) -> None:
         """Draw on ``stream``, if it is to be visible, which needs a terminal."""
         self._visible = visible
         self._line = LastLine(stream)
-        self._sniffer = sniffer
+        self._capture = capture
         self._open: set[int] = set()  # flows
         self._messages = 0
         self._rate = 0.0
@@ -61,6 +61,6 @@ class StatusLine:
             self._rate = (self._messages - self._rate_messages) / elapsed
             self._rate_since, self._rate_messages = now, self._messages
         self._line.draw(
-            f"{number(self._sniffer.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
-            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._sniffer.dropped:,} dropped"
+            f"{number(self._capture.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
+            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
         )
