@@ -4,8 +4,6 @@ Everything here may be used in any thread. It prints nothing, catches no signals
 for the program to decide.
 """
 
-import asyncio
-import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from os import PathLike, fspath
@@ -14,19 +12,19 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, Protocol, Self
 from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
 from dissectors.zmtp.curve_keys import Key, NoSodiumError, sodium
 from dissectors.zmtp.limits import Limits
-from zmtpsniff.capture.engines.engine import EngineName, LiveOptions
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import Source
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
-from zmtpsniff.key_file import KeyFileError, read_keys
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import NOBODY, Collaborators, Sniffer
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
+
+    from zmtpsniff.capture.engines.engine import EngineName
 
 CaptureFile = str | PathLike[str] | BinaryIO
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
@@ -181,7 +179,9 @@ class Dissection:
 
     def to_pandas(self, kind: type[Event] = Message) -> "pd.DataFrame":
         """The same for pandas. Raises Error without pyarrow or pandas, and as iterating does."""
-        if importlib.util.find_spec("pandas") is None:
+        from importlib.util import find_spec
+
+        if find_spec("pandas") is None:
             raise Error("pandas is not installed: pip install pandas pyarrow")
         return self.to_arrow(kind).to_pandas()
 
@@ -232,7 +232,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     count: int | None = None,
     capture_filter: str = "",
     seconds: float | None = None,
-    engine: EngineName = "auto",
+    engine: "EngineName" = "auto",
 ) -> Dissection:
     """Open capture files, which are read as one capture, or begin to capture at interfaces.
 
@@ -246,7 +246,8 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     Of an interface ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for how long (None:
     until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the kernel.
 
-    Raises Error for a file, an interface, a filter or a rule that cannot be used, and for missing privileges.
+    Raises Error for a file, an interface, a filter, a rule or a plug-in that cannot be used, and for missing
+    privileges.
     """
     files: list[CaptureFile] = []
     for each in captures:
@@ -271,7 +272,12 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     try:
         if files:
             return open_files(files, settings, where=passes)
-        return _open_interfaces(LiveOptions(interfaces, capture_filter), engine, seconds, settings, passes)
+        from zmtpsniff.capture.engines.choice import make_engine
+        from zmtpsniff.capture.engines.engine import LiveOptions
+        from zmtpsniff.capture.live import LiveSource
+
+        live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
+        return Dissection(live, settings, Collaborators(clock=time.time_ns), where=passes, stop=live.stop)
     except DecodeAsError as error:
         raise Error(f"decode_as: {error}") from None
 
@@ -292,20 +298,6 @@ def open_files(
     """
     reader = _FileReader(files, offsets)
     return Dissection(reader.open(), settings, collaborators, again=reader.open, through=through, where=where)
-
-
-def _open_interfaces(
-    options: LiveOptions,
-    engine: EngineName,
-    seconds: float | None,
-    settings: Settings,
-    where: Callable[[AnyEvent], bool] | None,
-) -> Dissection:
-    from zmtpsniff.capture.engines.choice import make_engine
-    from zmtpsniff.capture.live import LiveSource
-
-    live = LiveSource(make_engine(engine, options), seconds=seconds)
-    return Dissection(live, settings, Collaborators(clock=time.time_ns), where=where, stop=live.stop)
 
 
 class _Run(NamedTuple):
@@ -347,6 +339,8 @@ def _filter(text: str) -> Callable[[AnyEvent], bool]:
 
 
 def _keys(files: Sequence[str | PathLike[str]]) -> Iterator[Key]:
+    from zmtpsniff.key_file import KeyFileError, read_keys
+
     try:
         if files:
             sodium()
@@ -366,6 +360,8 @@ def _rules(texts: Sequence[str]) -> Iterator[DecodeAs]:
 
 async def _in_thread(work: Callable[[], _Result]) -> _Result:
     """What ``work`` returns, in a thread; a task that is cancelled waits for it, since nothing can interrupt it."""
+    import asyncio  # which takes longer than to read most captures
+
     waiting = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(waiting)

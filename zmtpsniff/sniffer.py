@@ -4,6 +4,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
@@ -20,14 +21,16 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.factory import DissectorFactory
-from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.tls import Tls, TlsConnection
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
+
+if TYPE_CHECKING:  # few runs need them
+    from zmtpsniff.host.local import LocalHost
+    from zmtpsniff.net.tls import Tls, TlsConnection
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
@@ -40,11 +43,11 @@ class Collaborators:
 
     clock: Callable[[], int] | None = None
     """Tells the time, in nanoseconds since 1970, while packets pass; time then goes on without packets, too."""
-    tls: Tls | None = None
+    tls: "Tls | None" = None
     """Takes out of TLS what has been decrypted."""
     witness: Witness | None = None
     """Is told what connections show below their octets."""
-    host: LocalHost | None = None
+    host: "LocalHost | None" = None
     """Says which processes of this machine have the connections."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
     """Loads the dissectors of payloads; None for the plug-ins of settings and of packages, and the built-in ones."""
@@ -240,7 +243,7 @@ class Sniffer:
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
-    ) -> ZmtpConnection | TlsConnection:
+    ) -> "ZmtpConnection | TlsConnection":
         connection = self._factory.connection(number, client, server, starts)
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 
