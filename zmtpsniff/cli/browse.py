@@ -21,12 +21,12 @@ from zmtpsniff.render.clock import TIMES
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
 
-# As zmtpsniff.browse.app has them, which is not imported at start-up; a test compares.
+# As zmtpsniff.browse.options has them, which is not imported at start-up; a test compares.
 THEMES = ("terminal", "dark", "light")
 
 
@@ -94,7 +94,7 @@ def browse(
             compile_filter(condition)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}") from None
-    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.render.text import escape
 
     spare_collector()
