@@ -10,6 +10,7 @@ import click
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
+from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
@@ -100,7 +101,8 @@ def live(
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
         sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
-        line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
+        yields = status is None and leads_to_a_program(output.file)
+        line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status, yields)
         observers = start_observers(observer, sniffer)
         run(sniffer, dissection, output, line, is_live=True, observers=observers)
     finally:
