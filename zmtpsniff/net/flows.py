@@ -27,7 +27,6 @@ from zmtpsniff.net.reassembly import (
 )
 from zmtpsniff.net.segment import (
     ACK,
-    CLOSED,
     FIN,
     RST,
     SYN,
@@ -36,7 +35,8 @@ from zmtpsniff.net.segment import (
     fetch_segment,
     store_segment,
 )
-from zmtpsniff.net.witness import Attempt, ClosedWindow, Stall, Witness
+from zmtpsniff.net.stalls import StallWatch
+from zmtpsniff.net.witness import Attempt, Witness
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
@@ -105,7 +105,7 @@ class FlowTable:
         self._refuse = refuse
         self._doubt = doubt
         self._witness = witness
-        self._closed: dict[bytes, ClosedWindow] = {}  # by the key of the receiver's direction
+        self._stalls = None if witness is None else StallWatch(witness)
         self._limits = limits = limits or FlowLimits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
@@ -262,8 +262,8 @@ class FlowTable:
         flow.last_ns, flow.last_packet = time_ns, packet
         flow.count += 1
         direction.seen = True
-        if self._witness is not None:
-            self._see_window(direction, segment)
+        if self._stalls is not None:
+            self._stalls.see(direction, segment)
         if flow.begun:
             self._take(direction, segment)
         elif flags & RST and not flow.early and not direction.skips(segment):
@@ -630,40 +630,6 @@ class FlowTable:
 
     # ------------------------------------------------------------------ what a witness wants to know
 
-    def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
-        """Take note of a window that closes or opens, and of a sender that waits for that."""
-        time_ns, packet, key, seq, _, flags, payload, _ = segment
-        if flags & (SYN | RST | FIN):
-            return
-        theirs = self._closed.get(direction.other.key)
-        if theirs is not None:
-            if len(payload) > 1:
-                self._open_window(direction.other, time_ns)
-            elif payload or (direction.next is not None and distance(seq, direction.next) == -1):
-                theirs.probes += 1  # RFC 9293, section 3.8.6.1
-        if not flags & CLOSED:
-            if key in self._closed:
-                self._open_window(direction, time_ns)
-        elif key not in self._closed:
-            self._closed[key] = ClosedWindow(time_ns, packet)
-            direction.flow.watched = True
-            direction.flow.attend()
-
-    def _open_window(self, direction: FlowDirection, time_ns: int) -> None:
-        self._tell_stall(direction, time_ns, is_open=True)
-        direction.flow.watched = direction.other.key in self._closed
-        direction.flow.attend()
-
-    def _tell_stall(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
-        """Tell of a window that was closed while the other side wanted to send."""
-        closed = self._closed.pop(direction.key)
-        if self._witness is not None and closed.probes:
-            receiver, sender = addresses(direction.key)
-            flow = direction.flow.number
-            self._witness.stall(
-                Stall(flow, receiver.text, sender.text, closed.since_ns, until_ns, closed.packet, is_open)
-            )
-
     def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
         """Tell of an attempt to connect that was accepted, at the time ``answer_ns``, or that nobody answered."""
         if self._witness is None or flow.client.isn is None:
@@ -703,9 +669,8 @@ class FlowTable:
         if flow.ended:
             return
         flow.ended = True
-        for direction in flow.directions:
-            if direction.key in self._closed:
-                self._tell_stall(direction, flow.last_ns, is_open=False)
+        if self._stalls is not None:
+            self._stalls.end(flow)
         if flow.dissection is not None and not flow.unwanted:
             flow.end(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)

@@ -99,7 +99,8 @@ FINDINGS: dict[str, FindingKind] = {
     "subscriber-slow": FindingKind(
         "warning",
         "A receiver takes messages more slowly than they come, or has stopped taking them.",
-        "Its TCP window was closed while the sender had more to send, for a second or longer.",
+        "Its TCP window was closed while the sender had more to send, or octets were sent again and again and not "
+        "acknowledged, for a second or longer.",
         "Look at what the program does between two receives, and at its processor. Whatever its sender cannot queue "
         "(ZMQ_SNDHWM) is dropped by PUB, and stops PUSH, REQ and DEALER.",
     ),

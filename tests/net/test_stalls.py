@@ -1,0 +1,78 @@
+"""Receivers that let their peers wait: closed windows are in tests of findings, octets without acknowledgment here."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.support.streams import Conversation, Packets, Sent, conversations, packets, segments
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.assembly import make_sniffer
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.settings import Settings
+
+MS = 1_000_000
+
+
+def published() -> Conversation:
+    return next(talk for talk in conversations() if talk.name == "m31_pub_sub:1")
+
+
+def findings(given: Sequence[Packet]) -> list[Finding]:
+    diagnosis = Diagnosis()
+    for events in make_sniffer(Packets(given), Settings(), witness=diagnosis).events():
+        diagnosis.take(events)
+    return [one for one in diagnosis.findings() if one.code == "subscriber-slow"]
+
+
+def timed(sent: Sequence[Sent], times_ms: Sequence[int]) -> list[Packet]:
+    """Packets at times given."""
+    made = packets(sent)
+    start_ns = made[0][0]
+    return [(start_ns + time_ms * MS, *packet[1:]) for time_ms, packet in zip(times_ms, made, strict=True)]
+
+
+def resent(after_ms: Sequence[int], *, acknowledged: bool, answered: bool = True) -> list[Packet]:
+    """The publisher sends a message again after each of these times; nothing acknowledges it until the last one."""
+    sent = segments(published(), fin=False)
+    place = max(place for place, one in enumerate(sent) if one.side == 1 and one.payload)
+    message = sent[place]
+    ack = sent[place + 1]
+    assert ack.side == 0
+    assert ack.ack == message.end
+    before = [one for one in sent[:place] if answered or one.side == 1]
+    lines = [*before, message, *[message] * len(after_ms)]
+    times = [*range(len(before)), 1000, *[1000 + ms for ms in after_ms]]
+    if acknowledged:
+        lines.append(ack)
+        times.append(times[-1] + 1)
+    else:
+        lines.append(replace(message, offset=message.end, payload=b"", flags=message.flags))
+        times.append(times[-1] + 1000)
+    return timed(lines, times)
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_octets_without_acknowledgment(acknowledged: bool) -> None:
+    (found,) = findings(resent([200, 600, 1400, 3000], acknowledged=acknowledged))
+    did = "acknowledged nothing for a while" if acknowledged else "acknowledges nothing any more"
+    waited = "2.8 s" if acknowledged else "3.8 s"
+    assert found.severity == "warning"
+    assert found.summary == f"the SUB at 10.0.0.1:40000 {did}: 10.0.0.2:5555 waited {waited} for it"
+    assert "sent again 4 times" in found.known
+    assert found.first_ns is not None
+    assert found.first_ns % 1_000_000_000 == 200 * MS
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(resent([200, 600], acknowledged=True), id="lost twice"),
+        pytest.param(resent([0, 0, 0, 0], acknowledged=True), id="a capture point that sees packets several times"),
+        pytest.param(resent([100, 300, 700], acknowledged=True), id="soon over"),
+        pytest.param(resent([200, 600, 1400, 3000], acknowledged=False, answered=False), id="one direction only"),
+    ],
+)
+def test_what_is_healthy(given: Sequence[Packet]) -> None:
+    assert not findings(given)
