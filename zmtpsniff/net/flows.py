@@ -35,7 +35,7 @@ from zmtpsniff.net.segment import (
     fetch_segment,
     store_segment,
 )
-from zmtpsniff.net.stalls import StallWatch
+from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
 from zmtpsniff.net.witness import Attempt, Witness
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
@@ -105,12 +105,13 @@ class FlowTable:
         self._refuse = refuse
         self._doubt = doubt
         self._witness = witness
-        self._stalls = None if witness is None else StallWatch(witness)
+        self._waits = None if witness is None else WaitWatch(witness)
         self._limits = limits = limits or FlowLimits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
         self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
+        self._pause_ns = self._least_ns if witness is None else min(self._least_ns, PAUSE_NS)  # it needs a closer look
         self._now_ns = 0
         self._directions: dict[bytes, FlowDirection] = {}
         self._flows: dict[int, Flow] = {}
@@ -159,17 +160,17 @@ class FlowTable:
             return
         directions = self._directions
         now_ns = segments[-1][0]
-        least_ns = self._least_ns
+        pause_ns = self._pause_ns
         telling = TELLING_FLAGS
         segment_cost = SEGMENT_COST
         recent_octets = 0
-        stale_ns = now_ns - least_ns  # a flow used since then is not over; for most flows this one comparison is enough
+        stale_ns = now_ns - pause_ns  # a flow used since then has had no pause; for most this one comparison is enough
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
             if (
                 direction is None
                 or flags & telling != direction.usual
-                or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > least_ns)
+                or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > pause_ns)
             ):
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                 continue
@@ -212,6 +213,8 @@ class FlowTable:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+            else:
+                direction.acked_ns = time_ns
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
         if self.holdings.recent_octets > self._limits.recent_octets:
@@ -259,11 +262,11 @@ class FlowTable:
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
             flow.server.forget_past()
+        if self._waits is not None:
+            self._waits.see(direction, segment)
         flow.last_ns, flow.last_packet = time_ns, packet
         flow.count += 1
         direction.seen = True
-        if self._stalls is not None:
-            self._stalls.see(direction, segment)
         if flow.begun:
             self._take(direction, segment)
         elif flags & RST and not flow.early and not direction.skips(segment):
@@ -669,8 +672,8 @@ class FlowTable:
         if flow.ended:
             return
         flow.ended = True
-        if self._stalls is not None:
-            self._stalls.end(flow)
+        if self._waits is not None:
+            self._waits.end(flow)
         if flow.dissection is not None and not flow.unwanted:
             flow.end(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)

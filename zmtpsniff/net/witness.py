@@ -36,6 +36,16 @@ class Stall(NamedTuple):
     is_open: bool  # it went on
 
 
+class Pause(NamedTuple):
+    """For a while no packet of a flow came."""
+
+    flow: int
+    sender: str  # of the packet that ended it: address and port
+    until_ns: int  # when that came
+    sender_acked_ns: int  # when its sender acknowledged octets last, without sending any; 0: never
+    receiver_acked_ns: int  # when the receiver did
+
+
 class Witness(Protocol):
     """Who wants to know."""
 
@@ -44,3 +54,6 @@ class Witness(Protocol):
 
     def stall(self, stall: Stall, /) -> None:
         """A receiver let its peer wait for a while; told once it is over, or the connection is."""
+
+    def pause(self, pause: Pause, /) -> None:
+        """Nothing came for a while."""

@@ -20,7 +20,7 @@ from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.net.witness import Attempt, Stall
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 # Problems after which what is not seen may have been there all the same.
 _BLINDING = frozenset(
@@ -63,6 +63,7 @@ class Diagnosis:
         self._totals = self._hearers("totals")
         self._attempt = self._hearers("attempt")
         self._stall = self._hearers("stall")
+        self._pause = self._hearers("pause")
         self._contacts: dict[int, Contact] = {}
         self._on_message: dict[int, Listener] = {}  # flow to who wants its messages
         self._now_ns = 0
@@ -185,6 +186,11 @@ class Diagnosis:
         """A receiver stopped for a while."""
         for hear in self._stall:
             hear(stall)
+
+    def pause(self, pause: Pause) -> None:
+        """Nothing came on a connection for a while."""
+        for hear in self._pause:
+            hear(pause)
 
     # ------------------------------------------------------------------ results
 

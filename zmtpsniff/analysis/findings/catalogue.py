@@ -108,7 +108,9 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "A service whose median reply takes over a second, or some of whose replies take over 100 ms and twenty times "
         "its median.",
-        "The time from the request to its reply, as captured, and how long the service's host takes to answer a SYN.",
+        "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: what "
+        "passed before it passed on the network, the rest in the service. Where that is not seen, the time that the "
+        "service's host takes to answer a SYN says it.",
         "Look at what the service did at the time named. Where one request waits behind another, more workers help.",
     ),
     "subscription-unmatched": FindingKind(

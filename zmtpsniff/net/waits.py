@@ -1,4 +1,4 @@
-"""Receivers that let their peers wait, as TCP shows it below whatever is spoken.
+"""Who lets the other side wait, as TCP shows it below whatever is spoken: stalls and pauses.
 
 Theory
 ------
@@ -10,6 +10,9 @@ A receiver's kernel acknowledges what comes, whatever its program does. If it do
 the network loses packets. The sender then sends the same octets again, each time after a longer pause, until they are
 acknowledged. One copy proves little, since a capture point may see a packet twice; a stall is told only of octets that
 came several times more.
+
+The first acknowledgment of a request came when its octets had reached the service's host. What passes from then until
+the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told.
 """
 
 from typing import Literal
@@ -18,8 +21,9 @@ from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.net.reassembly import distance
 from zmtpsniff.net.segment import ACK, CLOSED, FIN, RST, SYN, Segment
-from zmtpsniff.net.witness import Stall, Witness
+from zmtpsniff.net.witness import Pause, Stall, Witness
 
+PAUSE_NS = 50_000_000  # in which no packet of a flow came; acknowledgments come at most 40 ms later (Linux)
 _LEAST_COPIES = 3  # of the same octets, beside the first: these take a second at least
 
 
@@ -47,8 +51,8 @@ class _Retransmission:
         self.copies = 1
 
 
-class StallWatch:
-    """Looks at segments of flows, and tells a witness of each stall once it is over."""
+class WaitWatch:
+    """Looks at segments of flows, and tells a witness of each stall and pause once it is over."""
 
     def __init__(self, witness: Witness) -> None:
         """Tell ``witness``."""
@@ -57,7 +61,11 @@ class StallWatch:
         self._resent: dict[bytes, _Retransmission] = {}  # likewise
 
     def see(self, direction: FlowDirection, segment: Segment) -> None:
-        """Look at a segment of a direction that is looked at closely; of a flow that is watched all must be."""
+        """Look at a segment of a direction that is looked at closely, before its flow takes the time from it.
+
+        Of a flow that is watched all must be looked at, and of any the first one after a pause.
+        """
+        self._see_pause(direction, segment)
         if segment[5] & (SYN | RST | FIN):
             return
         self._see_window(direction, segment)
@@ -74,6 +82,17 @@ class StallWatch:
     def _watch(self, flow: Flow) -> None:
         flow.watched = any(end.key in self._closed or end.key in self._resent for end in flow.directions)
         flow.attend()
+
+    def _see_pause(self, direction: FlowDirection, segment: Segment) -> None:
+        """Take note of an acknowledgment without octets, and of a pause that is over."""
+        time_ns, key, payload = segment[0], segment[2], segment[6]
+        flow = direction.flow
+        if not payload:
+            direction.acked_ns = time_ns
+        if time_ns - flow.last_ns >= PAUSE_NS and flow.dissection is not None and not flow.unwanted:
+            sender, _ = addresses(key)
+            told = Pause(flow.number, sender.text, time_ns, direction.acked_ns, direction.other.acked_ns)
+            self._witness.pause(told)
 
     def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
         """Take note of a window that closes or opens, and of a sender that waits for that."""

@@ -1,4 +1,4 @@
-"""Receivers that let their peers wait: closed windows are in tests of findings, octets without acknowledgment here."""
+"""Who lets the other side wait: closed windows are in tests of findings, octets without acknowledgment here."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +10,7 @@ from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.assembly import make_sniffer
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.segment import ACK
 from zmtpsniff.settings import Settings
 
 MS = 1_000_000
@@ -19,11 +20,11 @@ def published() -> Conversation:
     return next(talk for talk in conversations() if talk.name == "m31_pub_sub:1")
 
 
-def findings(given: Sequence[Packet]) -> list[Finding]:
+def findings(given: Sequence[Packet], code: str = "subscriber-slow") -> list[Finding]:
     diagnosis = Diagnosis()
     for events in make_sniffer(Packets(given), Settings(), witness=diagnosis).events():
         diagnosis.take(events)
-    return [one for one in diagnosis.findings() if one.code == "subscriber-slow"]
+    return [one for one in diagnosis.findings() if one.code == code]
 
 
 def timed(sent: Sequence[Sent], times_ms: Sequence[int]) -> list[Packet]:
@@ -76,3 +77,41 @@ def test_octets_without_acknowledgment(acknowledged: bool) -> None:
 )
 def test_what_is_healthy(given: Sequence[Packet]) -> None:
     assert not findings(given)
+
+
+def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0) -> list[Packet]:
+    """Requests and replies, of which one takes long: its request is acknowledged then, if at all, and answered then."""
+    talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    sent = segments(talk, acks=False, fin=False)
+    messages = [place for place, one in enumerate(sent) if one.payload and one.side == 1]
+    slow = messages[len(messages) // 2]
+    lines: list[Sent] = []
+    times: list[int] = []
+    now = 0
+    for place, one in enumerate(sent):
+        now += 1 + (syn_ms if place == 1 else 0)
+        if place == slow and acked_ms is not None:
+            lines.append(Sent(1, one.offset, b"", one.ack, ACK))
+            times.append(now + acked_ms)
+        now += replied_ms if place == slow else 0
+        lines.append(one)
+        times.append(now)
+    return timed(lines, times)
+
+
+@pytest.mark.parametrize(
+    ("acked_ms", "replied_ms", "syn_ms", "words"),
+    [
+        (1, 600, 0, "after 2 ms, and the reply came 599 ms after that: the time passes in the service"),
+        (40, 600, 0, "after 41 ms, and the reply came 560 ms after that: the time passes in the service"),
+        (590, 600, 0, "after 591 ms, and the reply came 10 ms after that: the time passes on the network, before"),
+        (190, 200, 180, "after 191 ms, and the reply came 10 ms after that: the time passes on the network, before"),
+        (190, 200, 0, "after 191 ms, and the reply came 10 ms after that"),  # held back, as Windows does it
+        (None, 600, 0, "its host answers a SYN after 1 ms, so the time passes in the service"),
+    ],
+)
+def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms: int, syn_ms: int, words: str) -> None:
+    (found,) = findings(slow_reply(acked_ms, replied_ms, syn_ms), "replies-slow")
+    assert words in found.known
+    if "passes" not in words:
+        assert "passes" not in found.known
