@@ -115,3 +115,30 @@ def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms:
     assert words in found.known
     if "passes" not in words:
         assert "passes" not in found.known
+
+
+def late(replied_ms: int) -> list[Packet]:
+    """The capture begins after some replies; the client thinks for 5 ms each time. The last request has no reply."""
+    talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    sent = [one for one in segments(talk, fin=False) if one.offset > 200 or one.ack > 200]
+    sent = sent[: max(place for place, one in enumerate(sent) if one.payload and one.side == 1)]
+    slow = [place for place, one in enumerate(sent) if one.payload and one.side == 1][-1]
+    times: list[int] = []
+    now = 0
+    for place, one in enumerate(sent):
+        now += replied_ms if place == slow else 5 if one.payload and one.side == 0 else 1
+        times.append(now)
+    # Other packets come later, so that time passes.
+    probe = Sent(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)
+    return timed([*sent, *[replace(probe, offset=sent[-1].ack)] * 3], [*times, now + 1000, now + 20_000, now + 60_000])
+
+
+def test_inferred_sockets_are_asked_too() -> None:
+    (slow,) = findings(late(600), "replies-slow")
+    assert slow.known.endswith("; that these sockets ask and reply is inferred from their messages")
+    assert "the time passes in the service" in slow.known
+    (silent,) = findings(late(600), "request-unanswered")
+    assert silent.certainty == "likely"
+    assert silent.summary.startswith("10.0.0.2:5555 does not answer 10.0.0.1:40000: 1 request without a reply for 60 s")
+    assert silent.known.endswith("; that these sockets ask and reply is inferred from their messages")
+    assert not findings(late(1), "replies-slow")

@@ -83,6 +83,8 @@ class Diagnosis:
                 listener = on_message.get(event.flow)
                 if listener is not None:
                     listener(event)
+                elif event.latency_ns is not None:
+                    self._meet(event)
             else:
                 self._take_other(event)
 
@@ -140,7 +142,18 @@ class Diagnosis:
         for hear in self._problem:
             hear(event)
 
-    def _contact(self, event: Greeting | Command | Subscription) -> Contact:
+    def _meet(self, reply: Message) -> None:
+        """A reply has its request, though the sockets have not both said what they are: that was inferred."""
+        contact = self._contact(reply)
+        if contact.flow not in self._contacts:
+            return
+        for one in self._inquiries:
+            listener = one.meet(contact, reply)
+            if listener is not None:
+                self._on_message[contact.flow] = listener
+                listener(reply)
+
+    def _contact(self, event: Greeting | Command | Subscription | Message) -> Contact:
         contact = self._contacts.get(event.flow)
         if contact is None:
             contact = Contact(event.flow, event.time_ns)

@@ -42,6 +42,12 @@ class Inquiry:
     def begin(self, contact: Contact) -> Listener | None:
         """Both sides of a connection have said what they are; returns who wants its messages."""
 
+    def meet(self, contact: Contact, reply: Message) -> Listener | None:
+        """A reply was told from its request on a connection whose sockets have not said what they are.
+
+        Returns who wants the messages of the connection, from this one on.
+        """
+
     def greeting(self, contact: Contact, event: Greeting) -> None:
         """Take note of a greeting."""
 

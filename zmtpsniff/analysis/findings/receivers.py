@@ -45,6 +45,7 @@ class Receivers(Inquiry):
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._kinds: dict[tuple[int, str], str] = {}  # of those that stopped
+        self._inferred: set[tuple[int, str]] = set()  # of these, whose types were inferred
 
     def stall(self, stall: Stall) -> None:
         """Count a stall."""
@@ -67,6 +68,8 @@ class Receivers(Inquiry):
                 self._unreached.entries.pop(key, None)  # the acknowledgments may be what the capture lacks
             if key in self._full.entries or key in self._unreached.entries:
                 self._kinds[key] = peer.socket_type or "receiver"
+                if peer.inferred:
+                    self._inferred.add(key)
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Those that stopped for long."""
@@ -76,7 +79,7 @@ class Receivers(Inquiry):
                 continue  # of another protocol, or only for a moment
             did = "takes messages too slowly" if receiver.is_open else "stopped taking messages"
             known = f"its TCP window was closed, {times(receiver.seen.count, 'time')}, while there was more to send"
-            yield _claim(key[1], kind, receiver, did, known)
+            yield _claim(key[1], kind, receiver, did, known + self._remark(key))
         for key, receiver in self._unreached.entries.items():
             kind = self._kinds.get(key)
             if kind is None:
@@ -85,7 +88,10 @@ class Receivers(Inquiry):
             known = f"the same octets were sent again {times(receiver.attempts, 'time')} before it acknowledged them"
             if not receiver.is_open:
                 known = f"the same octets were sent again {times(receiver.attempts, 'time')}, and never acknowledged"
-            yield _claim(key[1], kind, receiver, did, known, _UNREACHED)
+            yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
+
+    def _remark(self, key: tuple[int, str]) -> str:
+        return f"; that it is a {self._kinds[key]} is inferred from its messages" if key in self._inferred else ""
 
 
 def _claim(address: str, kind: str, receiver: _Receiver, did: str, known: str, advice: str | None = None) -> Claim:

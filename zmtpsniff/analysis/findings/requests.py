@@ -36,6 +36,7 @@ _SLOWEST = 4  # replies that are remembered, of each service
 _PAUSES = 256  # of each connection that are remembered, for the replies that ended them
 _PAUSED = 500  # connections
 _DELAYED_NS = 250_000_000  # for which a host may hold an acknowledgment back, with the network idle
+_INFERRED = "; that these sockets ask and reply is inferred from their messages"
 _RECENT_NS = 1_000_000_000  # a request may wait so long when the capture ends, and nothing is said
 _SUSPECTS = 1000
 
@@ -54,14 +55,15 @@ class _Exchange:
     """The requests and replies of one connection while it lasts."""
 
     __slots__ = (
-        "answered", "asked", "asker", "blind", "in_turns", "is_worker", "latencies", "pauses", "pending", "slowest",
-        "strict",
+        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "latencies", "pauses", "pending",
+        "slowest", "strict",
     )  # fmt: skip
 
     def __init__(self, pauses: deque[Pause], *, strict: bool) -> None:
         self.pauses = pauses  # of its connection; those in a batch are known before its messages
         self.strict = strict  # patterns know which request is answered
         self.asker: str | None = None
+        self.is_inferred = False  # the sockets have not said what they are
         self.is_worker = False  # the side that spoke first only said that it is ready
         self.asked = 0
         self.answered = 0
@@ -117,7 +119,9 @@ class _Exchange:
 class _Suspect:
     """A connection on which requests waited when it ended."""
 
-    __slots__ = ("answered", "asked", "asker", "flow", "oldest", "replier", "strict", "took_turns", "until_ns")
+    __slots__ = (
+        "answered", "asked", "asker", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns", "until_ns",
+    )  # fmt: skip
 
     def __init__(self, exchange: _Exchange, event: Connection, until_ns: int) -> None:
         client, server = event.client.address, event.server.address
@@ -127,6 +131,7 @@ class _Suspect:
         self.oldest = exchange.pending[0]
         self.took_turns = exchange.in_turns >= _TURNS
         self.strict = exchange.strict
+        self.is_inferred = exchange.is_inferred
         self.flow = event.flow
         self.until_ns = until_ns
 
@@ -134,13 +139,14 @@ class _Suspect:
 class _Service:
     """One bound address, whose peers ask, or are asked by it."""
 
-    __slots__ = ("answered", "asked", "latencies", "peers", "slowest", "suspects")
+    __slots__ = ("answered", "asked", "is_inferred", "latencies", "peers", "slowest", "suspects")
 
     def __init__(self) -> None:
         # Of connections on which there were replies:
         self.asked = 0
         self.answered = 0
         self.peers = 0
+        self.is_inferred = False  # of one of these at least the sockets have not said what they are
         self.suspects: list[_Suspect] = []
         self.latencies = Sketch()
         self.slowest: list[_SlowReply] = []
@@ -199,6 +205,15 @@ class Requests(Inquiry):
         exchange.blind = contact.blind
         return exchange.take
 
+    def meet(self, contact: Contact, reply: Message) -> Listener | None:
+        """Hear the messages of sockets that do not say that they ask and reply, from a reply on."""
+        exchange = self._exchanges[contact.flow] = _Exchange(self._pauses.at(contact.flow), strict=False)
+        exchange.is_inferred = True
+        exchange.blind = contact.blind
+        exchange.asker = reply.dst
+        exchange.asked = 1  # its request came before
+        return exchange.take
+
     def lose(self, contact: Contact) -> None:
         """What is missing may be the replies."""
         exchange = self._exchanges.get(contact.flow)
@@ -234,6 +249,7 @@ class Requests(Inquiry):
             service.asked += exchange.asked
             service.answered += exchange.answered
             service.peers += 1
+        service.is_inferred |= exchange.is_inferred
         service.latencies.merge(exchange.latencies)
         for slow in exchange.slowest:
             if len(service.slowest) < _SLOWEST:
@@ -293,7 +309,7 @@ class Requests(Inquiry):
                 "request-unanswered",
                 f"{suspect.replier} does not answer {suspect.asker}: {times(missing, 'request')} without a reply for "
                 f"{span(waited_ns)}{while_others}{before}",
-                "no message comes back on that connection",
+                f"no message comes back on that connection{_INFERRED if suspect.is_inferred else ''}",
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 certainty="likely",
@@ -340,6 +356,7 @@ class Requests(Inquiry):
         for slow in slowest:
             seen.add(slow.time_ns, slow.packet, slow.flow)
         known = f"from the request to its reply, as captured{self._where(address, slowest)}"
+        known += _INFERRED if service.is_inferred else ""
         yield Claim("replies-slow", summary, known, seen, [address])
 
     def _where(self, address: str, slowest: list[_SlowReply]) -> str:
