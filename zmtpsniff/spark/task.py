@@ -1,8 +1,6 @@
 """What one task does: it dissects shards of series, and writes their rows and the states that they change."""
 
-import gc
 from collections.abc import Sequence
-from functools import cache
 
 import msgspec
 
@@ -51,16 +49,10 @@ class Job(msgspec.Struct, frozen=True):
 
 def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
     """Dissect shards."""
-    _prepare_process()
+    spare_collector()
     writer = TableWriter(job.folder, job.prefix)
     unreadable = [task.series for task in tasks if not _dissect(job, task, writer)]
     return TaskOutcome(writer.close(), unreadable)
-
-
-@cache
-def _prepare_process() -> None:
-    spare_collector()
-    gc.freeze()  # what has been imported is never garbage, and need not be looked through
 
 
 def _dissect(job: Job, task: ShardTask, writer: TableWriter) -> bool:
