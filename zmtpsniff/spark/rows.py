@@ -42,6 +42,7 @@ def _with_dictionaries(schema: pa.Schema) -> pa.Schema:
 SCHEMAS = {table: _with_dictionaries(arrow_schema(table)) for table in TABLES}
 _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
+_PROPERTIES = SCHEMAS["commands"].field("properties").type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
 _DAY_NS = 86_400_000_000_000
@@ -180,7 +181,7 @@ class Rows:
             return self._octets(values)
         if sql == OCTETS_LIST:
             return self._lists(list(map(len, values)), list(chain.from_iterable(values)))
-        return list(map(self._properties, values)) if sql == PROPERTIES else values
+        return self._properties(values) if sql == PROPERTIES else values
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
@@ -203,18 +204,14 @@ class Rows:
         ends = pc.cumulative_sum(pa.array([0, *counts], pa.int32()))
         return pa.ListArray.from_arrays(ends, self._octets(values), _OCTETS_LIST)
 
-    def _octets_of(self, value: Octets) -> dict[str, Any]:
-        if isinstance(value, bytes):
-            return {"length": len(value), "data": value[: self._max_bytes] if self._max_bytes else value}
-        data = _at_hand(value)
-        if data is not None and self._max_bytes:
-            data = data[: self._max_bytes]
-        return {"length": min(value.length, _MOST), "data": data}
-
-    def _properties(self, properties: dict[str, Octets] | None) -> list[dict[str, Any]] | None:
-        if properties is None:
-            return None
-        return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
+    def _properties(self, values: Sequence[dict[str, Octets] | None]) -> pa.Array:
+        """A column of properties: lists of names with octets."""
+        given = [value or {} for value in values]
+        ends = pc.cumulative_sum(pa.array([0, *map(len, given)], pa.int32()))
+        names = pa.array([_text(name) for some in given for name in some], pa.string())
+        octets = self._octets(list(chain.from_iterable(some.values() for some in given)))
+        named = pa.StructArray.from_arrays([names, octets], fields=list(_PROPERTIES.value_type))
+        return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
 _packet_of, _sender_of, _frames_of = attrgetter("packet"), attrgetter("src"), attrgetter("frames")

@@ -207,15 +207,14 @@ class Shard:
         It is open from when its first packet is asked for.
         """
         beginning = File(path)
-        first = beginning.first()
+        first = beginning.first_packets()[:1]
         problems = self._take_keys(beginning)
         file = File(path)
         count, latest, least = 0, 0, None
         waiting = False
-        if first is not None:
-            packet, offset = first
+        for packet in first:
             waiting = True
-            yield [(packet[0], *places_of(packet[:1], number, 1, [offset]), number, packet)]
+            yield [(packet[0], *places_of(packet[:1], number, 1, beginning.offsets[:1]), number, packet)]
         for packets in file.batches():
             if file.key_lines:
                 problems |= self._take_keys(file)
