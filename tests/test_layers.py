@@ -117,6 +117,15 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.sockets",
     },
+    "zmtpsniff/extcap": {
+        "zmtpsniff.extcap",
+        "zmtpsniff.capture.source",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.zmtp.encoder",
+        "dissectors.zmtp.wire",
+    },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",
         "zmtpsniff.errors",
