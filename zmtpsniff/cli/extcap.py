@@ -90,7 +90,7 @@ def extcap(**options: Any) -> None:
 
     \b
     zmtpsniff extcap --link
-    tshark -i zmtpsniff -o extcap.zmtpsniff.interface:eth0
+    sudo zmtpsniff extcap --link --folder /usr/lib/x86_64-linux-gnu/wireshark/extcap
     zmtpsniff extcap --capture --file capture.pcap --fifo messages.pcapng
     """
     settings = ExtcapSettings(**options)
