@@ -90,7 +90,6 @@ def extcap(**options: Any) -> None:
 
     \b
     zmtpsniff extcap --link
-    sudo zmtpsniff extcap --link --folder /usr/lib/x86_64-linux-gnu/wireshark/extcap
     zmtpsniff extcap --capture --file capture.pcap --fifo messages.pcapng
     """
     settings = ExtcapSettings(**options)
