@@ -11,7 +11,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
@@ -74,6 +74,7 @@ def live(
     entries = load_sniffer(dissection)
     load_renderer(output)
     load_observers(observer)
+    diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
     source = None
     observers: list[Observer] = []
@@ -99,9 +100,11 @@ def live(
                 host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
-        sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
+        sniffer = make_sniffer(
+            packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, witness=diagnosis, host=host
+        )
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
-        observers = start_observers(observer, sniffer)
+        observers = start_observers(observer, sniffer, diagnosis)
         run(sniffer, dissection, output, line, is_live=True, observers=observers)
     finally:
         for each in observers:

@@ -9,7 +9,9 @@ from zmtpsniff.cli.options import option_group
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.export import Observer
+    from zmtpsniff.settings import Settings
     from zmtpsniff.sniffer import Sniffer
 
 
@@ -45,18 +47,30 @@ def load_observers(settings: ObserverSettings) -> None:
         parse_address(settings.metrics)
 
 
-def start_observers(settings: ObserverSettings, sniffer: "Sniffer") -> "list[Observer]":
-    """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing."""
+def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagnosis | None":
+    """What the sniffer is to have as its witness for the observers, None if they need nobody."""
+    if settings.metrics is None:
+        return None
+    from zmtpsniff.analysis.findings import Diagnosis
+
+    return Diagnosis(dissection.decode_as, dissection.reply_seconds)
+
+
+def start_observers(settings: ObserverSettings, sniffer: "Sniffer", diagnosis: "Diagnosis | None") -> "list[Observer]":
+    """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing.
+
+    ``diagnosis`` is what make_diagnosis() made, the witness of ``sniffer``.
+    """
     observers: list[Observer] = []
     if settings.otlp is not None:
         from zmtpsniff.export.spans import make_spans
 
         observers.append(make_spans(settings.otlp))
-    if settings.metrics is not None:
+    if settings.metrics is not None and diagnosis is not None:
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(sniffer)
+        metrics = Metrics(sniffer, diagnosis)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:
