@@ -81,6 +81,7 @@ ALLOWED = {
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
+        "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.assembly",
         "zmtpsniff.capture",
@@ -93,7 +94,13 @@ ALLOWED = {
         "dissectors",
         "zmtpsniff.key_file",
     },
-    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/pytest_plugin.py": {
+        "zmtpsniff",
+        "zmtpsniff.analysis.findings.finding",
+        "zmtpsniff.capture",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
     "zmtpsniff/testing.py": {
         "zmtpsniff.capture.files",
         "zmtpsniff.decode_as",

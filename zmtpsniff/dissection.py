@@ -8,6 +8,7 @@ import asyncio
 import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, Self, TypeVar
 
@@ -30,6 +31,8 @@ from zmtpsniff.sniffer import Sniffer
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
+
+    from zmtpsniff.analysis.findings.finding import Finding
 
 CaptureFile = str | PathLike[str] | BinaryIO
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
@@ -112,15 +115,22 @@ class Dissection:
 
         Raises as iterating does.
         """
+        with closing(self._all_batches(self._witness)) as batches:
+            for events in batches:
+                yield events if self._where is None else list(filter(self._where, events))
+
+    def _all_batches(self, witness: Witness | None) -> Generator[list[AnyEvent], None, None]:
+        """The events in lists, whatever the filter."""
         source, self._source = self._source, None
         if source is None:
             source = self._again()
         self._current = source
         try:
-            for events in self._sniffer(source if self._tap is None else _TappedSource(source, self._tap)).events():
+            tapped = source if self._tap is None else _TappedSource(source, self._tap)
+            for events in self._sniffer(tapped, witness).events():
                 if events and isinstance(events[-1], Capture):
                     self._totals = events[-1]
-                yield events if self._where is None else list(filter(self._where, events))
+                yield events
         finally:
             source.close()
 
@@ -135,6 +145,18 @@ class Dissection:
     def problems(self) -> Iterator[Problem]:
         """The problems. Raises as iterating does."""
         return self._only(Problem)
+
+    def findings(self) -> "list[Finding]":
+        """What is wrong, the most harmful first, as ``zmtpsniff diagnose`` tells it (docs/diagnose.md).
+
+        Reads the capture to its end, whatever the filter: of a live capture until stop(). Raises as iterating does.
+        """
+        from zmtpsniff.analysis.findings import Diagnosis
+
+        diagnosis = Diagnosis(self._settings.decode_as, self._settings.reply_seconds)
+        for events in self._all_batches(diagnosis):
+            diagnosis.take(events)
+        return diagnosis.findings()
 
     @property
     def totals(self) -> Capture:
@@ -186,9 +208,9 @@ class Dissection:
         if source is not None:
             source.close()
 
-    def _sniffer(self, source: Source) -> Sniffer:
+    def _sniffer(self, source: Source, witness: Witness | None) -> Sniffer:
         try:
-            return make_sniffer(source, self._settings, clock=self._clock, witness=self._witness)
+            return make_sniffer(source, self._settings, clock=self._clock, witness=witness)
         except PluginError as error:
             raise Error(f"plug-in {error}") from None
         except ValueError as error:

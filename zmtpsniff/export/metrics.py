@@ -40,7 +40,7 @@ class MetricsSource(Protocol):
         """The address and port of the server of a connection that goes on."""
 
 
-class FindingKind(Protocol):
+class CodedFinding(Protocol):
     """What Metrics tells of a finding; its words and endpoints are for people."""
 
     @property
@@ -58,7 +58,7 @@ class FindingsSource(Protocol):
     def take(self, events: Sequence[AnyEvent], /) -> None:
         """Look at some events."""
 
-    def findings(self) -> Sequence[FindingKind]:
+    def findings(self) -> Sequence[CodedFinding]:
         """What is wrong, by the events so far."""
 
 
