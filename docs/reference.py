@@ -113,6 +113,8 @@ def commands_page() -> str:
                 lines += ["<!-- run by tests/spark/test_report.py -->"]
             elif path == "zmtpsniff browse":
                 lines += ["<!-- run by tests/browse/test_terminal.py -->"]
+            elif path == "zmtpsniff extcap":
+                lines += ["<!-- run by tests/extcap/test_extcap.py -->"]
             elif path == "zmtpsniff keys":
                 lines += ["<!-- run by tests/peers/test_curve_keys.py -->"]
             lines += ["```sh", *(line for example in described.examples for line in _commented(example)), "```", ""]

@@ -70,6 +70,7 @@ ALLOWED = {
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
+        "zmtpsniff.analysis.findings",
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
@@ -77,9 +78,16 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
+        "zmtpsniff.net.witness",
         "zmtpsniff.key_file",
     },
-    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/pytest_plugin.py": {
+        "zmtpsniff",
+        "zmtpsniff.analysis.findings.finding",
+        "zmtpsniff.capture",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
     "zmtpsniff/testing.py": {
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.decode_as",
@@ -101,6 +109,15 @@ ALLOWED = {
         "zmtpsniff.errors",
         "dissectors.events",
         "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/extcap": {
+        "zmtpsniff.extcap",
+        "zmtpsniff.capture.source",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.zmtp.encoder",
+        "dissectors.zmtp.wire",
     },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",

@@ -16,6 +16,14 @@ HELP_NAMES = ["-h", "--help"]
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
     "For monitoring": ("--metrics", "--otlp"),
+    "For you": ("--link", "--folder"),
+    "What Wireshark's dialog offers": (
+        "--interface", "--file", "--filter", "--decode-as", "--dissector", "--extcap-capture-filter",
+    ),
+    "What Wireshark asks": (
+        "--extcap-interfaces", "--extcap-dlts", "--extcap-config", "--extcap-interface", "--extcap-version",
+        "--capture", "--fifo",
+    ),
     "Where to": ("--to", "--bind", "--yes"),
     "Files": ("--messages", "--decompress"),
     "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),

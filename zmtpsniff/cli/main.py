@@ -10,6 +10,7 @@ from zmtpsniff import __version__
 from zmtpsniff.cli.browse import browse
 from zmtpsniff.cli.check import check
 from zmtpsniff.cli.diagnose import diagnose
+from zmtpsniff.cli.extcap import extcap
 from zmtpsniff.cli.extract import extract
 from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
@@ -69,6 +70,7 @@ for _command in (
     extract,
     replay,
     keys,
+    extcap,
     interfaces,
     fields,
     schema,
