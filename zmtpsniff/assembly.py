@@ -1,7 +1,7 @@
 """A Sniffer made as settings ask: what stands between a capture and its events."""
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING
 
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyRing
@@ -9,11 +9,15 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Source
-from zmtpsniff.host.local import LocalHost
-from zmtpsniff.net.tls import Tls
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
+
+if TYPE_CHECKING:  # few runs need them
+    from importlib.metadata import EntryPoint
+
+    from zmtpsniff.host.local import LocalHost
+    from zmtpsniff.net.tls import Tls
 
 
 def make_sniffer(
@@ -21,10 +25,10 @@ def make_sniffer(
     settings: Settings,
     *,
     clock: Callable[[], int] | None = None,
-    tls: Tls | None = None,
-    entries: Sequence[EntryPoint] | None = None,
+    tls: "Tls | None" = None,
+    entries: "Sequence[EntryPoint] | None" = None,
     witness: Witness | None = None,
-    host: LocalHost | None = None,
+    host: "LocalHost | None" = None,
 ) -> Sniffer:
     """A Sniffer over the source. Plug-ins are run here.
 
@@ -49,7 +53,7 @@ def make_sniffer(
     )
 
 
-def _make_payloads(settings: Settings, entries: Sequence[EntryPoint] | None) -> Payloads:
+def _make_payloads(settings: Settings, entries: "Sequence[EntryPoint] | None") -> Payloads:
     bodies = None
     if settings.decode_bodies:
         from zmtpsniff.analysis.bodies import bodies_of  # which takes longer to import than most captures to read

@@ -3,6 +3,7 @@
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
@@ -19,14 +20,16 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.factory import DissectorFactory
-from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.tls import Tls, TlsConnection
 from zmtpsniff.net.witness import Witness
+
+if TYPE_CHECKING:  # few runs need them
+    from zmtpsniff.host.local import LocalHost
+    from zmtpsniff.net.tls import Tls, TlsConnection
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
@@ -46,10 +49,10 @@ class Sniffer:
         clock: Callable[[], int] | None = None,
         patterns: Patterns | None = None,
         payloads: Payloads | None = None,
-        tls: Tls | None = None,
+        tls: "Tls | None" = None,
         curve: Curve | None = None,
         witness: Witness | None = None,
-        host: LocalHost | None = None,
+        host: "LocalHost | None" = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
@@ -234,7 +237,7 @@ class Sniffer:
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
-    ) -> ZmtpConnection | TlsConnection:
+    ) -> "ZmtpConnection | TlsConnection":
         connection = self._factory.connection(number, client, server, starts)
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 

@@ -1,9 +1,10 @@
 """Plug-ins: dissectors of payloads from files and from installed packages."""
 
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 from dissectors.payloads import PayloadDissector
@@ -12,6 +13,7 @@ from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
 ENTRY_POINTS = "zmtpsniff.dissectors"
 
@@ -35,6 +37,8 @@ def load_file(name: str) -> list[PayloadDissector]:
 
     Raises PluginError if the file cannot be run or has none.
     """
+    from pathlib import Path
+
     path = Path(name).absolute()
     try:
         path.stat()
@@ -76,9 +80,36 @@ def is_dissector(thing: object) -> bool:
 
 def installed() -> "list[EntryPoint]":
     """What installed packages offer in the entry point group ``zmtpsniff.dissectors``; nothing of it runs yet."""
+    if not _is_anything_offered():
+        return []
     from importlib.metadata import entry_points
 
     return sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
+
+
+def _is_anything_offered() -> bool:
+    """Whether any package may have such an entry point.
+
+    Nearly nobody has one, and importlib.metadata takes as long as a capture of some thousand packets.
+    """
+    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
+        return True
+    group = ENTRY_POINTS.encode()
+    for folder in sys.path:
+        try:
+            names = [name for name in os.listdir(folder or ".") if name.lower().endswith("-info")]
+        except FileNotFoundError:
+            continue
+        except OSError:  # not a folder, but perhaps an archive that has packages
+            return True
+        for name in names:
+            try:
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                    if group in file.read():
+                        return True
+            except OSError:
+                pass
+    return False
 
 
 def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
@@ -95,7 +126,7 @@ def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
     return found
 
 
-def _in_words(error: Exception, path: Path | None = None) -> str:
+def _in_words(error: Exception, path: "Path | None" = None) -> str:
     """An error on one line, with the line of the file that it came from."""
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = error.__traceback__
