@@ -703,9 +703,10 @@ class FlowTable:
         if flow.ended:
             return
         flow.ended = True
-        for direction in flow.directions:
-            if direction.key in self._closed:
-                self._tell_stall(direction, flow.last_ns, is_open=False)
+        if self._closed:
+            for direction in flow.directions:
+                if direction.key in self._closed:
+                    self._tell_stall(direction, flow.last_ns, is_open=False)
         if flow.dissection is not None and not flow.unwanted:
             flow.end(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)
