@@ -1,6 +1,5 @@
 """How commands say what they can do: on one screen with ``--help``, everything with ``--help-all``."""
 
-import textwrap
 from typing import Any, NamedTuple
 
 import click
@@ -206,6 +205,8 @@ class CommandWithHelp(click.Command):
         if all_fit:
             return
         with formatter.section("More, explained by --help-all"):
+            import textwrap
+
             lines = textwrap.wrap(", ".join(rare), formatter.width - 2, break_on_hyphens=False)
             formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
 
