@@ -38,7 +38,7 @@ def test_a_capture_passes_the_policy_that_was_made_from_it(name: str, factor: fl
     policy = policy_text(profile, sets, name, factor)
     if not profile.services:
         policy += '[[rule]]\nname = "it"\nforbid = "frames"'  # traffic of another kind makes no rule
-    failed = [(outcome.rule.name, outcome.found) for outcome in outcomes(name, policy).values() if not outcome.passed]
+    failed = [(outcome.rule.name, outcome.found) for outcome in outcomes(name, policy).values() if outcome.failed]
     assert failed == []
 
 

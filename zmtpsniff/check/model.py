@@ -4,12 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, Connection
 
 Filter = Callable[[AnyEvent], bool]
+Unseen = Callable[[Connection], bool]
+"""Whether the capture does not show of a connection what a rule asks for."""
 Kind = Literal["expect", "forbid", "latency", "order", "baseline"]
 Per = Literal["capture", "connection", "second"]
 Level = Literal["error", "warning"]
+Verdict = Literal["passed", "failed", "warning", "not checked"]
 PATTERNS: dict[str, str] = {"request-reply": "replies", "heartbeats": "PONG commands"}  # and what has a latency there
 PER: tuple[Per, ...] = get_args(Per)
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -50,6 +53,7 @@ class Rule:
     file: str | None = None  # where it stands
     line: int | None = None
     kinds: tuple[type, ...] | None = None  # of records, all that the filters may accept; None if that is not known
+    unseen: Unseen | None = None
 
 
 class Offence(NamedTuple):
@@ -71,8 +75,24 @@ class Outcome(NamedTuple):
     found: str  # what was found and what was wanted, as a sentence without its full stop
     offences: Sequence[Offence] = ()
     more: int = 0  # offences that are not kept
+    checked: bool = True  # False: the capture does not show whether the rule is kept, and ``found`` says why
+    strict: bool = False  # a rule that is not checked fails
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the rule."""
+        if self.passed:
+            return "passed"
+        if not self.checked and not self.strict:
+            return "not checked"
+        return "failed" if self.rule.level == "error" else "warning"
 
     @property
     def failed(self) -> bool:
         """Whether this alone makes the check fail: a warning does not."""
-        return not self.passed and self.rule.level == "error"
+        return self.verdict == "failed"
+
+
+def not_checked(rule: Rule, reason: str) -> Outcome:
+    """The outcome of a rule on what the capture does not show."""
+    return Outcome(rule, False, f"not checked: {reason}", checked=False)

@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.lines import Lines, longest_key
-from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
+from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, Unseen
+from zmtpsniff.check.sight import types_unknown, unseen_by
 
 TOP_KEYS = ("include", "rule")
 KINDS = ("expect", "forbid", "latency", "order")
@@ -152,15 +153,19 @@ class _Reader:
         if level not in LEVELS:
             self._fail("level", f"level must be one of {_list(LEVELS)}, not {level!r}")
         latency = None
+        unseen: Unseen | None = None
         if kind == "latency":
             latency, filters, text = self._latency(table[kind])
+            unseen = types_unknown if latency.pattern == "request-reply" else None
         elif kind == "order":
             filters, text = self._order(table[kind])
         else:
             filters, text = (self._filter(kind, table[kind]),), f"{kind} {table[kind].strip()}"
+            unseen = unseen_by(table[kind])
         line = self._lines.of_rule(self._place)
         return Rule(
             name, kind, text, filters, bounds, latency, connections, level, None, self._name, line,  # type: ignore[arg-type]
+            unseen=unseen,
         )  # fmt: skip
 
     def _bounds(self, table: dict[str, Any], kind: str) -> Bounds:

@@ -6,7 +6,8 @@ from io import StringIO
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.check.defaults import SHOWN
 from zmtpsniff.check.latencies import Latencies, rank
-from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule
+from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
+from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
@@ -46,17 +47,19 @@ class Check:
         passes = self._passes
         ended = []
         for event in events:
-            if passes is None or passes(event):
+            passed = passes is None or passes(event)
+            if passed:
                 kind = type(event)
                 if kind not in takes:
                     takes[kind] = self._interested(kind)
                 for take in takes[kind]:
                     take(event)
             if type(event) is Connection:
-                ended.append(event)
+                ended.append((event, passed))
         # Problems found at the end of a connection follow its record, in the same batch.
-        for connection in ended:
+        for connection, passed in ended:
             for trial in self._trials:
+                trial.see(connection, passed)
                 trial.end(connection)
         self.span.take(events)
         if events and isinstance(last := events[-1], Capture):
@@ -101,6 +104,14 @@ class _Trial:
         self._shown = shower.shown
         self._offences: list[Offence] = []
         self._more = 0
+        self._seen = 0  # connections
+        self._unseen = 0  # those that do not show what the rule is about
+
+    def see(self, connection: Connection, passes: bool) -> None:
+        """A connection is over, of which the rule speaks if it ``passes`` the display filter; end() comes next."""
+        self._seen += 1
+        if passes and self.rule.unseen is not None and self.rule.unseen(connection):
+            self._unseen += 1
 
     def take(self, event: AnyEvent) -> None:
         raise NotImplementedError
@@ -119,6 +130,23 @@ class _Trial:
 
     def _outcome(self, passed: bool, found: str) -> Outcome:
         return Outcome(self.rule, passed, found, self._offences, self._more)
+
+    def _counted(self, number: float, found: str) -> Outcome:
+        """The outcome where ``number`` has bounds, unless the capture does not show all that is counted."""
+        least, most = self.rule.bounds.least, self.rule.bounds.most
+        too_many = most is not None and number > most
+        too_few = least is not None and number < least
+        if too_few and self._unseen:
+            return self._not_checked()
+        if not too_many and not too_few and most is not None and (self._unseen or not self._seen):
+            return self._not_checked()
+        return self._outcome(not too_many and not too_few, found)
+
+    def _not_checked(self) -> Outcome:
+        if not self._seen:
+            return not_checked(self.rule, "there is no ZMTP connection in the capture")
+        which = f"{self._unseen:,} of {_connections(self._seen)}"
+        return not_checked(self.rule, f"{which} began before the capture, which does not show what the rule asks for")
 
     def _fits(self, number: float) -> bool:
         least, most = self.rule.bounds.least, self.rule.bounds.most
@@ -153,10 +181,10 @@ class _InCapture(_Trial):
 
     def finish(self, span: Span) -> Outcome:
         if not self.rule.bounds.mean:
-            return self._outcome(self._fits(self._count), f"found {_records(self._count)}, {self._wanted()}")
+            return self._counted(self._count, f"found {_records(self._count)}, {self._wanted()}")
         rate = self._count / span.seconds
         found = f"found {rate:,.2f} records a second ({_records(self._count)} in {span.seconds:,.1f} s)"
-        return self._outcome(self._fits(rate), f"{found}, {self._wanted()}")
+        return self._counted(rate, f"{found}, {self._wanted()}")
 
 
 class _InConnections(_Trial):
@@ -190,6 +218,9 @@ class _InConnections(_Trial):
         self._connections += 1
         if self._fits(count):
             return
+        too_few = self.rule.bounds.most is None or count <= self.rule.bounds.most
+        if too_few and self.rule.unseen is not None and self.rule.unseen(connection):
+            return  # what is missing may have been before the capture
         self._wrong += 1
         if excess is None or len(self._offences) >= self._shown:
             self._note(connection, _records(count))
@@ -200,6 +231,8 @@ class _InConnections(_Trial):
         found = f"{self._wrong:,} of {_connections(self._connections)} differ, {self._wanted()} on each"
         if not self._wrong:
             found = f"{_connections(self._connections)}, {self._wanted()} on each"
+            if self._unseen or not self._seen:
+                return self._not_checked()
         return self._outcome(not self._wrong, found)
 
 
@@ -264,6 +297,8 @@ class _InSeconds(_Trial):
         each = f"{self._wanted()} in each"
         if self._high:
             return self._outcome(False, f"{_seconds(self._high)} with more records, {each}")
+        if self._unseen and (self._low or self._most is not None):
+            return self._not_checked()
         if self._low:
             found = f"{self._low:,} of {_seconds(self._seconds)} with fewer records, first {self._first_low}"
             return self._outcome(False, f"{found}, {each}")
@@ -283,6 +318,7 @@ class _InOrder(_Trial):
         self._furthest = 0
         self._connections = 0
         self._complete = 0
+        self._late = 0
 
     def take(self, event: AnyEvent) -> None:
         flow = getattr(event, "flow", None)
@@ -300,16 +336,28 @@ class _InOrder(_Trial):
         self._furthest = max(self._furthest, reached)
         if reached == len(self._filters):
             self._complete += 1
+        elif not has_handshake(connection):
+            self._late += 1  # the first of them may have been before the capture
         elif self._each or reached:
             self._note(connection, f"only the first {reached} of {len(self._filters)}")
 
     def finish(self, span: Span) -> Outcome:
         on = f"in this order on {self._complete:,} of {_connections(self._connections)}"
         passed = self._complete == self._connections > 0 if self._each else self._fits(self._complete)
+        if not passed and self._late and not self._excess():
+            self._unseen, self._offences, self._more = self._late, [], 0
+            return self._not_checked()
         if passed:
             self._offences, self._more = [], 0  # connections that need not have had it
         wanted = "each expected" if self._each else self._wanted()
         return self._outcome(passed, f"{on}, {wanted}")
+
+    def _excess(self) -> bool:
+        """Whether the rule is broken by what the capture shows, whatever it does not show."""
+        if self._each:
+            return self._complete + self._late < self._connections
+        most = self.rule.bounds.most
+        return most is not None and self._complete > most
 
 
 class _Latency(_Trial):
@@ -339,9 +387,11 @@ class _Latency(_Trial):
         count = self._latencies.count
         what = f"{count:,} {PATTERNS[latency.pattern]}"
         if not self._fits(count):
+            if self._unseen:
+                return self._not_checked()
             return self._outcome(False, f"{what} with a latency, {self._wanted()}")
         if not count:
-            return self._outcome(True, what)
+            return not_checked(self.rule, f"there are no {PATTERNS[latency.pattern]} in the capture")
         words = []
         missed = 0  # the longest limit that was exceeded: the records over it say most
         for name, percent, limit in latency.limits:

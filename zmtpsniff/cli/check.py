@@ -1,9 +1,10 @@
 """``zmtpsniff check``."""
 
+import io
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -16,6 +17,7 @@ from zmtpsniff.cli.options import (
     FilePath,
     FloatRange,
     IntRange,
+    color,
     display_filter,
     dissection_options_without_secrets,
     utc,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from zmtpsniff.check.report import Report
     from zmtpsniff.check.rules import Check, Place
     from zmtpsniff.cli.options import Filter
+    from zmtpsniff.render import Color
     from zmtpsniff.sniffer import Sniffer
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
@@ -89,6 +92,8 @@ class CheckSettings:
     targets: "tuple[tuple[Format, str], ...]"  # formats, each with its file
     file: str | None  # of formats that have none
     show: int  # records of each rule
+    strict: bool
+    color: "Color"
     passes: "Filter | None"  # None: all
     utc: bool
     verbosity: int
@@ -130,8 +135,12 @@ class CheckSettings:
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
+@click.option(
+    "--strict", is_flag=True, help="A rule on what the capture does not show fails: it is not just not checked."
+)
 @display_filter
 @utc
+@color
 @click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
 @live_options
 @tshark_options
@@ -158,13 +167,12 @@ def check(context: click.Context, /, **options: Any) -> None:
     else:
         rules = _rules(settings)
         report, source = _check_live(rules, settings) if settings.is_live else _check_files(rules, settings)
+    report = report._replace(outcomes=[outcome._replace(strict=settings.strict) for outcome in report.outcomes])
     _write_reports(report, settings)
     if source is not None:  # what was seen until it failed is in the reports
         if source.failure is not None:
             raise CaptureError(source.failure)
         fail_if_unsaved(source.saver)
-    if report.totals is not None and not report.totals.zmtp_flows:
-        click.echo("zmtpsniff: no ZMTP connection in it, so what is forbidden could not be there", err=True)
     if not report.passed:
         context.exit(1)
 
@@ -254,9 +262,11 @@ def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
 def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, LiveSource]":
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
+    from zmtpsniff.render.palette import make_palette
 
     for output, _ in settings.targets:
         make_report(output)  # imports it, while that can be done
+    make_palette(io.StringIO(), "always")
     trial = Check(rules, settings.show, settings.utc, None, settings.passes)
     begun = time.monotonic()
     live, dissection = settings.live, settings.dissection
@@ -340,11 +350,13 @@ def _write_reports(report: "Report", settings: CheckSettings) -> None:
     """Write the report in every format asked for."""
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
+    from zmtpsniff.render.palette import make_palette
     from zmtpsniff.render.text import encodable
 
     for output, file in settings.targets:
         name = file if file != _STANDARD_OUTPUT else settings.file
         with open_output(name, binary=False) as stream:
             change = encodable(getattr(stream, "encoding", None))
-            text = make_report(output)(report)
+            palette = make_palette(cast("TextIO", stream), settings.color) if output == "text" else None
+            text = make_report(output, palette)(report)
             stream.write(change(text) if change else text)
