@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from dissectors.events import AnyEvent, Connection
+
+if TYPE_CHECKING:
+    from zmtpsniff.check.endpoints import EndpointDemand
 
 Filter = Callable[[AnyEvent], bool]
 Unseen = Callable[[Connection], bool]
 """Whether the capture does not show of a connection what a rule asks for."""
-Kind = Literal["expect", "forbid", "latency", "order", "baseline"]
+Kind = Literal["expect", "forbid", "latency", "order", "sequence", "no_findings", "endpoint", "baseline"]
 Per = Literal["capture", "connection", "second"]
 Level = Literal["error", "warning"]
 Verdict = Literal["passed", "failed", "warning", "not checked"]
+Limits = tuple[tuple[str, int, int], ...]
+"""Of latencies: such as ("p99", 99, nanoseconds); 100 percent is the longest."""
 PATTERNS: dict[str, str] = {"request-reply": "replies", "heartbeats": "PONG commands"}  # and what has a latency there
 PER: tuple[Per, ...] = get_args(Per)
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -34,7 +39,7 @@ class Latency(NamedTuple):
     """How long answers may take."""
 
     pattern: str  # a key of PATTERNS
-    limits: tuple[tuple[str, int, int], ...]  # such as ("p99", 99, nanoseconds); 100 percent is the longest
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Rule:
     line: int | None = None
     kinds: tuple[type, ...] | None = None  # of records, all that the filters may accept; None if that is not known
     unseen: Unseen | None = None
+    endpoint: "EndpointDemand | None" = None  # a demand made of services
+    group: str | None = None  # the name of what several rules speak of
 
 
 class Offence(NamedTuple):

@@ -5,15 +5,19 @@ from io import StringIO
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.check.defaults import SHOWN
+from zmtpsniff.check.endpoints import Complaint, limits_of
 from zmtpsniff.check.latencies import Latencies, rank
 from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
+from zmtpsniff.check.services import Services
 from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
+from zmtpsniff.render.wording import number
 
 # Records come nearly in the order of their times. So long after a second no more records of it come.
 _LATE_SECONDS = 300
+_TOLD = 3  # of the faults of services: the first ones in words
 
 Place = Callable[[int], tuple[str, int] | None]
 """The file that has the packet of this number, and its number there."""
@@ -37,7 +41,10 @@ class Check:
         shower = Shower(shown, utc, place)
         self.totals: Capture | None = None  # the last record, once it has come
         self.span = Span()
-        self._trials = [_trial(rule, shower) for rule in rules]
+        endpoints = [rule.endpoint for rule in rules if rule.endpoint is not None]
+        # What the demands made of services ask is summed up once for all of them.
+        self._services = Services(limits_of(endpoints)) if endpoints else None
+        self._trials = [_trial(rule, shower, self._services) for rule in rules]
         self._takes: dict[type, list[Callable[[AnyEvent], None]]] = {}  # what wants records of a type
         self._passes = passes
 
@@ -56,6 +63,8 @@ class Check:
                     take(event)
             if type(event) is Connection:
                 ended.append((event, passed))
+        if self._services is not None:
+            self._services.take(events if passes is None else list(filter(passes, events)))
         # Problems found at the end of a connection follow its record, in the same batch.
         for connection, passed in ended:
             for trial in self._trials:
@@ -407,7 +416,44 @@ class _Latency(_Trial):
         return self._outcome(not missed, f"{what}: {'; '.join(words)}")
 
 
-def _trial(rule: Rule, shower: Shower) -> _Trial:
+class _AtEndpoint(_Trial):
+    """Whether services meet a demand."""
+
+    def __init__(self, rule: Rule, shower: Shower, services: Services) -> None:
+        super().__init__(rule, shower)
+        self._services = services
+
+    def take(self, event: AnyEvent) -> None:
+        """Services take all events, once for all demands."""
+
+    def finish(self, span: Span) -> Outcome:
+        endpoint = self.rule.endpoint
+        assert endpoint is not None
+        services = [each for each in self._services.services.values() if endpoint.matches(each.address)]
+        judgements = [endpoint.demand.judge(each, self._services) for each in services]
+        complaints = [complaint for each in judgements for complaint in each.complaints]
+        if not services:
+            absent = endpoint.demand.absent(endpoint.title)
+            if absent is None or not self._services.is_whole:
+                return not_checked(self.rule, f"nothing of {endpoint.title} is in the capture")
+            complaints = [Complaint(absent)]
+        if complaints:
+            for complaint in complaints:
+                if complaint.connection is not None:
+                    self._note(complaint.connection)
+            more = len(complaints) - _TOLD
+            words = "; ".join(complaint.text for complaint in complaints[:_TOLD])
+            return self._outcome(False, f"{words}; and {more:,} more" if more > 0 else words)
+        unknown = [each.unknown for each in judgements if each.unknown]
+        if unknown:
+            return not_checked(self.rule, "; ".join(unknown[:_TOLD]))
+        found = [each.found for each in judgements]
+        return self._outcome(True, found[0] if len(found) == 1 else number(len(found), "service"))
+
+
+def _trial(rule: Rule, shower: Shower, services: Services | None) -> _Trial:
+    if services is not None and rule.kind == "endpoint":
+        return _AtEndpoint(rule, shower, services)
     if rule.kind == "latency":
         return _Latency(rule, shower)
     if rule.kind == "order":

@@ -1,5 +1,8 @@
 """The report for people."""
 
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
 from zmtpsniff.check.model import Offence, Outcome, Verdict
 from zmtpsniff.check.report import Report
 from zmtpsniff.render.palette import Palette
@@ -11,9 +14,17 @@ _PLAIN = Palette()
 
 
 def text(report: Report, palette: Palette = _PLAIN) -> str:
-    """Every rule with its outcome, the first offending records under those that failed, and a line with the totals."""
+    """Every rule with its outcome, the first offending records under those that failed, and a line with the totals.
+
+    What an endpoint keeps is told together.
+    """
     lines = []
-    for outcome in report.outcomes:
+    for outcome, names in _folded(report.outcomes):
+        if names:
+            label = palette.paint(palette.good, f"{_LABELS['passed']:4}")
+            lines.append(f"{label}  {palette.paint(palette.title, escape(outcome.rule.group or ''))}")
+            lines.append(f"      {escape(', '.join(names))}")
+            continue
         rule = outcome.rule
         label = palette.paint(_color(outcome.verdict, palette), f"{_LABELS[outcome.verdict]:4}")
         place = palette.paint(palette.dim, f"({escape(where(outcome))})")
@@ -24,6 +35,16 @@ def text(report: Report, palette: Palette = _PLAIN) -> str:
         lines += [f"        {line}" for line in offence_lines(outcome)]
     lines += ["", summary(report, palette)]
     return "\n".join(lines) + "\n"
+
+
+def _folded(outcomes: Sequence[Outcome]) -> Iterable[tuple[Outcome, list[str]]]:
+    """The outcomes; of those of one group that passed only the first, with the names of all."""
+    for (group, passed), same in groupby(outcomes, lambda outcome: (outcome.rule.group, outcome.passed)):
+        if group is None or not passed:
+            yield from ((outcome, []) for outcome in same)
+        else:
+            kept = list(same)
+            yield kept[0], [outcome.rule.name.removeprefix(f"{group}: ") for outcome in kept]
 
 
 def _color(verdict: Verdict, palette: Palette) -> str:

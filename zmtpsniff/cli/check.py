@@ -10,7 +10,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.check.defaults import FACTOR, SHOWN
+from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import (
@@ -88,6 +88,7 @@ class CheckSettings:
     init: bool
     baseline: bool
     factor: float
+    tolerance: float  # percent
     is_live: bool
     targets: "tuple[tuple[Format, str], ...]"  # formats, each with its file
     file: str | None  # of formats that have none
@@ -118,11 +119,15 @@ class CheckSettings:
 @click.option(
     "--baseline",
     is_flag=True,
-    help="Compare two captures, OLD and NEW. Says what is new, gone or changed; exit status 1 if anything is.",
+    help="Compare two captures, OLD and NEW, by service. Says what is worse; exit status 1 if anything is.",
 )
 @click.option(
     "--factor", type=FloatRange(1, min_open=True), default=FACTOR, show_default=True, metavar="N",
-    help="By how much rates and latencies may change (--init, --baseline).",
+    help="By how much rates and latencies may change (--init).",
+)  # fmt: skip
+@click.option(
+    "--tolerance", type=FloatRange(0), default=TOLERANCE, show_default=True, metavar="PERCENT",
+    help="By how much rates and latencies may be worse (--baseline).",
 )  # fmt: skip
 @click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C.")
 @click.option(
@@ -135,9 +140,7 @@ class CheckSettings:
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
-@click.option(
-    "--strict", is_flag=True, help="A rule on what the capture does not show fails: it is not just not checked."
-)
+@click.option("--strict", is_flag=True, help="What the capture does not show, so that it is not checked, fails.")
 @display_filter
 @utc
 @color
@@ -148,11 +151,10 @@ class CheckSettings:
 @dissection_options_without_secrets
 @click.pass_context
 def check(context: click.Context, /, **options: Any) -> None:
-    """Hold captured or live traffic against a policy: exit status 0 if it passes, 1 if a rule fails.
+    """Hold traffic against a policy: exit status 0 if it passes, 1 if it fails.
 
     \b
-    zmtpsniff check capture.pcap --include protocol --include secure
-    zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=out.xml
+    zmtpsniff check capture.pcap --include protocol --include secure -T github
     sudo zmtpsniff check --live -i lo -a duration:30 --policy policy.toml
     zmtpsniff check --init capture.pcap -o policy.toml
     zmtpsniff check --baseline before.pcap after.pcap
@@ -294,40 +296,40 @@ def _write_policy(settings: CheckSettings) -> None:
     """Look at the captures and write what they are like as a policy."""
     from zmtpsniff.check.builtin import SETS
     from zmtpsniff.check.init import policy_text
-    from zmtpsniff.check.profile import Profile
     from zmtpsniff.check.rules import Check
+    from zmtpsniff.check.services import Services
     from zmtpsniff.cli.output import open_output
 
-    profile = Profile()
+    services = Services()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
 
     def take(events: "Sequence[AnyEvent]") -> None:
         trial.take(events)
-        profile.take(events)
+        services.take(events)
 
     _pump(make_sniffer(_open(settings.captures)[0], settings.dissection), take)
     failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
     sets = [name for name in SETS if name not in failed]
     names = ", ".join(os.path.basename(name) for name in settings.captures)
     with open_output(settings.file, binary=False) as stream:
-        stream.write(policy_text(profile, sets, names, settings.factor))
+        stream.write(policy_text(services, sets, names, settings.factor))
 
 
 def _compare(settings: CheckSettings) -> "Report":
     """Compare two captures; the totals are those of the new one."""
     from zmtpsniff.check.baseline import compare
-    from zmtpsniff.check.profile import Profile
     from zmtpsniff.check.report import Report
+    from zmtpsniff.check.services import Services
 
     started = time.monotonic()
-    profiles = []
+    every = []
     for name in settings.captures:
-        profile = Profile()
-        _pump(make_sniffer(_open((name,))[0], settings.dissection), profile.take)
-        profiles.append(profile)
-    old, new = profiles
-    outcomes = compare(old, new, settings.factor, settings.show)
-    subject = f"{settings.captures[1]} compared with {settings.captures[0]}"
+        services = Services()
+        _pump(make_sniffer(_open((name,))[0], settings.dissection), services.take)
+        every.append(services)
+    old, new = every
+    outcomes = compare(old, new, settings.tolerance, settings.show)
+    subject = f"{settings.captures[1]} compared with {settings.captures[0]}, within {settings.tolerance:g} %"
     seconds = time.monotonic() - started
     return Report(outcomes, settings.captures, subject, __version__, new.totals, new.span.start_ns, seconds)
 
