@@ -45,7 +45,7 @@ RULE_KEYS = {
     "level": "what a broken rule means: `warning` is reported, but does not fail the check",
 }
 ENDPOINT_KEYS = {
-    "address": "which services are meant, `HOST:PORT` or a list; `*` and `?` in the host, a port, a range of ports, `*`",
+    "address": "the services that are meant, `HOST:PORT` or a list; `*` and `?` in the host, a port, a range, or `*`",
     "name": "what reports call the endpoint; without it, its address",
     "mechanism": "the security mechanism that its connections must have, or a list",
     "version": 'the version of ZMTP, or a list; `">=3.0"` is any from there on',
@@ -222,8 +222,8 @@ def policy_page() -> str:
         "A policy is a TOML file; [Captured traffic as a test](../check.md) explains it with examples.",
         "",
         f"At its top are {' and '.join(f'`{key}`' for key in policy.TOP_KEYS)}: `include` is a list of built-in sets,",
-        "`[[rule]]` begins a rule, `[[endpoint]]` what is demanded of a service. With `only_endpoints = true` there may",
-        "be no other service.",
+        "`[[rule]]` begins a rule, `[[endpoint]]` what is demanded of a service. With `only_endpoints = true` there",
+        "may be no other service.",
         "",
         "## Keys of a rule",
         "",

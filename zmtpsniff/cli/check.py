@@ -308,8 +308,11 @@ def _write_policy(settings: CheckSettings) -> None:
         services.take(events)
 
     _pump(make_sniffer(_open(settings.captures)[0], settings.dissection), take)
-    failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
-    sets = [name for name in SETS if name not in failed]
+    outcomes = trial.finish()
+    left_out = {outcome.rule.set_name for outcome in outcomes if not outcome.passed}
+    sets = [name for name in SETS if name not in left_out]
+    if not services.services and not any(outcome.failed for outcome in outcomes):
+        sets = ["protocol"]  # a policy needs a rule, and whatever comes should keep this one
     names = ", ".join(os.path.basename(name) for name in settings.captures)
     with open_output(settings.file, binary=False) as stream:
         stream.write(policy_text(services, sets, names, settings.factor))

@@ -35,10 +35,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
-        "--factor", "--tolerance", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval", "-b", "-s",
-        "-B", "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns", "--timeout", "--payload",
-        "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting", "--idle-timeout", "--utc",
-        "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help", "--help-all",
+        "--factor", "--tolerance", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval",
+        "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns",
+        "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting",
+        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
+        "--help", "--help-all",
     }
 )  # fmt: skip
 
