@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Peer, Sides, Subscription
 from tests.support.checked import capture, check, outcomes, without_packets
 from tests.support.paths import CAPTURES, FIXTURES
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.baseline import compare
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.endpoints import AllowedTopics
@@ -19,7 +18,6 @@ from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.services import Services
-from zmtpsniff.sniffer import Sniffer
 
 _ALL = sorted(
     {path.name for folder in (FIXTURES, CAPTURES) for path in folder.glob("*.pcap*") if path.suffix != ".json"}
@@ -30,8 +28,8 @@ def _looked_at(*names: str | Path) -> tuple[Services, list[str]]:
     """What captures hold, and the built-in sets that they pass."""
     services = Services()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
-    files = [str(capture(str(name))) for name in names]
-    for events in Sniffer(open_captures(files), patterns=Patterns()).events():
+    files = [capture(str(name)) for name in names]
+    for events in zmtpsniff.open(*files, payload=False).batches():
         services.take(events)
         trial.take(events)
     failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}

@@ -61,6 +61,7 @@ class Rule:
     unseen: Unseen | None = None
     endpoint: "EndpointDemand | None" = None  # a demand made of services
     group: str | None = None  # the name of what several rules speak of
+    needs_patterns: bool = False  # it asks what messages mean to each other
 
 
 class Offence(NamedTuple):

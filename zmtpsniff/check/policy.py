@@ -141,7 +141,7 @@ class _Reader:
                 rules.append(
                     Rule(
                         f"{made.name}: {key}", "endpoint", text, level=made.level, file=self._name, line=line,
-                        endpoint=endpoint, group=made.name,
+                        endpoint=endpoint, group=made.name, needs_patterns=key == "latency",
                     )
                 )  # fmt: skip
         only = document.get("only_endpoints", False)
@@ -202,7 +202,7 @@ class _Reader:
         line = self._lines.of_listed("rule", self._place)
         return Rule(
             name, kind, text, filters, bounds, latency, connections, level, None, self._name, line,  # type: ignore[arg-type]
-            unseen=unseen,
+            unseen=unseen, needs_patterns=kind == "latency",
         )  # fmt: skip
 
     def _bounds(self, table: dict[str, Any], kind: str) -> Bounds:

@@ -9,8 +9,8 @@ from zmtpsniff.cli.options import option_group
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.export import Observer
-    from zmtpsniff.sniffer import Sniffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def load_observers(settings: ObserverSettings) -> None:
         parse_address(settings.metrics)
 
 
-def start_observers(settings: ObserverSettings, sniffer: "Sniffer") -> "list[Observer]":
+def start_observers(settings: ObserverSettings, capture: "Dissection") -> "list[Observer]":
     """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing."""
     observers: list[Observer] = []
     if settings.otlp is not None:
@@ -56,7 +56,7 @@ def start_observers(settings: ObserverSettings, sniffer: "Sniffer") -> "list[Obs
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(sniffer)
+        metrics = Metrics(capture)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:

@@ -23,7 +23,7 @@ _SOCKET = ("service", "sender", "socket_type")
 
 
 class MetricsSource(Protocol):
-    """What Metrics asks a Sniffer."""
+    """What Metrics asks a dissection."""
 
     @property
     def packets(self) -> int:
@@ -33,7 +33,7 @@ class MetricsSource(Protocol):
     def dropped(self) -> int:
         """The number of packets lost so far."""
 
-    def connections(self) -> Iterable[Connection]:
+    def open_connections(self) -> Iterable[Connection]:
         """Summaries of the connections that go on."""
 
     def server(self, flow: int) -> str | None:
@@ -73,9 +73,9 @@ class Metrics:
     events, and asks for the summaries of connections that go on when somebody asks for samples.
     """
 
-    def __init__(self, sniffer: MetricsSource) -> None:
-        """``sniffer`` knows the connections that go on."""
-        self._sniffer = sniffer
+    def __init__(self, capture: MetricsSource) -> None:
+        """``capture`` knows the connections that go on."""
+        self._capture = capture
         self._services: set[str] = set()
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
         self._over = _Counts()
@@ -136,13 +136,13 @@ class Metrics:
     def _look(self) -> None:
         """Add up what is over and what goes on."""
         now = self._over.copy()
-        self._open.update((connection.flow, connection) for connection in self._sniffer.connections())
+        self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
             now.add(connection, self._label(connection.server.address), is_open=True)
         self._now = now
 
     def _latencies_of(self, reply: Message) -> list[int]:
-        service = self._label(self._sniffer.server(reply.flow) or min(reply.src, reply.dst, key=_port))
+        service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=_port))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
     def _label(self, server: str) -> str:
@@ -177,9 +177,9 @@ class Metrics:
         yield _family(actions, list(self._subscriptions.items()))
         problems = CounterMetricFamily("zmtp_problems", "Problems: docs/problems.md.", labels=["code", "severity"])
         yield _family(problems, list(self._problems.items()))
-        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._sniffer.packets)
+        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._capture.packets)
         yield CounterMetricFamily(
-            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._sniffer.dropped
+            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._capture.dropped
         )
 
 
