@@ -212,7 +212,7 @@ class Message(WireEvent, tag="message"):
     )
     payload: Annotated[
         Payload | None,
-        relation("What the application says; payload.NAME is a field of its protocol, as octets: docs/payloads.md."),
+        relation("What the application says; payload.NAME is a field of its protocol, of the type that it has there."),
     ] = None
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
 

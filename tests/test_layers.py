@@ -127,8 +127,10 @@ ALLOWED = {
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
+        "zmtpsniff.analysis.bodies",
         "zmtpsniff.render.text",
         "dissectors.events",
+        "dissectors.payloads",
         "dissectors.records",
     },
     "zmtpsniff/report": {

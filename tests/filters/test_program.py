@@ -9,20 +9,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dissectors.events import AnyEvent
+from dissectors.payloads.registry import built_in
 from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
-from zmtpsniff.filters.fields import list_fields
+from zmtpsniff.filters.fields import list_fields, payload_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.sniffer import Sniffer
 
@@ -239,7 +242,7 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     done = _run("fields", "-T", "json")
     listed = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["name"], each["kind"], each["records"]) for each in listed] == [
-        (info.name, info.kind, list(info.records)) for info in list_fields()
+        (info.name, info.kind, list(info.records)) for info in (*list_fields(), *payload_fields(built_in()))
     ]
     table = _run("fields").stdout.splitlines()
     assert [line.split()[0] for line in table[1 : len(listed) + 1]] == [each["name"] for each in listed]
@@ -249,6 +252,29 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     ]
     wrong = _run("fields", "nothing-like-this")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_fields_lists_those_that_a_plug_in_declares(tmp_path: Path) -> None:
+    plugin = tmp_path / "orders.py"
+    plugin.write_text(
+        "class Orders:\n"
+        "    name = 'orders'\n"
+        "    fields = {'qty': 'number', 'header.name': 'text'}\n"
+        "    def match(self, message, connection): return False\n"
+        "    def dissect(self, message, connection): return None\n"
+    )
+    listed = [
+        json.loads(line)
+        for line in _run("fields", "--plugin", str(plugin), "orders", "-T", "json").stdout.split("\n")[:-1]
+    ]
+    assert [(each["name"], each["kind"]) for each in listed] == [
+        ("payload.header.name", "text"),
+        ("payload.qty", "number"),
+    ]
+    plugin.write_text(plugin.read_text().replace("'number'", "'int'"))
+    wrong = _run("fields", "--plugin", str(plugin))
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "qty is 'int', which is none of text, number" in wrong.stderr
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
@@ -325,7 +351,9 @@ def test_examples_of_the_guide_find_something() -> None:
         passes = compile_filter(text)
         events = [
             e
-            for batch in Sniffer(open_captures((str(PROJECT / capture),)), patterns=Patterns()).events()
+            for batch in Sniffer(
+                open_captures((str(PROJECT / capture),)), patterns=Patterns(), payloads=Payloads(built_in())
+            ).events()
             for e in batch
         ]
         assert any(map(passes, events)), text

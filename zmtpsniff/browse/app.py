@@ -36,7 +36,7 @@ from zmtpsniff.browse.panes import (
     TreeView,
     time_of,
 )
-from zmtpsniff.browse.prompt import FieldCompletion, Prompt
+from zmtpsniff.browse.prompt import Prompt
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.save import SaveError, json_line, save_octets, save_packets
 from zmtpsniff.browse.screens import TextLines, ViewScreen
@@ -48,6 +48,7 @@ from zmtpsniff.browse.virtual_list import LineSource, VirtualList
 from zmtpsniff.browse.wire import WireFinder
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.filters import FilterError, compile_filter
+from zmtpsniff.filters.completion import FieldCompletion
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import escape, quote

@@ -19,6 +19,8 @@ from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dissectors.events import AnyEvent
     from dissectors.zmtp.curve_keys import Key
 
@@ -58,6 +60,14 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
             return compile_filter(value)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}", ctx) from None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The filters that may become of the beginning of one: its last word completed to the name of a field."""
+        from click.shell_completion import CompletionItem
+
+        from zmtpsniff.filters.completion import FieldCompletion
+
+        return [CompletionItem(text) for text in FieldCompletion().completions(incomplete)]
 
 
 class IntRange(click.IntRange):
