@@ -75,9 +75,11 @@ ALLOWED = {
         "zmtpsniff.host.local",
         "zmtpsniff.net.tls",
         "zmtpsniff.net.witness",
+        "zmtpsniff.selector",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
     },
+    "zmtpsniff/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",

@@ -12,6 +12,7 @@ from zmtpsniff.capture.source import Source
 from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.tls import Tls
 from zmtpsniff.net.witness import Witness
+from zmtpsniff.selector import PacketSelector
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
@@ -25,12 +26,14 @@ def make_sniffer(
     entries: Sequence[EntryPoint] | None = None,
     witness: Witness | None = None,
     host: LocalHost | None = None,
+    selector: PacketSelector | None = None,
 ) -> Sniffer:
     """A Sniffer over the source. Plug-ins are run here.
 
     ``clock`` tells the time where packets come as they pass (see Sniffer), ``tls`` takes out of TLS what has been
     decrypted, ``entries`` are plug-ins of installed packages if these have been looked up already, ``witness`` is told
-    what connections show below their octets, ``host`` says which processes have them. Raises PluginError, NoSodiumError
+    what connections show below their octets, ``host`` says which processes have them, ``selector`` saves some of the
+    packets. Raises PluginError, NoSodiumError
     for keys without PyNaCl, and ValueError for a rule that names a protocol of payloads that nobody knows.
     """
     return Sniffer(
@@ -46,6 +49,7 @@ def make_sniffer(
         Curve(KeyRing(settings.curve_keys)),
         witness,
         host=host,
+        selector=selector,
     )
 
 

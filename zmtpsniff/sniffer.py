@@ -27,6 +27,7 @@ from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls, TlsConnection
 from zmtpsniff.net.witness import Witness
+from zmtpsniff.selector import PacketSelector
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
@@ -50,13 +51,15 @@ class Sniffer:
         curve: Curve | None = None,
         witness: Witness | None = None,
         host: LocalHost | None = None,
+        selector: PacketSelector | None = None,
     ) -> None:
         """``count`` is the number of packets after which to stop, None for no limit.
 
         ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
         to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
         ``witness`` is told what connections show below their octets.
-        ``host`` says which processes of this machine have the connections.
+        ``host`` says which processes of this machine have the connections. ``selector`` is given the packets, with
+        what the layers below connections know of them.
 
         ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
         without packets, too.
@@ -72,6 +75,7 @@ class Sniffer:
         self._doubts = Doubts()
         self._curve = curve or Curve(KeyRing())
         self._host = host
+        self._selector = selector
         if host is not None and host.keys is not None:
             self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
@@ -88,6 +92,8 @@ class Sniffer:
         self._datagrams = DatagramTable(
             self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits
         )
+        if selector is not None:
+            selector.may_speak = self._flows.may_speak
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -219,8 +225,11 @@ class Sniffer:
         self._dissect(packets[begin:] if begin else packets)
 
     def _dissect(self, packets: list[Packet]) -> None:
-        segments = self._headers.segments(packets, self._packets + 1)
+        first = self._packets + 1
+        segments = self._headers.segments(packets, first)
         self._packets += len(packets)
+        of_datagrams: list[tuple[int, bytes]] = []
+        all_segments = segments
         if self._headers.datagrams:
             # Each in its place among the segments.
             begin = 0
@@ -228,9 +237,13 @@ class Sniffer:
                 end = bisect(segments, datagram[1], begin, key=itemgetter(1))
                 self._flows.take(segments[begin:end])
                 begin = end
-                self._datagrams.take(datagram)
+                key = self._datagrams.take(datagram)
+                if key is not None:
+                    of_datagrams.append((datagram[1], key))
             segments = segments[begin:]
         self._flows.take(segments)
+        if self._selector is not None:
+            self._selector.take(packets, first, all_segments, of_datagrams, self._headers.fragments)
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]

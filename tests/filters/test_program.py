@@ -339,6 +339,22 @@ def test_live_shows_what_passes_and_the_totals(engine: str) -> None:
     assert logs
 
 
+@needs_namespaces
+@engines(only=["tcpdump", "dumpcap"])
+def test_live_saves_the_connections_that_pass(engine: str, tmp_path: Path) -> None:
+    text = 'type == "message" && socket_type == "REP"'
+    saved = tmp_path / "saved.pcapng"
+    with joined_namespaces() as (here, there):
+        options = ("--engine", engine, "-i", here.interface, "-f", "tcp", "-Y", text, "-w", str(saved))
+        with live(*options, prefix=here.command()) as program:
+            converse(here, there, here.ipv4, ("req_rep", "pub_sub"))
+            program.read_until(lambda records: any(record["type"] == "message" for record in records))
+            *shown, _ = program.interrupt()
+    *again, totals = _records("-Y", text, str(saved))
+    assert [_frames(record) for record in again] == [_frames(record) for record in shown]
+    assert totals["flows"] == len({record["flow"] for record in shown})
+
+
 @lru_cache(1)
 def _examples() -> list[tuple[str, str]]:
     """The filters of the guide, with the capture that each is tried on."""

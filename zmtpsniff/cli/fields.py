@@ -30,7 +30,6 @@ def fields(word: str | None, plugins: tuple[str, ...], output_format: str, color
     \b
     zmtpsniff fields
     zmtpsniff fields latency
-    zmtpsniff fields --plugin orders.py payload
     zmtpsniff fields -T json | jq -r .name
     """
     from zmtpsniff.analysis.plugins import PluginError, load_dissectors

@@ -23,8 +23,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "--pid", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option",
-        "--status", "--processes",
+        "-i", "--pid", "-f", "-a", "-c", "-w", "--packets-only", "-b", "--engine", "-s", "-B", "-p", "--tls-keys",
+        "--tshark-option", "--status", "--processes",
     ),
     "Decoding": (
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
@@ -38,7 +38,8 @@ RARE = frozenset(
         "--factor", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B",
         "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns", "--timeout", "--payload",
         "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting", "--idle-timeout", "--utc",
-        "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help", "--help-all",
+        "--time", "--color", "--packets-only", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help",
+        "--help-all",
     }
 )  # fmt: skip
 

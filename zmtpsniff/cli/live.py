@@ -14,7 +14,14 @@ from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_captur
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
-from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.saver import (
+    SaverSettings,
+    fail_if_nothing_to_select,
+    fail_if_unsaved,
+    packets_only,
+    saver_options,
+    tell_missing_packets,
+)
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
 @observer_options
 @tshark_options
 @saver_options
+@packets_only
 @live_dissection_options
 @output_options
 def live(
@@ -53,6 +61,7 @@ def live(
     observer: ObserverSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
+    packets_only: bool,
     dissection: Settings,
     output: Output,
 ) -> None:
@@ -69,18 +78,20 @@ def live(
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.host.source import KeyedSource
     from zmtpsniff.render.text import escape
+    from zmtpsniff.selector import PacketSelector
 
+    fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = replace(live, pids=pids, command=command)
     entries = load_sniffer(dissection)
     load_renderer(output)
     load_observers(observer)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
-    source = None
+    source = opened = selector = None
     observers: list[Observer] = []
     try:
         capture = start_capture(live, tshark, saver)
         source = capture.source
-        settle_capture(
+        opened = settle_capture(
             capture,
             live,
             saver,
@@ -89,20 +100,25 @@ def live(
             verbosity=output.verbosity,
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,
+            saves_all=output.passes is None,
         )
         packets: Source = source
         if host is not None and host.keys is not None:
             source.key_lines = host.keys.lines
             if host.watches:
                 packets = KeyedSource(source, host)
-            if source.saver is not None:
-                host.keys.save = source.saver.add_keys
+            if opened is not None:
+                host.keys.save = opened.add_keys
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
-        sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
+        if opened is not None and output.passes is not None:
+            selector = PacketSelector(opened, packets, packets_only=packets_only)
+        sniffer = make_sniffer(
+            packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host, selector=selector
+        )
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
         observers = start_observers(observer, sniffer)
-        run(sniffer, dissection, output, line, is_live=True, observers=observers)
+        run(sniffer, dissection, output, line, is_live=True, observers=observers, selector=selector)
     finally:
         for each in observers:
             each.close()
@@ -112,6 +128,8 @@ def live(
             host.close()
     if source.said:
         click.echo(f"zmtpsniff: {escape(source.said)}", err=True)
+    if selector is not None:
+        tell_missing_packets(selector)
     if source.failure is not None:
         raise CaptureError(source.failure)
-    fail_if_unsaved(source.saver)
+    fail_if_unsaved(opened)

@@ -8,7 +8,15 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import keeping, make_sniffer, run
-from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, make_saver, saver_options
+from zmtpsniff.cli.saver import (
+    SaverSettings,
+    fail_if_nothing_to_select,
+    fail_if_unsaved,
+    make_saver,
+    packets_only,
+    saver_options,
+    tell_missing_packets,
+)
 from zmtpsniff.cli.tshark import TsharkPlan, TsharkSettings, plan_tshark, tshark_options
 from zmtpsniff.settings import Settings
 
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 )
 @tshark_options
 @saver_options
+@packets_only
 @dissection_options
 @output_options
 def read(
@@ -35,6 +44,7 @@ def read(
     engine: Literal["native", "tshark"],
     tshark: TsharkSettings,
     saver: SaverSettings,
+    packets_only: bool,
     dissection: Settings,
     output: Output,
 ) -> None:
@@ -50,8 +60,10 @@ def read(
     zmtpsniff read --engine tshark tunnel.snoop
     zmtpsniff read --engine tshark --tls-keys keys.log tls.pcap
     zmtpsniff read -w all.pcapng monday.pcap tuesday.pcap
+    zmtpsniff read -Y 'severity == "error"' -w bad.pcapng capture.pcap
     """
     fail_if_overwritten(captures, output.file)
+    fail_if_nothing_to_select(saver, output.passes, packets_only)
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
@@ -64,11 +76,21 @@ def read(
         comments=source.comments,
         keys=dissection.curve_keys,
     )
+    selector = None
     if packets is not None:
-        from zmtpsniff.capture.saver import SavingSource
+        from zmtpsniff.capture.saver import KeySavingSource, SavingSource
 
-        source = SavingSource(source, packets)
-    run(make_sniffer(source, keeping(dissection, output), tls=plan.tls), dissection, output, line)
+        if output.passes is None:
+            source = SavingSource(source, packets)
+        else:
+            from zmtpsniff.selector import PacketSelector
+
+            source = KeySavingSource(source, packets)
+            selector = PacketSelector(packets, source, packets_only=packets_only)
+    sniffer = make_sniffer(source, keeping(dissection, output), tls=plan.tls, selector=selector)
+    run(sniffer, dissection, output, line, selector=selector)
+    if selector is not None:
+        tell_missing_packets(selector)
     fail_if_unsaved(packets)
 
 

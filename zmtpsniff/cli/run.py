@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zmtpsniff.net.tls import Tls
     from zmtpsniff.net.witness import Witness
     from zmtpsniff.render.renderer import Renderer
+    from zmtpsniff.selector import PacketSelector
     from zmtpsniff.settings import Settings
     from zmtpsniff.sniffer import Sniffer
 
@@ -39,6 +40,7 @@ def make_sniffer(
     entries: "Sequence[EntryPoint] | None" = None,
     witness: "Witness | None" = None,
     host: "LocalHost | None" = None,
+    selector: "PacketSelector | None" = None,
 ) -> "Sniffer":
     """As in zmtpsniff.assembly, but what is wrong with what the user gave becomes a usage error."""
     from zmtpsniff import assembly
@@ -46,7 +48,7 @@ def make_sniffer(
 
     try:
         return assembly.make_sniffer(
-            source, settings, clock=clock, tls=tls, entries=entries, witness=witness, host=host
+            source, settings, clock=clock, tls=tls, entries=entries, witness=witness, host=host, selector=selector
         )
     except PluginError as error:
         raise click.UsageError(f"plug-in {error}") from None
@@ -111,11 +113,13 @@ def run(
     line: "StatusLine | ProgressLine | None" = None,
     is_live: bool = False,
     observers: "Sequence[Observer]" = (),
+    selector: "PacketSelector | None" = None,
 ) -> None:
     """Write all events; an interrupt ends that with the totals, too.
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
     there is nothing to write. ``observers`` are told everything, whatever the filter.
+    ``selector`` saves the packets of what passes; its file is complete in the end.
     """
     spare_collector()
     with open_records(output) as stream:
@@ -127,6 +131,8 @@ def run(
                 for observer in observers:
                     observer.take(events)
                 shown = _passing(events, output.passes)
+                if selector is not None:
+                    selector.judge(events, shown)
                 if line is not None:
                     line.see(events, shown)
                 with undisturbed():
@@ -138,10 +144,16 @@ def run(
         except KeyboardInterrupt:
             if line is not None:
                 line.erase()
-            renderer.write(_passing(sniffer.finish(), output.passes))
+            events = sniffer.finish()
+            shown = _passing(events, output.passes)
+            if selector is not None:
+                selector.judge(events, shown)
+            renderer.write(shown)
             renderer.close()
             raise
         finally:
+            if selector is not None:
+                selector.finish()
             if line is not None:
                 line.erase()
         renderer.close()
