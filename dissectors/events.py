@@ -334,6 +334,7 @@ class Capture(Event, tag="capture"):
     messages: Annotated[int, meaning("How many message records there were.")]
     problems: Annotated[int, meaning("How many problem records there were.")]
     duration_ns: Annotated[int, meaning("How long it took from the first packet to the last.", "ns")]
+    end_ns: Annotated[int | None, internal()] = None  # when the last packet was captured, since 1970
 
 
 AnyEvent = Greeting | Command | Subscription | Message | Beacon | Problem | Comment | Connection | Work | Capture

@@ -149,6 +149,7 @@ class Sniffer:
                 messages=self._messages,
                 problems=self._problems,
                 duration_ns=0 if self._first_ns is None else self._last_ns - self._first_ns,
+                end_ns=None if self._first_ns is None else self._last_ns,
             )
         )
         return events
