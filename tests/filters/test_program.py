@@ -225,6 +225,17 @@ def test_read_shows_what_passes_and_the_totals() -> None:
     assert "READY" not in tree
 
 
+def test_totals_are_left_out_on_demand() -> None:
+    path = str(REQ_REP)
+    whole = _records(path)
+    assert _records(path, "--no-capture-record") == whole[:-1]
+    messages = [record for record in whole if record["type"] == "message"]
+    assert _records(path, "-Y", 'type == "message"', "--no-capture-record") == messages
+    assert _records(path, "-Y", 'type == "message"', "--capture-record") == [*messages, whole[-1]]
+    assert _records(path, "-Y", 'type == "capture"', "--no-capture-record") == []
+    assert len(_run("read", "-T", "summary", "--no-capture-record", path).stdout.splitlines()) == len(whole) - 1
+
+
 def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
     records = _records("--max-bytes", "3", "-Y", 'frames == "request 1" && !frames.truncated', str(REQ_REP))
     assert [_text(record, "frames", 1) for record in records[:-1]] == [{"length": 9, "text": "req", "truncated": True}]

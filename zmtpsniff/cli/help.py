@@ -30,7 +30,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
-    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
+    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "--capture-record", "-o", "-v", "--utc", "--time", "--color"),
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
@@ -38,8 +38,8 @@ RARE = frozenset(
         "--factor", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B",
         "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns", "--timeout", "--payload",
         "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting", "--idle-timeout", "--utc",
-        "--time", "--color", "--packets-only", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help",
-        "--help-all",
+        "--time", "--color", "--packets-only", "--capture-record", "--once", "--idle", "--shards", "--anew",
+        "--vacuum-hours", "--help", "--help-all",
     }
 )  # fmt: skip
 

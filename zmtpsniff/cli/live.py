@@ -12,7 +12,7 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
-from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
+from zmtpsniff.cli.options import IntRange, Output, capture_record, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
 from zmtpsniff.cli.saver import (
     SaverSettings,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 @saver_options
 @packets_only
 @live_dissection_options
+@capture_record
 @output_options
 def live(
     command: tuple[str, ...],
@@ -63,6 +64,7 @@ def live(
     saver: SaverSettings,
     packets_only: bool,
     dissection: Settings,
+    capture_record: bool,
     output: Output,
 ) -> None:
     """Dissect traffic while it passes.
@@ -118,7 +120,16 @@ def live(
         )
         line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
         observers = start_observers(observer, sniffer)
-        run(sniffer, dissection, output, line, is_live=True, observers=observers, selector=selector)
+        run(
+            sniffer,
+            dissection,
+            output,
+            line,
+            is_live=True,
+            observers=observers,
+            selector=selector,
+            capture_record=capture_record,
+        )
     finally:
         for each in observers:
             each.close()

@@ -240,6 +240,11 @@ table_format = click.option(
     help="table: for people; json: JSON Lines.",
 )  # fmt: skip
 
+capture_record = click.option(
+    "--capture-record/--no-capture-record", default=True,
+    help="Write the totals, which are the last record, whatever -Y says.",
+)  # fmt: skip
+
 output_file = click.option(
     "-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
 )

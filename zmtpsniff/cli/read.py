@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.options import FilePath, Output, dissection_options, output_options
+from zmtpsniff.cli.options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import keeping, make_sniffer, run
 from zmtpsniff.cli.saver import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @saver_options
 @packets_only
 @dissection_options
+@capture_record
 @output_options
 def read(
     captures: tuple[str, ...],
@@ -46,6 +47,7 @@ def read(
     saver: SaverSettings,
     packets_only: bool,
     dissection: Settings,
+    capture_record: bool,
     output: Output,
 ) -> None:
     """Dissect capture files: pcap or pcapng, plain or compressed; "-" is standard input.
@@ -88,7 +90,7 @@ def read(
             source = KeySavingSource(source, packets)
             selector = PacketSelector(packets, source, packets_only=packets_only)
     sniffer = make_sniffer(source, keeping(dissection, output), tls=plan.tls, selector=selector)
-    run(sniffer, dissection, output, line, selector=selector)
+    run(sniffer, dissection, output, line, selector=selector, capture_record=capture_record)
     if selector is not None:
         tell_missing_packets(selector)
     fail_if_unsaved(packets)

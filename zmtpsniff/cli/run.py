@@ -114,12 +114,14 @@ def run(
     is_live: bool = False,
     observers: "Sequence[Observer]" = (),
     selector: "PacketSelector | None" = None,
+    capture_record: bool = True,
 ) -> None:
     """Write all events; an interrupt ends that with the totals, too.
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
     there is nothing to write. ``observers`` are told everything, whatever the filter.
-    ``selector`` saves the packets of what passes; its file is complete in the end.
+    ``selector`` saves the packets of what passes; its file is complete in the end. Without ``capture_record`` the totals
+    are left out.
     """
     spare_collector()
     with open_records(output) as stream:
@@ -130,7 +132,7 @@ def run(
                     must_be_read(stream)
                 for observer in observers:
                     observer.take(events)
-                shown = _passing(events, output.passes)
+                shown = _shown(events, output.passes, capture_record)
                 if selector is not None:
                     selector.judge(events, shown)
                 if line is not None:
@@ -145,7 +147,7 @@ def run(
             if line is not None:
                 line.erase()
             events = sniffer.finish()
-            shown = _passing(events, output.passes)
+            shown = _shown(events, output.passes, capture_record)
             if selector is not None:
                 selector.judge(events, shown)
             renderer.write(shown)
@@ -159,13 +161,15 @@ def run(
         renderer.close()
 
 
-def _passing(events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | None") -> "list[AnyEvent]":
-    """The events that pass the display filter, if there is one, and the totals, which are the end of the output."""
-    if passes is None:
-        return events
+def _shown(
+    events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | None", capture_record: bool
+) -> "list[AnyEvent]":
+    """The events that pass the display filter, if there is one, and the totals, if they are to end the output."""
     from dissectors.events import Capture
 
-    return [event for event in events if passes(event) or type(event) is Capture]
+    if not capture_record and events and type(events[-1]) is Capture:
+        events = events[:-1]
+    return events if passes is None else [event for event in events if passes(event) or type(event) is Capture]
 
 
 def _tell_capture_problems(events: "list[AnyEvent]", line: "StatusLine | ProgressLine | None") -> None:
