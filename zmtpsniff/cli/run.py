@@ -120,8 +120,8 @@ def run(
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
     there is nothing to write. ``observers`` are told everything, whatever the filter.
-    ``selector`` saves the packets of what passes; its file is complete in the end. Without ``capture_record`` the totals
-    are left out.
+    ``selector`` saves the packets of what passes; its file is complete in the end. ``capture_record`` says whether the
+    totals are written.
     """
     spare_collector()
     with open_records(output) as stream:
