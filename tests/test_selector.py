@@ -14,7 +14,6 @@ from tests.support.made_up import greetings, message
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.saved_files import ORIGIN, program, read, records
 from tests.support.streams import CLIENT, SERVER, START_NS, Conversation, Packets, Piece, packets, segments
-from zmtpsniff.assembly import make_sniffer
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.saver import KeySavingSource, Saver
 from zmtpsniff.capture.source import Packet, Source
@@ -22,6 +21,7 @@ from zmtpsniff.filters import compile_filter
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.selector import HELD_OCTETS, PacketSelector
 from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Collaborators, Sniffer
 
 FILTERS = [
     'type == "message"',
@@ -56,7 +56,7 @@ def _shown(events: Sequence[AnyEvent]) -> list[dict[str, Any]]:
 
 
 def _passing(source: Source, passes: Callable[[AnyEvent], bool]) -> list[dict[str, Any]]:
-    found = [event for events in make_sniffer(source, Settings()).events() for event in events if passes(event)]
+    found = [event for events in Sniffer(source, Settings()).events() for event in events if passes(event)]
     return _shown(found)
 
 
@@ -73,7 +73,7 @@ def select(
     source = KeySavingSource(source, saver)
     selector = PacketSelector(saver, source, packets_only=packets_only, held_octets=held_octets)
     found = []
-    for events in make_sniffer(source, Settings(), selector=selector).events():
+    for events in Sniffer(source, Settings(), Collaborators(selector=selector)).events():
         passing = [event for event in events if passes(event) or type(event) is Capture]
         selector.judge(events, passing)
         found += [event for event in passing if type(event) is not Capture]
@@ -137,7 +137,7 @@ def test_memory_is_bounded_and_what_lacks_is_counted(tmp_path: Path) -> None:
     saver = Saver(str(saved), ORIGIN)
     source = Watched(given)
     selector = PacketSelector(saver, source, held_octets=400_000)
-    for events in make_sniffer(source, Settings(), selector=selector).events():
+    for events in Sniffer(source, Settings(), Collaborators(selector=selector)).events():
         selector.judge(events, list(filter(WANTED, events)))
     selector.finish()
     assert most <= 400_000 * 9 / 8 + 100 * 1000  # and what comes in one go
@@ -147,7 +147,7 @@ def test_memory_is_bounded_and_what_lacks_is_counted(tmp_path: Path) -> None:
     assert len(long) - len(kept) == selector.missing
     assert kept[:10] == long[:10]
     assert kept[-50:] == long[-50:]
-    again = [event for events in make_sniffer(open_captures([str(saved)]), Settings()).events() for event in events]
+    again = [event for events in Sniffer(open_captures([str(saved)]), Settings()).events() for event in events]
     assert [event.socket_type for event in filter(WANTED, again)] == ["PUSH"]  # type: ignore[union-attr]
 
 

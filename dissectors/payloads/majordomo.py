@@ -30,6 +30,7 @@ class Majordomo:
     """Both protocols, that of clients and that of workers; replies are joined with their requests."""
 
     name = "mdp"
+    signature = b"MDP"
     fields: ClassVar[dict[str, PayloadKind]] = {
         "version": "text", "role": "text", "command": "text", "service": "text", "body": "list of octets",
         "addresses": "list of octets", "request": "number",

@@ -30,6 +30,7 @@ class Zap:
     """Requests to an authenticator and its replies."""
 
     name = "zap"
+    signature = _VERSION
     fields: ClassVar[dict[str, PayloadKind]] = {
         "kind": "text", "request_id": "octets", "domain": "text", "address": "text", "identity": "octets",
         "mechanism": "text", "username": "octets", "password": "octets", "public_key": "octets", "principal": "octets",

@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +11,11 @@ import click
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
+from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, capture_record, live_dissection_options, output_options
-from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
+from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
 from zmtpsniff.cli.saver import (
     SaverSettings,
     fail_if_nothing_to_select,
@@ -26,7 +28,6 @@ from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.source import Source
     from zmtpsniff.export import Observer
 
 
@@ -78,23 +79,26 @@ def live(
     zmtpsniff live -- python worker.py
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.host.source import KeyedSource
     from zmtpsniff.render.text import escape
     from zmtpsniff.selector import PacketSelector
+    from zmtpsniff.sniffer import Collaborators
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = replace(live, pids=pids, command=command)
-    entries = load_sniffer(dissection)
+    dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
+    diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
     source = opened = selector = None
     observers: list[Observer] = []
     try:
-        capture = start_capture(live, tshark, saver)
-        source = capture.source
+        started = start_capture(live, tshark, saver)
+        source = started.source
         opened = settle_capture(
-            capture,
+            started,
             live,
             saver,
             records=output.file,
@@ -104,24 +108,30 @@ def live(
             more_keys=dissection.host_keys,
             saves_all=output.passes is None,
         )
-        packets: Source = source
+        through = None
         if host is not None and host.keys is not None:
             source.key_lines = host.keys.lines
             if host.watches:
-                packets = KeyedSource(source, host)
+                through = partial(KeyedSource, host=host)
             if opened is not None:
                 host.keys.save = opened.add_keys
-        # It runs plug-ins, so without the privileges of capturing.
-        kept = keeping(dissection, output)
         if opened is not None and output.passes is not None:
-            selector = PacketSelector(opened, packets, packets_only=packets_only)
-        sniffer = make_sniffer(
-            packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host, selector=selector
+            selector = PacketSelector(opened, source, packets_only=packets_only)
+        # It runs plug-ins, so without the privileges of capturing.
+        collaborators = Collaborators(
+            clock=time.time_ns,
+            tls=started.tls,
+            host=host,
+            dissectors=dissectors,
+            witness=diagnosis,
+            selector=selector,
         )
-        line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
-        observers = start_observers(observer, sniffer)
+        capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
+        yields = status is None and leads_to_a_program(output.file)
+        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
+        observers = start_observers(observer, capture, diagnosis)
         run(
-            sniffer,
+            capture,
             dissection,
             output,
             line,

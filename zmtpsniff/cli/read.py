@@ -1,5 +1,6 @@
 """``zmtpsniff read``."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -7,7 +8,7 @@ import click
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
-from zmtpsniff.cli.run import keeping, make_sniffer, run
+from zmtpsniff.cli.run import keeping, run
 from zmtpsniff.cli.saver import (
     SaverSettings,
     fail_if_nothing_to_select,
@@ -21,8 +22,10 @@ from zmtpsniff.cli.tshark import TsharkPlan, TsharkSettings, plan_tshark, tshark
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zmtpsniff.capture.source import Source
-    from zmtpsniff.cli.progress import ProgressLine
+    from zmtpsniff.dissection import ClosableSource
 
 
 @click.command(cls=CommandWithHelp, short_help="Dissect capture files.")
@@ -69,7 +72,12 @@ def read(
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
-    source, line = _open(captures, plan, output)
+    from zmtpsniff.capture.saver import KeySavingSource, SavingSource
+    from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
+
+    source = _open(captures, plan)
     packets = make_saver(
         saver,
         records=output.file,
@@ -78,32 +86,29 @@ def read(
         comments=source.comments,
         keys=dissection.curve_keys,
     )
+    through: Callable[[Source], Source] | None = None
     selector = None
-    if packets is not None:
-        from zmtpsniff.capture.saver import KeySavingSource, SavingSource
+    if packets is not None and output.passes is None:
+        through = partial(SavingSource, saver=packets)
+    elif packets is not None:
+        from zmtpsniff.selector import PacketSelector
 
-        if output.passes is None:
-            source = SavingSource(source, packets)
-        else:
-            from zmtpsniff.selector import PacketSelector
-
-            source = KeySavingSource(source, packets)
-            selector = PacketSelector(packets, source, packets_only=packets_only)
-    sniffer = make_sniffer(source, keeping(dissection, output), tls=plan.tls, selector=selector)
-    run(sniffer, dissection, output, line, selector=selector, capture_record=capture_record)
+        through = partial(KeySavingSource, saver=packets)
+        selector = PacketSelector(packets, source, packets_only=packets_only)
+    collaborators = Collaborators(tls=plan.tls, selector=selector)
+    dissected = Dissection(source, keeping(dissection, output), collaborators, through=through)
+    line = make_progress_line(dissected, output.file)
+    run(dissected, dissection, output, line, selector=selector, capture_record=capture_record)
     if selector is not None:
         tell_missing_packets(selector)
     fail_if_unsaved(packets)
 
 
-def _open(captures: tuple[str, ...], plan: TsharkPlan, output: Output) -> "tuple[Source, ProgressLine | None]":
-    """The captures, and the line that tells how much of them has been read, None if there is none."""
+def _open(captures: tuple[str, ...], plan: TsharkPlan) -> "ClosableSource":
     if plan.tls is not None:
         from zmtpsniff.capture.tshark import open_with_tshark
 
-        return open_with_tshark(captures, plan.arguments, plan.decrypted), None
+        return open_with_tshark(captures, plan.arguments, plan.decrypted)
     from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.cli.progress import make_progress_line
 
-    source = open_captures(captures)
-    return source, make_progress_line(source.position, output.file)
+    return open_captures(captures)
