@@ -67,6 +67,7 @@ ALLOWED = {
         "dissectors.zmtp.limits",
     },
     "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
+    "zmtpsniff/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
@@ -129,8 +130,10 @@ ALLOWED = {
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
+        "zmtpsniff.analysis.bodies",
         "zmtpsniff.render.text",
         "dissectors.events",
+        "dissectors.payloads",
         "dissectors.records",
     },
     "zmtpsniff/report": {

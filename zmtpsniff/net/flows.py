@@ -560,6 +560,11 @@ class FlowTable:
             if flow.dissection is not None:
                 yield flow.dissection, flow.start_ns, flow.last_ns
 
+    def may_speak(self, key: bytes) -> bool:
+        """Whether octets of the flow with a direction of this key are wanted, or events of its end may still come."""
+        direction = self._directions.get(key)
+        return direction is not None and (direction.flow.ended or not direction.flow.unwanted)
+
     def server(self, number: int) -> str | None:
         """The address and port of the server of a flow, None if the flow is over."""
         flow = self._flows.get(number)
