@@ -1,6 +1,7 @@
 """Application protocols inside messages, held against what the applications really sent."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -154,6 +155,7 @@ def test_dissector_that_fails_costs_payloads_only() -> None:
     assert (problem.severity, problem.code) == ("note", "payload-dissector-failed")
     assert "'raises'" in problem.detail
     assert "no such thing" in problem.detail
+    assert re.search(r"\(test_payloads\.py, line \d+\)$", problem.detail)
 
 
 def test_connection_that_nobody_knows_is_asked_rarely() -> None:

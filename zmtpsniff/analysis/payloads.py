@@ -7,6 +7,7 @@ from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Mes
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.patterns.conversation import latency_ns
+from zmtpsniff.analysis.plugins import file_of, place_of
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError
 
 _ENOUGH = 0.5  # a dissector that is at least so certain gets the message
@@ -197,7 +198,7 @@ class Payloads:
         dissector: PayloadDissector,
         event: Message,
         error: Exception,
-        place: int,
+        position: int,
         found: list[tuple[int, AnyEvent]],
     ) -> None:
         """Report a dissector that failed, once."""
@@ -205,11 +206,13 @@ class Payloads:
             return
         self._failed.add(id(dissector))
         code = "payload-dissector-failed"
-        detail = f"the dissector {dissector.name!r} failed on a message: {type(error).__name__}: {error}"
+        place = place_of(error, file_of(dissector)) or place_of(error)
+        where = f" ({place})" if place else ""
+        detail = f"the dissector {dissector.name!r} failed on a message: {type(error).__name__}: {error}{where}"
         problem = Problem(
             PROBLEMS[code].severity, code, detail, event.time_ns, event.packet, event.flow, event.src, event.dst
         )
-        found.append((place, problem))
+        found.append((position, problem))
 
 
 def _join(track: _Track, event: Message, request: object) -> None:

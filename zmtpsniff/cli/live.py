@@ -11,6 +11,7 @@ import click
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
+from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
@@ -102,7 +103,8 @@ def live(
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(clock=time.time_ns, tls=started.tls, host=host, dissectors=dissectors)
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
-        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status)
+        yields = status is None and leads_to_a_program(output.file)
+        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
         observers = start_observers(observer, capture)
         run(capture, dissection, output, line, is_live=True, observers=observers)
     finally:
