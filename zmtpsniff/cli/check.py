@@ -124,7 +124,7 @@ class CheckSettings:
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE, unless -T names a file.")
 @click.option(
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
@@ -163,7 +163,9 @@ def check(context: click.Context, /, **options: Any) -> None:
             raise CaptureError(source.failure)
         fail_if_unsaved(source.saver)
     if report.totals is not None and not report.totals.zmtp_flows:
-        click.echo("zmtpsniff: no ZMTP connection in it, so what is forbidden could not be there", err=True)
+        click.echo(
+            "zmtpsniff: there is no ZMTP connection, so rules that forbid something had nothing to look at", err=True
+        )
     if not report.passed:
         context.exit(1)
 
