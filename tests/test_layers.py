@@ -58,7 +58,7 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },
-    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "zmtpsniff.settings", "dissectors"},
+    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",

@@ -34,7 +34,7 @@ def start_host(*, with_processes: bool, with_keys: bool) -> "LocalHost | None":
             helper.watch(for_live=True)
         except NoUprobesError as error:
             watches = False
-            _tell(f"keys are only looked for in memory: {error}")
+            _tell(f"zmtpsniff looks for keys in memory only: {error}")
     host = LocalHost(helper, _tell, with_processes=with_processes, with_keys=with_keys)
     host.watches = watches
     host.start()

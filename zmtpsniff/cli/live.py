@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     type=IntRange(1),
     multiple=True,
     metavar="PID",
-    help="Instead of an interface: what this process says over tcp:// and ipc://, by strace. Repeatable.",
+    help="Instead of an interface trace this process, by strace: tcp:// and ipc://. Repeatable.",
 )
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @click.option(
