@@ -88,6 +88,7 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.host.local",
         "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",

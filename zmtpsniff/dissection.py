@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
 from dissectors.zmtp.curve_keys import Key, NoSodiumError, sodium
@@ -19,7 +19,7 @@ from zmtpsniff.analysis.plugins import PluginError
 from zmtpsniff.assembly import make_sniffer
 from zmtpsniff.capture.engines.engine import EngineName, LiveOptions
 from zmtpsniff.capture.files import Captures, open_captures
-from zmtpsniff.capture.source import Fault, Packet, Source
+from zmtpsniff.capture.source import ClosableSource, Fault, Packet, Source
 from zmtpsniff.decode_as import DecodeAs, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
@@ -33,19 +33,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.host.local import LocalHost
 
 CaptureFile = str | PathLike[str] | BinaryIO
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
 
 _Event = TypeVar("_Event", Message, Connection, Problem)
 _Result = TypeVar("_Result")
-
-
-class ClosableSource(Source, Protocol):
-    """A Source that holds something open."""
-
-    def close(self) -> None:
-        """Let go of it, whatever has been read; may be called again."""
 
 
 class Dissection:
@@ -66,12 +60,14 @@ class Dissection:
         clock: Callable[[], int] | None = None,
         tap: Callable[[list[Packet]], None] | None = None,
         witness: Witness | None = None,
+        host: "LocalHost | None" = None,
     ) -> None:
         """Dissect what ``source`` gives, and then, for each further iteration, what ``again`` returns or raises.
 
         ``stop`` ends the capture of a source that is live. ``where`` says which events to give, None for all.
         ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass. ``tap`` is given each list
         of packets just before it is dissected, and ``witness`` is told what connections show below their octets.
+        ``host`` knows keys and processes of the connections of a live capture.
         """
         self._source: ClosableSource | None = source  # until somebody iterates over it
         self._settings = settings
@@ -81,6 +77,7 @@ class Dissection:
         self._clock = clock
         self._tap = tap
         self._witness = witness
+        self._host = host
         self._current: ClosableSource | None = None  # that is iterated over
         self._totals: Capture | None = None
 
@@ -210,7 +207,7 @@ class Dissection:
 
     def _sniffer(self, source: Source, witness: Witness | None) -> Sniffer:
         try:
-            return make_sniffer(source, self._settings, clock=self._clock, witness=witness)
+            return make_sniffer(source, self._settings, clock=self._clock, witness=witness, host=self._host)
         except PluginError as error:
             raise Error(f"plug-in {error}") from None
         except ValueError as error:

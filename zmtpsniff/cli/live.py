@@ -9,7 +9,7 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.host import start_host
+from zmtpsniff.cli.host import start_host, with_keys_of
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
@@ -19,7 +19,6 @@ from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.source import Source
     from zmtpsniff.export import Observer
 
 
@@ -67,7 +66,6 @@ def live(
     zmtpsniff live -- python worker.py
     """
     from zmtpsniff.cli.status import StatusLine
-    from zmtpsniff.host.source import KeyedSource
     from zmtpsniff.render.text import escape
 
     live = replace(live, pids=pids, command=command)
@@ -91,13 +89,7 @@ def live(
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,
         )
-        packets: Source = source
-        if host is not None and host.keys is not None:
-            source.key_lines = host.keys.lines
-            if host.watches:
-                packets = KeyedSource(source, host)
-            if source.saver is not None:
-                host.keys.save = source.saver.add_keys
+        packets = with_keys_of(host, source)
         # It runs plug-ins, so without the privileges of capturing.
         kept = keeping(dissection, output)
         sniffer = make_sniffer(
