@@ -148,7 +148,8 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "frames-found-again": _note(
         "zmtpsniff found the next frame behind missing octets.",
-        "The octets that it skipped may hold messages that are not shown.",
+        "The octets that it skipped may hold messages that are not shown. Where later packets had to make the frame "
+        "certain, replies of the other side may stand before it.",
     ),
     "frames-lost": _warning(
         "zmtpsniff could not find a frame with certainty behind missing octets.",

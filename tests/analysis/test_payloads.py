@@ -1,6 +1,7 @@
 """Application protocols inside messages, held against what the applications really sent."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,16 +10,15 @@ from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
 from zmtpsniff.analysis.payloads import Payloads
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.render import FORMATS
-from zmtpsniff.sniffer import Sniffer
 
 FOR_PEOPLE = tuple(form for form in FORMATS if form != "json")
 
@@ -65,11 +65,7 @@ def captures() -> Iterator[str]:
 @needs_captures
 @pytest.mark.parametrize("name", list(captures()) or ["none"])
 def test_nothing_else_is_recognised(name: str) -> None:
-    events = [
-        event
-        for batch in Sniffer(open_captures([str(CAPTURES / name)]), payloads=Payloads(built_in())).events()
-        for event in batch
-    ]
+    events = list(zmtpsniff.open(CAPTURES / name, patterns=False))
     found = {event.payload.protocol for event in events if isinstance(event, Message) and event.payload is not None}
     assert found == KNOWN.get(name, set())
     assert not [event for event in events if isinstance(event, Problem) and event.code == "payload-dissector-failed"]
@@ -159,6 +155,7 @@ def test_dissector_that_fails_costs_payloads_only() -> None:
     assert (problem.severity, problem.code) == ("note", "payload-dissector-failed")
     assert "'raises'" in problem.detail
     assert "no such thing" in problem.detail
+    assert re.search(r"\(test_payloads\.py, line \d+\)$", problem.detail)
 
 
 def test_connection_that_nobody_knows_is_asked_rarely() -> None:

@@ -14,7 +14,8 @@ from tests.support.made_up import greetings, message
 from tests.support.paths import PROJECT
 from tests.support.saved_files import save
 from tests.support.streams import CLIENT, SERVER, Conversation, Piece, packets, segments
-from zmtpsniff.analysis.plugins import PluginError, load_dissectors, load_file
+from zmtpsniff.analysis.plugins import load_dissectors, load_file
+from zmtpsniff.errors import PluginError
 from zmtpsniff.testing import dissect_capture, dissect_message, new_connection
 
 PAGE = (PROJECT / "docs" / "plugins.md").read_text()
@@ -145,6 +146,11 @@ def test_entry_points_of_installed_packages(shop: Path, monkeypatch: pytest.Monk
     done = program(shop, "read", "-T", "summary", "shop.pcap")
     assert done.returncode == 2
     assert "orders:Missing" in done.stderr
+    (shop / "faulty.py").write_text("\n\n1 / 0\n")
+    (info / "entry_points.txt").write_text("[zmtpsniff.dissectors]\norders = faulty:Orders\n")
+    done = program(shop, "read", "-T", "summary", "shop.pcap")
+    assert done.returncode == 2
+    assert "faulty.py, line 3: ZeroDivisionError" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -155,6 +161,12 @@ def test_entry_points_of_installed_packages(shop: Path, monkeypatch: pytest.Monk
         ("a.py", "x = 1", "a.py: no class in it has name, match and dissect"),
         ("a.py", "x = 1\nx = (", "a.py: line 2: SyntaxError"),
         ("a.py", "\nimport nothing_of_that_name", "a.py: line 2: ModuleNotFoundError: No module named"),
+        ("a.py", "import json\n\njson.loads('{')", "a.py: line 3: JSONDecodeError"),
+        (
+            "a.py",
+            "from pathlib import Path\nPath(__file__).with_name('b.py').write_text('x = (')\nimport b",
+            "b.py, line 1: S",
+        ),
         ("a.py", "class A:\n name = 'a'\n match = dissect = print\n def __init__(self): 1 / 0", "ZeroDivisionError"),
     ],
 )

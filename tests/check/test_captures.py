@@ -4,16 +4,14 @@ from pathlib import Path
 
 import pytest
 
+import zmtpsniff
 from tests.support.checked import capture, check, outcomes
 from tests.support.paths import CAPTURES, FIXTURES
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.baseline import compare
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.init import policy_text
 from zmtpsniff.check.profile import Profile
 from zmtpsniff.check.rules import Check
-from zmtpsniff.sniffer import Sniffer
 
 _ALL = sorted(
     {path.name for folder in (FIXTURES, CAPTURES) for path in folder.glob("*.pcap*") if path.suffix != ".json"}
@@ -24,7 +22,7 @@ def _looked_at(*names: str) -> tuple[Profile, list[str]]:
     """What captures hold, and the built-in sets that they pass."""
     profile = Profile()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
-    for events in Sniffer(open_captures([str(capture(name)) for name in names]), patterns=Patterns()).events():
+    for events in zmtpsniff.open(*map(capture, names), payload=False).batches():
         profile.take(events)
         trial.take(events)
     failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from lxml import etree
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.checked import check
 from tests.support.paths import PROJECT
@@ -246,10 +247,6 @@ def test_no_password_in_a_report(output: str, name: str) -> None:
 
 
 def _passwords(name: str) -> set[str]:
-    from dissectors.zmtp.limits import Limits
-    from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.sniffer import Sniffer
-
-    sniffer = Sniffer(open_captures([str(PROJECT / f"fixtures/{name}.pcap")]), Limits(show_secrets=True))
-    commands = [event for batch in sniffer.events() for event in batch if isinstance(event, Command)]
+    capture = zmtpsniff.open(PROJECT / f"fixtures/{name}.pcap", show_secrets=True)
+    commands = [event for event in capture if isinstance(event, Command)]
     return {event.password.decode() for event in commands if isinstance(event.password, bytes)}

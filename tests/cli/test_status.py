@@ -1,19 +1,26 @@
 """The status line, on a terminal of its own."""
 
+import io
 import os
 import pty
 import re
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from dissectors.events import Comment
 from tests.capture.test_live import free_port, request_and_reply
 from tests.support.live_program import PROGRAM, needs_privilege, wait_for
 from tests.support.terminal import Terminal
-
-pytestmark = needs_privilege
+from zmtpsniff.cli.last_line import leads_to_a_program
+from zmtpsniff.cli.status import StatusLine
+from zmtpsniff.dissection import Dissection
+from zmtpsniff.settings import Settings
 
 
 @contextmanager
@@ -31,6 +38,7 @@ def on_a_terminal(*options: str, stdout_too: bool) -> Iterator[tuple[subprocess.
             os.close(master)
 
 
+@needs_privilege
 @pytest.mark.parametrize("stdout_too", [False, True])
 def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) -> None:
     port = free_port()
@@ -48,7 +56,58 @@ def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) ->
         assert all(re.match(r"\d\d:\d\d:\d\d|capture|comment|    |problem|$", line) for line in screen), screen
 
 
+@needs_privilege
 def test_it_can_be_switched_off() -> None:
     with on_a_terminal("--no-status", "-a", "duration:0.5", stdout_too=True) as (program, terminal):
         assert program.wait(30) == 0
         assert b"\x1b[K" not in terminal.all()
+
+
+def test_it_waits_while_another_program_may_show_records_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    terminal = io.StringIO()
+    line = StatusLine(terminal, Dissection(Nothing(), Settings()), visible=True, yields=True)
+    line.draw()
+    assert "0 packets" in terminal.getvalue()  # nothing has come
+    record = Comment("one")
+    line.see([record], [record])
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    written = len(terminal.getvalue())
+    now += 5  # for which the reader took nothing, so that writing had to wait
+    line.draw()
+    for _ in range(10):
+        now += 0.2
+        line.see([record], [record])
+        line.draw()
+    now += 0.9
+    line.see([record], [])  # which does not pass
+    line.draw()
+    assert len(terminal.getvalue()) == written
+    now += 0.2
+    line.draw()
+    assert len(terminal.getvalue()) > written
+
+
+class Nothing:
+    """A source without packets."""
+
+    dropped = 0
+    comments = ()
+
+    def batches(self) -> Iterator[list[object]]:
+        yield from ()
+
+
+def test_a_pipe_leads_to_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    with open(reader, "rb"), open(writer, "w") as pipe, open(tmp_path / "file", "w") as file:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert leads_to_a_program(None)
+        assert leads_to_a_program("-")
+        assert not leads_to_a_program("records.jsonl")
+        monkeypatch.setattr(sys, "stdout", file)
+        assert not leads_to_a_program(None)
+    for stream in (file, io.StringIO(), None):  # closed, no descriptor, none at all
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert not leads_to_a_program(None)

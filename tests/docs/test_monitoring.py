@@ -23,7 +23,7 @@ DOCS = PROJECT / "docs"
 class _Nothing:
     packets = dropped = 0
 
-    def connections(self) -> list[Any]:
+    def open_connections(self) -> list[Any]:
         return []
 
     def server(self, _: int) -> None:

@@ -32,7 +32,7 @@ class Source:
     def __init__(self, *connections: Connection) -> None:
         self._connections = connections
 
-    def connections(self) -> Sequence[Connection]:
+    def open_connections(self) -> Sequence[Connection]:
         return self._connections
 
     def server(self, flow: int) -> str | None:
@@ -140,7 +140,7 @@ def test_what_goes_on_counts_once() -> None:
     found = samples(generate_latest(registry).decode())
     assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (12, 2)
     assert total(found, "zmtp_subscriptions_active") == 4
-    metrics._sniffer = Source(connected(2))
+    metrics._capture = Source(connected(2))
     metrics.take([])  # flow 1 is over, and its summary is on its way
     found = samples(generate_latest(registry).decode())
     assert total(found, "zmtp_messages_total") == 12

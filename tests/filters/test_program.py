@@ -1,30 +1,34 @@
 """-Y and zmtpsniff fields on real captures: what passes is what plain Python finds in the JSON output."""
 
+import fcntl
 import io
 import ipaddress
 import json
+import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent
 from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.capture.files import open_captures
+from tests.support.terminal import Terminal
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
 from zmtpsniff.filters.fields import list_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.sniffer import Sniffer
 
 Record = dict[str, Any]
 FILES = sorted(FIXTURES.glob("*.pcap*")) + sorted(CAPTURES.glob("*.pcap*"))
@@ -37,9 +41,7 @@ def everything() -> list[tuple[AnyEvent, Record]]:
     """All events of all captures at hand, each with its record in the JSON output."""
     pairs: list[tuple[AnyEvent, Record]] = []
     for path in FILES:
-        events = [
-            event for batch in Sniffer(open_captures((str(path),)), patterns=Patterns()).events() for event in batch
-        ]
+        events = list(zmtpsniff.open(path, payload=False))
         stream = io.BytesIO()
         JsonlRenderer(stream, 0).write(events)
         pairs += zip(events, map(json.loads, stream.getvalue().splitlines()), strict=True)
@@ -235,6 +237,22 @@ def test_a_mistake_is_one_line_and_ends_with_2() -> None:
     assert done.stderr == f"zmtpsniff: {expected} (see zmtpsniff read --help)\n"
 
 
+@pytest.mark.parametrize("columns", [80, 200])
+def test_fields_fits_a_terminal(columns: int) -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with subprocess.Popen([sys.executable, "-m", "zmtpsniff", "fields", "--color", "never"], stdout=slave) as program:
+        os.close(slave)
+        terminal = Terminal(master)
+        assert program.wait(60) == 0
+    lines = terminal.screen()
+    os.close(master)
+    assert max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    assert "Octets have parts: .text: the octets as text, where they are text; .hex: their hexadecimal digits" in text
+    assert len(lines) < 5 * len(list_fields())
+
+
 def test_fields_lists_them_for_people_and_for_programs() -> None:
     done = _run("fields", "-T", "json")
     listed = [json.loads(line) for line in done.stdout.splitlines()]
@@ -277,12 +295,11 @@ def test_names_of_wireshark_mean_what_they_mean_there(text: str) -> None:
             pytest.skip("this tshark does not know any and all")
         assert done.returncode == 0, done.stderr
         frames = {int(number) for number in done.stdout.split()}
-        for batch in Sniffer(open_captures((path,))).events():
-            for event in batch:
-                packet = getattr(event, "packet", None)
-                if packet is not None:
-                    assert passes(event) == (packet in frames), (name, event)
-                    asked += 1
+        for event in zmtpsniff.open(path, patterns=False, payload=False):
+            packet = getattr(event, "packet", None)
+            if packet is not None:
+                assert passes(event) == (packet in frames), (name, event)
+                asked += 1
     assert asked > 50
 
 
@@ -323,11 +340,7 @@ def test_examples_of_the_guide_find_something() -> None:
     assert len(_examples()) > 10
     for capture, text in _examples():
         passes = compile_filter(text)
-        events = [
-            e
-            for batch in Sniffer(open_captures((str(PROJECT / capture),)), patterns=Patterns()).events()
-            for e in batch
-        ]
+        events = list(zmtpsniff.open(PROJECT / capture, payload=False))
         assert any(map(passes, events)), text
 
 

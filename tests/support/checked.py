@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import zmtpsniff
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
-from zmtpsniff.sniffer import Sniffer
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "check"]
 
@@ -52,6 +50,6 @@ def outcomes(captures: str | Path | list[str], policy: str, shown: int = 5) -> d
     """How the rules of a policy fare with captures, by their names."""
     names = captures if isinstance(captures, list) else [captures]
     trial = Check(parse_policy(policy, "policy.toml"), shown, utc=True)
-    for events in Sniffer(open_captures([str(capture(str(name))) for name in names]), patterns=Patterns()).events():
+    for events in zmtpsniff.open([capture(str(name)) for name in names], payload=False).batches():
         trial.take(events)
     return {outcome.rule.name: outcome for outcome in trial.finish()}

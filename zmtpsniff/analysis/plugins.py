@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 
 from dissectors.payloads import PayloadDissector
 from dissectors.payloads.registry import built_in
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "zmtpsniff.dissectors"
-
-
-class PluginError(Error):
-    """A plug-in cannot be used; the text says which and why, on one line."""
 
 
 def load_dissectors(files: Sequence[str] = (), entries: "Sequence[EntryPoint] | None" = None) -> list[PayloadDissector]:
@@ -95,13 +91,33 @@ def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
     return found
 
 
-def _in_words(error: Exception, path: Path | None = None) -> str:
-    """An error on one line, with the line of the file that it came from."""
-    line = error.lineno if isinstance(error, SyntaxError) else None
+def place_of(error: Exception, path: Path | None = None) -> str | None:
+    """Where code of a plug-in failed, as ``FILE, line N``; None if nothing says so.
+
+    That is the last line in its file, at ``path``, that ran; without ``path`` the last that ran in any file.
+    """
+    place = None
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{Path(error.filename).name}, line {error.lineno}"
     trace = error.__traceback__
-    while trace is not None and path is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if path is None or file == path:
+            place = f"{file.name}, line {trace.tb_lineno}"
         trace = trace.tb_next
+    return place
+
+
+def file_of(dissector: PayloadDissector) -> Path | None:
+    """The file that the class of a dissector is in."""
+    file = getattr(sys.modules.get(type(dissector).__module__), "__file__", None)
+    return None if file is None else Path(file)
+
+
+def _in_words(error: Exception, path: Path | None = None) -> str:
+    """An error on one line, with the line that it came from: of the file at ``path``, if it ran."""
+    place = place_of(error, path)
+    if place is not None and path is not None:
+        place = place.removeprefix(f"{path.name}, ")  # which the caller names
     reason = str(error.msg if isinstance(error, SyntaxError) else error).partition("\n")[0]
-    return f"{f'line {line}: ' if line else ''}{type(error).__name__}: {reason}"
+    return f"{f'{place}: ' if place else ''}{type(error).__name__}: {reason}"

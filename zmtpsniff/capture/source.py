@@ -39,10 +39,3 @@ class Source(SourceState, Protocol):
         Raises CaptureError if the source turns out to be no capture before its first packet.
         """
         ...
-
-
-class ClosableSource(Source, Protocol):
-    """A Source that holds something open."""
-
-    def close(self) -> None:
-        """Let go of it, whatever has been read; may be called again."""

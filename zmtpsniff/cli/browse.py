@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,10 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.host import start_host, tell, with_keys_of
+from zmtpsniff.cli.host import pass_keys, start_host, tell
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, live_dissection_options, utc
-from zmtpsniff.cli.run import load_sniffer
+from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings
 from zmtpsniff.collector import spare_collector
@@ -21,12 +22,13 @@ from zmtpsniff.render.clock import TIMES
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
 
-# As zmtpsniff.browse.app has them, which is not imported at start-up; a test compares.
+# As zmtpsniff.browse.options has them, which is not imported at start-up; a test compares.
 THEMES = ("terminal", "dark", "light")
 
 
@@ -97,7 +99,7 @@ def browse(
             compile_filter(condition)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}") from None
-    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.render.text import escape
 
     spare_collector()
@@ -111,48 +113,49 @@ def browse(
 
 def _browse_files(captures: tuple[str, ...], settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
+    from zmtpsniff.browse.packets import FilePackets, StoredPackets, TappedSource, can_be_read_again
     from zmtpsniff.browse.reader import CaptureReader
-    from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.dissection import open_files
+    from zmtpsniff.sniffer import Collaborators
 
     offsets: list[int] | None = [] if can_be_read_again(captures) else None
-    source = open_captures(captures, offsets)
     packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-    dissection = Dissection(
-        source, settings, again=lambda: open_captures(captures), tap=packets.take, witness=diagnosis
-    )
-    _run(CaptureReader(dissection, packets, diagnosis), options)
+    tapped = partial(TappedSource, tap=packets.take)
+    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped, offsets=offsets)
+    _run(CaptureReader(capture, packets, diagnosis), options)
 
 
 def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packets import StoredPackets
+    from zmtpsniff.browse.packets import StoredPackets, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
 
-    load_sniffer(settings)
+    dissectors = load_dissection(settings)
     import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
 
     said: list[str] = []  # once the screen is free again
     host = start_host(with_processes=False, with_keys=settings.host_keys, say=said.append)
     source = None
     try:
-        capture = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
-        source = capture.source
+        started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
+        source = started.source
         settle_capture(
-            capture, live, saver, records=None, count=settings.count, verbosity=0, keys=settings.curve_keys,
+            started, live, saver, records=None, count=settings.count, verbosity=0, keys=settings.curve_keys,
             more_keys=settings.host_keys,
         )  # fmt: skip
-        keyed = with_keys_of(host, source)
+        keyed = pass_keys(host, source)
         packets = StoredPackets()
         diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-        dissection = Dissection(
-            keyed, settings, again=lambda: keyed, stop=source.stop, clock=time.time_ns, tap=packets.take,
-            witness=diagnosis, host=host,
-        )  # fmt: skip
-        _run(CaptureReader(dissection, packets, diagnosis), options)
+        collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
+
+        def through(packets_of: "Source") -> "Source":
+            return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)
+
+        capture = Dissection(source, settings, collaborators, through=through, stop=source.stop)
+        _run(CaptureReader(capture, packets, diagnosis), options)
     finally:
         if source is not None:
             source.close()

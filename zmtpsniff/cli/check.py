@@ -20,7 +20,7 @@ from zmtpsniff.cli.options import (
     dissection_options_without_secrets,
     utc,
 )
-from zmtpsniff.cli.run import load_sniffer, make_sniffer
+from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.collector import spare_collector
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 
     from dissectors.events import AnyEvent
     from zmtpsniff.capture.live import LiveSource
-    from zmtpsniff.capture.source import Source
     from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
     from zmtpsniff.check.report import Report
     from zmtpsniff.check.rules import Check, Place
     from zmtpsniff.cli.options import Filter
-    from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.dissection import Dissection
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
@@ -232,35 +231,37 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
 def _check_files(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, None]":
     from zmtpsniff.check.rules import Check
 
-    source, place = _open(settings.captures)
+    capture, place = _open(settings.captures, settings.dissection)
     trial = Check(rules, settings.show, settings.utc, place, settings.passes)
     started = time.monotonic()
-    _pump(make_sniffer(source, settings.dissection), trial.take)
+    _pump(capture, trial.take)
     return _report(trial, settings.captures, ", ".join(settings.captures), started), None
 
 
-def _open(captures: tuple[str, ...]) -> "tuple[Source, Place | None]":
-    """The captures as one source, and what tells which of several has a packet."""
+def _open(captures: tuple[str, ...], settings: Settings) -> "tuple[Dissection, Place | None]":
+    """The captures read as one, and what tells which of several has a packet."""
+    from zmtpsniff.dissection import Dissection, open_files
+
     if len(captures) > 1:
         from zmtpsniff.cli.places import Places
 
         places = Places(captures)
-        return places, places.of
-    from zmtpsniff.capture.files import open_captures
-
-    return open_captures(captures), None
+        return Dissection(places, settings), places.of
+    return open_files(captures, settings), None
 
 
 def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, LiveSource]":
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
 
     for output, _ in settings.targets:
         make_report(output)  # imports it, while that can be done
     trial = Check(rules, settings.show, settings.utc, None, settings.passes)
     begun = time.monotonic()
     live, dissection = settings.live, settings.dissection
-    entries = load_sniffer(dissection)
+    dissectors = load_dissection(dissection)
     capture = start_capture(live, settings.tshark, settings.saver)
     settle_capture(
         capture,
@@ -272,8 +273,8 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
         keys=dissection.curve_keys,
     )
     try:
-        sniffer = make_sniffer(capture.source, dissection, clock=time.time_ns, tls=capture.tls, entries=entries)
-        _pump(sniffer, trial.take)
+        collaborators = Collaborators(clock=time.time_ns, tls=capture.tls, dissectors=dissectors)
+        _pump(Dissection(capture.source, dissection, collaborators), trial.take)
     finally:
         capture.source.close()
     subject = f"live traffic on {', '.join(live.interfaces)}"
@@ -295,7 +296,7 @@ def _write_policy(settings: CheckSettings) -> None:
         trial.take(events)
         profile.take(events)
 
-    _pump(make_sniffer(_open(settings.captures)[0], settings.dissection), take)
+    _pump(_open(settings.captures, settings.dissection)[0], take)
     failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
     sets = [name for name in SETS if name not in failed]
     names = ", ".join(os.path.basename(name) for name in settings.captures)
@@ -308,12 +309,13 @@ def _compare(settings: CheckSettings) -> "Report":
     from zmtpsniff.check.baseline import compare
     from zmtpsniff.check.profile import Profile
     from zmtpsniff.check.report import Report
+    from zmtpsniff.dissection import open_files
 
     started = time.monotonic()
     profiles = []
     for name in settings.captures:
         profile = Profile()
-        _pump(make_sniffer(_open((name,))[0], settings.dissection), profile.take)
+        _pump(open_files([name], settings.dissection), profile.take)
         profiles.append(profile)
     old, new = profiles
     outcomes = compare(old, new, settings.factor, settings.show)
@@ -322,9 +324,9 @@ def _compare(settings: CheckSettings) -> "Report":
     return Report(outcomes, settings.captures, subject, __version__, new.totals, new.span.start_ns, seconds)
 
 
-def _pump(sniffer: "Sniffer", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
+def _pump(capture: "Dissection", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
     spare_collector()
-    for events in sniffer.events():
+    for events in capture.batches():
         take(events)
 
 

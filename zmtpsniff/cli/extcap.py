@@ -14,7 +14,7 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, settle_capture, start_capture
 from zmtpsniff.cli.options import DecodeAsRule, DisplayFilter, FilePath, read_curve_keys
 from zmtpsniff.cli.output import must_be_read, open_output
-from zmtpsniff.cli.run import load_sniffer, make_sniffer
+from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings
 from zmtpsniff.cli.tshark import TsharkSettings
 from zmtpsniff.collector import spare_collector
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.decode_as import DecodeAs
-    from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.dissection import Dissection
 
 _DEFAULTS = LiveOptions(())
 _NOTHING_SAVED = SaverSettings(path=None, ring=())
@@ -158,32 +158,36 @@ def _give(settings: ExtcapSettings, fifo: "IO[bytes]") -> None:
     if settings.network_interface:
         _capture_live(settings.network_interface, settings, dissection, fifo)
     elif settings.file:
-        from zmtpsniff.capture.files import open_captures
+        from zmtpsniff.dissection import open_files
 
-        _write(make_sniffer(open_captures([settings.file]), dissection), settings, fifo, is_live=False)
+        _write(open_files([settings.file], dissection, where=settings.passes), settings, fifo, is_live=False)
 
 
 def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings, fifo: "IO[bytes]") -> None:
-    entries = load_sniffer(dissection)
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
+
+    dissectors = load_dissection(dissection)
     import zmtpsniff.extcap.pdus  # noqa: F401  # as long as it can be read
 
     live = LiveSettings(
         interfaces=(interface,), capture_filter=settings.capture_filter, autostop=None,
         snaplen=_DEFAULTS.snaplen, buffer_mib=_DEFAULTS.buffer_mib, not_promiscuous=False, engine="auto",
     )  # fmt: skip
-    capture = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
-    source = capture.source
+    started = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
+    source = started.source
     try:
-        settle_capture(capture, live, _NOTHING_SAVED, records=None, count=None, verbosity=0)
-        sniffer = make_sniffer(source, dissection, clock=time.time_ns, entries=entries)
-        _write(sniffer, settings, fifo, is_live=True)
+        settle_capture(started, live, _NOTHING_SAVED, records=None, count=None, verbosity=0)
+        collaborators = Collaborators(clock=time.time_ns, dissectors=dissectors)
+        capture = Dissection(source, dissection, collaborators, where=settings.passes)
+        _write(capture, settings, fifo, is_live=True)
     finally:
         source.close()
     if source.failure is not None:
         raise CaptureError(source.failure)
 
 
-def _write(sniffer: "Sniffer", settings: ExtcapSettings, stream: "IO[bytes]", *, is_live: bool) -> None:
+def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]", *, is_live: bool) -> None:
     """Write what passes as pcapng, until the capture is over or nobody reads any more (BrokenPipeError)."""
     from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
     from zmtpsniff.extcap.pdus import PduEncoder
@@ -193,10 +197,9 @@ def _write(sniffer: "Sniffer", settings: ExtcapSettings, stream: "IO[bytes]", *,
     stream.write(section.header([]))
     stream.flush()  # Wireshark waits for it
     spare_collector()
-    for events in sniffer.events():
+    for events in capture.batches():
         if is_live:
             must_be_read(stream)
-        shown = events if settings.passes is None else list(filter(settings.passes, events))
-        if packets := list(encoder.packets(shown)):
+        if packets := list(encoder.packets(events)):
             stream.write(section.packets(packets))
             stream.flush()

@@ -56,7 +56,10 @@ def _json_lines(listed: "list[FieldInfo]") -> str:
 
 
 def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
-    """A table as wide as the terminal at most, or as it wants to be where there is none."""
+    """A table as wide as the terminal at most, or with a line a field where there is none.
+
+    The records stand behind the meaning: in a column of their own they would leave it no room on 80 columns.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -64,17 +67,17 @@ def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
     from zmtpsniff.render.console import drawn
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("Field", "Type", "Records", "Meaning"):
+    for title in ("Field", "Type", "Meaning (records)"):
         table.add_column(title, overflow="fold", no_wrap=title == "Field")
     for each in listed:
         kind = f"{each.kind}, {each.unit}" if each.unit else each.kind
-        cells = (Text(each.name, "bold"), Text(kind), Text(", ".join(each.records)), Text(each.meaning))
-        table.add_row(*cells)
+        meaning = Text.assemble(each.meaning, (f" ({', '.join(each.records)})", "dim"))
+        table.add_row(Text(each.name, "bold"), Text(kind), meaning)
 
     def draw(console: "Console") -> None:
         console.print(table)
         if any("octets" in each.kind for each in listed):
             parts = "; ".join(f".{part}: {meaning}" for part, meaning in PART_MEANINGS.items())
-            console.print(f"\nOctets have parts: {parts}.", soft_wrap=True)
+            console.print(f"\nOctets have parts: {parts}.")
 
     return drawn(stream, color, None if stream.isatty() else _WIDE, draw)

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from zmtpsniff.decode_as import DecodeAsError
+from zmtpsniff.errors import PluginError
+
 _ROOM = 24  # columns for the names of options; a longer one has a line of its own
 _LAST = "Other options"
 HELP_NAMES = ["-h", "--help"]
@@ -172,6 +175,15 @@ class CommandWithHelp(click.Command):
             callback=_show_all,
             help="Show all options with all that there is to say.",
         )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; a plug-in or a rule that cannot be used is wrong usage."""
+        try:
+            return super().invoke(ctx)
+        except PluginError as error:
+            raise click.UsageError(str(error), ctx) from None
+        except DecodeAsError as error:
+            raise click.UsageError(f"-d: {error}", ctx) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options, ``--help`` and ``--help-all``."""

@@ -1,5 +1,6 @@
 """What a live capture learns from the machine that it runs on: started before privileges are given up."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zmtpsniff.capture.live import LiveSource
-    from zmtpsniff.capture.source import ClosableSource
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.host.local import LocalHost
 
 
@@ -53,16 +54,19 @@ def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], N
     return host
 
 
-def with_keys_of(host: "LocalHost | None", source: "LiveSource") -> "ClosableSource":
-    """A live capture as it is to be dissected: with the keys that its machine's programs make, if ``host`` has them."""
+def pass_keys(host: "LocalHost | None", source: "LiveSource") -> "Callable[[Source], Source] | None":
+    """Give a live capture the keys that its machine's programs make, if ``host`` has them.
+
+    Returns what makes its packets wait for these keys, None if they need not.
+    """
     from zmtpsniff.host.source import KeyedSource
 
     if host is None or host.keys is None:
-        return source
+        return None
     source.key_lines = host.keys.lines
     if source.saver is not None:
         host.keys.save = source.saver.add_keys
-    return KeyedSource(source, host) if host.watches else source
+    return partial(KeyedSource, host=host) if host.watches else None
 
 
 def need_sodium() -> None:

@@ -1,9 +1,12 @@
 """A line of text at the end of a terminal, which is drawn anew again and again and leaves nothing behind."""
 
 import os
+import stat
+import sys
 import time
 from typing import TextIO
 
+QUIET_SECONDS = 1.0  # for which nothing is drawn after records that somebody else may show on the same terminal
 _REDRAW_SECONDS = 0.25
 _COLUMNS = 80  # where the terminal does not say
 _ERASE = "\r\x1b[K"
@@ -43,3 +46,17 @@ class LastLine:
             return os.get_terminal_size(self._terminal.fileno()).columns or _COLUMNS
         except OSError:
             return _COLUMNS
+
+
+def leads_to_a_program(file: str | None) -> bool:
+    """Whether what is written to ``file``, None or "-" for standard output, goes to another program by a pipe.
+
+    That program may write on the terminal that our line is on, and cannot know of it.
+    """
+    if file not in (None, "-") or sys.stdout is None:
+        return False
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):  # it is closed, or no file
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

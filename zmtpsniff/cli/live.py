@@ -9,11 +9,12 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.host import start_host, with_keys_of
+from zmtpsniff.cli.host import pass_keys, start_host
+from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
-from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
+from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
@@ -66,10 +67,12 @@ def live(
     zmtpsniff live -- python worker.py
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.render.text import escape
+    from zmtpsniff.sniffer import Collaborators
 
     live = replace(live, pids=pids, command=command)
-    entries = load_sniffer(dissection)
+    dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
     diagnosis = make_diagnosis(observer, dissection)
@@ -77,10 +80,10 @@ def live(
     source = None
     observers: list[Observer] = []
     try:
-        capture = start_capture(live, tshark, saver)
-        source = capture.source
+        started = start_capture(live, tshark, saver)
+        source = started.source
         settle_capture(
-            capture,
+            started,
             live,
             saver,
             records=output.file,
@@ -89,15 +92,16 @@ def live(
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,
         )
-        packets = with_keys_of(host, source)
+        through = pass_keys(host, source)
         # It runs plug-ins, so without the privileges of capturing.
-        kept = keeping(dissection, output)
-        sniffer = make_sniffer(
-            packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, witness=diagnosis, host=host
+        collaborators = Collaborators(
+            clock=time.time_ns, tls=started.tls, witness=diagnosis, host=host, dissectors=dissectors
         )
-        line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status)
-        observers = start_observers(observer, sniffer, diagnosis)
-        run(sniffer, dissection, output, line, is_live=True, observers=observers)
+        capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
+        yields = status is None and leads_to_a_program(output.file)
+        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
+        observers = start_observers(observer, capture, diagnosis)
+        run(capture, dissection, output, line, is_live=True, observers=observers)
     finally:
         for each in observers:
             each.close()

@@ -10,9 +10,9 @@ from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.export import Observer
     from zmtpsniff.settings import Settings
-    from zmtpsniff.sniffer import Sniffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def load_observers(settings: ObserverSettings) -> None:
 
 
 def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagnosis | None":
-    """What the sniffer is to have as its witness for the observers, None if they need nobody."""
+    """What a dissection is to have as its witness for the observers, None if they need nobody."""
     if settings.metrics is None:
         return None
     from zmtpsniff.analysis.findings import Diagnosis
@@ -56,10 +56,12 @@ def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagn
     return Diagnosis(dissection.decode_as, dissection.reply_seconds)
 
 
-def start_observers(settings: ObserverSettings, sniffer: "Sniffer", diagnosis: "Diagnosis | None") -> "list[Observer]":
+def start_observers(
+    settings: ObserverSettings, capture: "Dissection", diagnosis: "Diagnosis | None"
+) -> "list[Observer]":
     """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing.
 
-    ``diagnosis`` is what make_diagnosis() made, the witness of ``sniffer``.
+    ``diagnosis`` is what make_diagnosis() made, the witness of ``capture``.
     """
     observers: list[Observer] = []
     if settings.otlp is not None:
@@ -70,7 +72,7 @@ def start_observers(settings: ObserverSettings, sniffer: "Sniffer", diagnosis: "
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(sniffer, diagnosis)
+        metrics = Metrics(capture, diagnosis)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:

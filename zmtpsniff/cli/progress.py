@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from zmtpsniff.cli.last_line import LastLine
+from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine, leads_to_a_program
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.figures import rate
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dissectors.events import AnyEvent
+    from zmtpsniff.dissection import Dissection
 
-_QUIET_SECONDS = 1.0  # for which nothing is drawn: at the beginning, and after records on the same terminal
 _TELLING = 0.01  # of the files, which must have been read to tell from it how long the rest takes
 _BAR = 30  # columns
 
@@ -26,20 +26,20 @@ class ProgressLine:
     ) -> None:
         """Draw on ``terminal`` what ``position`` tells: octets read and octets in all, None if that is not known.
 
-        With ``shares_terminal`` records go there, too: then it is drawn only while none come.
+        With ``shares_terminal`` records may show there, too: then it is drawn only while none come.
         """
         self._line = LastLine(terminal)
         self._position = position
         self._shares_terminal = shares_terminal
         self._done, self._left, self._dot = _characters(terminal.encoding)
         self._began = time.monotonic()
-        self._draw_from = self._began + _QUIET_SECONDS
+        self._draw_from = self._began + QUIET_SECONDS
 
     def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[AnyEvent]") -> None:
         """Make room for events that are about to be shown."""
         if shown and self._shares_terminal:
             self._line.erase()
-            self._draw_from = time.monotonic() + _QUIET_SECONDS
+            self._draw_from = time.monotonic() + QUIET_SECONDS
 
     def draw(self) -> None:
         """Draw the line anew, unless that was done a moment ago."""
@@ -64,14 +64,12 @@ class ProgressLine:
         self._line.erase()
 
 
-def make_progress_line(
-    position: "Callable[[], tuple[int, int] | None]", file: str | None = None
-) -> ProgressLine | None:
+def make_progress_line(capture: "Dissection", file: str | None = None) -> ProgressLine | None:
     """The line for records that go to ``file``, None or "-" for standard output; None where nobody would see it."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
-    shares_terminal = file in (None, "-") and sys.stdout is not None and sys.stdout.isatty()
-    return ProgressLine(sys.stderr, position, shares_terminal)
+    is_terminal = file in (None, "-") and sys.stdout is not None and sys.stdout.isatty()
+    return ProgressLine(sys.stderr, lambda: capture.position, is_terminal or leads_to_a_program(file))
 
 
 def _span(seconds: int) -> str:

@@ -3,14 +3,14 @@
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from zmtpsniff.cli.last_line import LastLine
+from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine
 from zmtpsniff.render.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissectors.events import AnyEvent
-    from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.dissection import Dissection
 
 _RATE_SECONDS = 1.0
 
@@ -18,11 +18,18 @@ _RATE_SECONDS = 1.0
 class StatusLine:
     """Packets, ZMTP connections, messages and their rate, and what was dropped, on the last line of a terminal."""
 
-    def __init__(self, stream: TextIO, sniffer: "Sniffer", visible: bool) -> None:
-        """Draw on ``stream``, if it is to be visible, which needs a terminal."""
+    def __init__(self, stream: TextIO, capture: "Dissection", visible: bool, yields: bool = False) -> None:
+        """Draw on ``stream``, if it is to be visible, which needs a terminal.
+
+        If it ``yields``, another program may show the records on the same terminal a moment after they are written:
+        the line is drawn only while none come.
+        """
         self._visible = visible
+        self._yields = yields
+        self._draw_from = 0.0
+        self._is_written = False  # records have been written since it was to be drawn
         self._line = LastLine(stream)
-        self._sniffer = sniffer
+        self._capture = capture
         self._open: set[int] = set()  # flows
         self._messages = 0
         self._rate = 0.0
@@ -39,6 +46,7 @@ class StatusLine:
             return
         if shown:
             self.erase()
+            self._is_written = True
         from dissectors.events import Beacon, Connection, Message
 
         for event in events:
@@ -56,11 +64,16 @@ class StatusLine:
         if not self._visible or not self._line.is_due:
             return
         now = time.monotonic()
+        if self._yields and self._is_written:  # its reader may be slow: the time counts from when it had them all
+            self._draw_from = now + QUIET_SECONDS
+        self._is_written = False
+        if now < self._draw_from:
+            return
         elapsed = now - self._rate_since
         if elapsed >= _RATE_SECONDS:
             self._rate = (self._messages - self._rate_messages) / elapsed
             self._rate_since, self._rate_messages = now, self._messages
         self._line.draw(
-            f"{number(self._sniffer.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
-            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._sniffer.dropped:,} dropped"
+            f"{number(self._capture.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
+            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
         )

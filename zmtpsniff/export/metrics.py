@@ -23,7 +23,7 @@ _SOCKET = ("service", "sender", "socket_type")
 
 
 class MetricsSource(Protocol):
-    """What Metrics asks a Sniffer."""
+    """What Metrics asks a dissection."""
 
     @property
     def packets(self) -> int:
@@ -33,7 +33,7 @@ class MetricsSource(Protocol):
     def dropped(self) -> int:
         """The number of packets lost so far."""
 
-    def connections(self) -> Iterable[Connection]:
+    def open_connections(self) -> Iterable[Connection]:
         """Summaries of the connections that go on."""
 
     def server(self, flow: int) -> str | None:
@@ -95,9 +95,9 @@ class Metrics:
     events, and asks for the summaries of connections that go on when somebody asks for samples.
     """
 
-    def __init__(self, sniffer: MetricsSource, diagnosis: FindingsSource) -> None:
-        """``sniffer`` knows the connections that go on, ``diagnosis`` what is wrong."""
-        self._sniffer = sniffer
+    def __init__(self, capture: MetricsSource, diagnosis: FindingsSource) -> None:
+        """``capture`` knows the connections that go on, ``diagnosis`` what is wrong."""
+        self._capture = capture
         self._diagnosis = diagnosis
         self._findings: dict[tuple[str, str], int] = {}
         self._services: set[str] = set()
@@ -165,13 +165,13 @@ class Metrics:
             findings[each.code, each.severity] = findings.get((each.code, each.severity), 0) + 1
         self._findings = findings
         now = self._over.copy()
-        self._open.update((connection.flow, connection) for connection in self._sniffer.connections())
+        self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
             now.add(connection, self._label(connection.server.address), is_open=True)
         self._now = now
 
     def _latencies_of(self, reply: Message) -> list[int]:
-        service = self._label(self._sniffer.server(reply.flow) or min(reply.src, reply.dst, key=_port))
+        service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=_port))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
     def _label(self, server: str) -> str:
@@ -208,9 +208,9 @@ class Metrics:
         yield _family(problems, list(self._problems.items()))
         found = GaugeMetricFamily("zmtp_findings", "Findings so far: docs/diagnose.md.", labels=["code", "severity"])
         yield _family(found, list(self._findings.items()))
-        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._sniffer.packets)
+        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._capture.packets)
         yield CounterMetricFamily(
-            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._sniffer.dropped
+            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._capture.dropped
         )
 
 

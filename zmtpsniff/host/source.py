@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from zmtpsniff.capture.source import ClosableSource, Packet
+from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.host.local import LocalHost
 
 _MOST_SECONDS = 2.0  # that a packet waits, whatever the helper does
@@ -18,7 +18,7 @@ class KeyedSource:
     later, and also of a connection that lives for a moment the key is there in time.
     """
 
-    def __init__(self, source: ClosableSource, host: LocalHost) -> None:
+    def __init__(self, source: Source, host: LocalHost) -> None:
         """``host`` says up to when the keys that programs made are known."""
         self.dropped = source.dropped
         self.faults = source.faults
@@ -26,10 +26,6 @@ class KeyedSource:
         self.key_lines = source.key_lines
         self._source = source
         self._host = host
-
-    def close(self) -> None:
-        """Close the other Source."""
-        self._source.close()
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets in their order, and empty lists while none may be given out."""

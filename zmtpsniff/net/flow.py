@@ -180,7 +180,7 @@ class Flow:
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
-        self.watched = False  # a witness waits for a closed window to open
+        self.watched = False  # a receiver lets its peer wait, and a witness wants to know how long
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
         """All that is known of the flow; ``save`` gives the octets from which its dissection can go on."""

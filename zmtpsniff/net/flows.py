@@ -27,7 +27,6 @@ from zmtpsniff.net.reassembly import (
 )
 from zmtpsniff.net.segment import (
     ACK,
-    CLOSED,
     FIN,
     RST,
     SYN,
@@ -36,7 +35,8 @@ from zmtpsniff.net.segment import (
     fetch_segment,
     store_segment,
 )
-from zmtpsniff.net.witness import Attempt, ClosedWindow, Stall, Witness
+from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
+from zmtpsniff.net.witness import Attempt, Witness
 
 _SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
 _SWEEP_PART = 4096  # flows looked at in one go
@@ -105,12 +105,13 @@ class FlowTable:
         self._refuse = refuse
         self._doubt = doubt
         self._witness = witness
-        self._closed: dict[bytes, ClosedWindow] = {}  # by the key of the receiver's direction
+        self._waits = None if witness is None else WaitWatch(witness)
         self._limits = limits = limits or FlowLimits()
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
         self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
+        self._pause_ns = self._least_ns if witness is None else min(self._least_ns, PAUSE_NS)  # it needs a closer look
         self._now_ns = 0
         self._directions: dict[bytes, FlowDirection] = {}
         self._flows: dict[int, Flow] = {}
@@ -159,17 +160,17 @@ class FlowTable:
             return
         directions = self._directions
         now_ns = segments[-1][0]
-        least_ns = self._least_ns
+        pause_ns = self._pause_ns
         telling = TELLING_FLAGS
         segment_cost = SEGMENT_COST
         recent_octets = 0
-        stale_ns = now_ns - least_ns  # a flow used since then is not over; for most flows this one comparison is enough
+        stale_ns = now_ns - pause_ns  # a flow used since then has had no pause; for most this one comparison is enough
         for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
             direction = directions.get(key)
             if (
                 direction is None
                 or flags & telling != direction.usual
-                or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > least_ns)
+                or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > pause_ns)
             ):
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                 continue
@@ -212,6 +213,8 @@ class FlowTable:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+            else:
+                direction.acked_ns = time_ns
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
         if self.holdings.recent_octets > self._limits.recent_octets:
@@ -259,11 +262,11 @@ class FlowTable:
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
             flow.server.forget_past()
+        if self._waits is not None:
+            self._waits.see(direction, segment)
         flow.last_ns, flow.last_packet = time_ns, packet
         flow.count += 1
         direction.seen = True
-        if self._witness is not None:
-            self._see_window(direction, segment)
         if flow.begun:
             self._take(direction, segment)
         elif flags & RST and not flow.early and not direction.skips(segment):
@@ -630,40 +633,6 @@ class FlowTable:
 
     # ------------------------------------------------------------------ what a witness wants to know
 
-    def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
-        """Take note of a window that closes or opens, and of a sender that waits for that."""
-        time_ns, packet, key, seq, _, flags, payload, _ = segment
-        if flags & (SYN | RST | FIN):
-            return
-        theirs = self._closed.get(direction.other.key)
-        if theirs is not None:
-            if len(payload) > 1:
-                self._open_window(direction.other, time_ns)
-            elif payload or (direction.next is not None and distance(seq, direction.next) == -1):
-                theirs.probes += 1  # RFC 9293, section 3.8.6.1
-        if not flags & CLOSED:
-            if key in self._closed:
-                self._open_window(direction, time_ns)
-        elif key not in self._closed:
-            self._closed[key] = ClosedWindow(time_ns, packet)
-            direction.flow.watched = True
-            direction.flow.attend()
-
-    def _open_window(self, direction: FlowDirection, time_ns: int) -> None:
-        self._tell_stall(direction, time_ns, is_open=True)
-        direction.flow.watched = direction.other.key in self._closed
-        direction.flow.attend()
-
-    def _tell_stall(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
-        """Tell of a window that was closed while the other side wanted to send."""
-        closed = self._closed.pop(direction.key)
-        if self._witness is not None and closed.probes:
-            receiver, sender = addresses(direction.key)
-            flow = direction.flow.number
-            self._witness.stall(
-                Stall(flow, receiver.text, sender.text, closed.since_ns, until_ns, closed.packet, is_open)
-            )
-
     def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
         """Tell of an attempt to connect that was accepted, at the time ``answer_ns``, or that nobody answered."""
         if self._witness is None or flow.client.isn is None:
@@ -703,9 +672,8 @@ class FlowTable:
         if flow.ended:
             return
         flow.ended = True
-        for direction in flow.directions:
-            if direction.key in self._closed:
-                self._tell_stall(direction, flow.last_ns, is_open=False)
+        if self._waits is not None:
+            self._waits.end(flow)
         if flow.dissection is not None and not flow.unwanted:
             flow.end(flow.last_ns, flow.last_packet)
             flow.dissection.finish(end, flow.start_ns, flow.last_ns)

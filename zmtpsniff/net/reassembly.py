@@ -150,6 +150,7 @@ class Direction(Generic[Owner]):
         "absent",
         "acked",
         "acked_at",
+        "acked_ns",
         "doubtful",
         "fin",
         "floor",
@@ -180,6 +181,7 @@ class Direction(Generic[Owner]):
         """Begin a direction of ``flow`` before its first segment; what it keeps counts in ``holdings``."""
         self.flow = flow
         self.holdings = holdings
+        self.acked_ns = 0  # when its sender acknowledged octets last without sending any; only a witness asks
         self.key = key  # source and destination, as in a Segment
         self.other: Direction[Owner] = self
         self.isn: int | None = None  # initial sequence number

@@ -23,27 +23,27 @@ class Attempt(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """A receiver told its peer to stop sending: its TCP window was closed."""
+    """A receiver let its peer wait: its TCP window was closed, or it acknowledged nothing."""
 
     flow: int
     receiver: str  # address and port
     sender: str
-    since_ns: int
+    cause: Literal["window", "unacknowledged"]
+    since_ns: int  # when the window closed, or octets were sent again first
     until_ns: int  # when it went on, or the last packet of the connection
-    packet: int  # the packet that closed the window
+    packet: int  # the packet that closed the window, or was sent again first
+    attempts: int  # of the sender to go on: probes of the window, copies of the same octets
     is_open: bool  # it went on
 
 
-class ClosedWindow:
-    """A window that is closed."""
+class Pause(NamedTuple):
+    """For a while no packet of a flow came."""
 
-    __slots__ = ("packet", "probes", "since_ns")
-
-    def __init__(self, since_ns: int, packet: int) -> None:
-        """It closed with this packet."""
-        self.since_ns = since_ns
-        self.packet = packet
-        self.probes = 0  # of the other side, which has something to send: without any nobody waits
+    flow: int
+    sender: str  # of the packet that ended it: address and port
+    until_ns: int  # when that came
+    sender_acked_ns: int  # when its sender acknowledged octets last, without sending any; 0: never
+    receiver_acked_ns: int  # when the receiver did
 
 
 class Witness(Protocol):
@@ -53,4 +53,7 @@ class Witness(Protocol):
         """A TCP connection was tried; told once its outcome is known."""
 
     def stall(self, stall: Stall, /) -> None:
-        """A receiver stopped for a while; told once it is over, or the connection is."""
+        """A receiver let its peer wait for a while; told once it is over, or the connection is."""
+
+    def pause(self, pause: Pause, /) -> None:
+        """Nothing came for a while."""

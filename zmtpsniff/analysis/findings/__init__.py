@@ -20,7 +20,7 @@ from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.net.witness import Attempt, Stall
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 # Problems after which what is not seen may have been there all the same.
 _BLINDING = frozenset(
@@ -63,6 +63,7 @@ class Diagnosis:
         self._totals = self._hearers("totals")
         self._attempt = self._hearers("attempt")
         self._stall = self._hearers("stall")
+        self._pause = self._hearers("pause")
         self._contacts: dict[int, Contact] = {}
         self._on_message: dict[int, Listener] = {}  # flow to who wants its messages
         self._now_ns = 0
@@ -82,6 +83,8 @@ class Diagnosis:
                 listener = on_message.get(event.flow)
                 if listener is not None:
                     listener(event)
+                elif event.latency_ns is not None:
+                    self._meet(event)
             else:
                 self._take_other(event)
 
@@ -139,7 +142,18 @@ class Diagnosis:
         for hear in self._problem:
             hear(event)
 
-    def _contact(self, event: Greeting | Command | Subscription) -> Contact:
+    def _meet(self, reply: Message) -> None:
+        """A reply has its request, though the sockets have not both said what they are: that was inferred."""
+        contact = self._contact(reply)
+        if contact.flow not in self._contacts:
+            return
+        for one in self._inquiries:
+            listener = one.meet(contact, reply)
+            if listener is not None:
+                self._on_message[contact.flow] = listener
+                listener(reply)
+
+    def _contact(self, event: Greeting | Command | Subscription | Message) -> Contact:
         contact = self._contacts.get(event.flow)
         if contact is None:
             contact = Contact(event.flow, event.time_ns)
@@ -185,6 +199,11 @@ class Diagnosis:
         """A receiver stopped for a while."""
         for hear in self._stall:
             hear(stall)
+
+    def pause(self, pause: Pause) -> None:
+        """Nothing came on a connection for a while."""
+        for hear in self._pause:
+            hear(pause)
 
     # ------------------------------------------------------------------ results
 

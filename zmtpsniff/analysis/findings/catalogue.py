@@ -99,7 +99,8 @@ FINDINGS: dict[str, FindingKind] = {
     "subscriber-slow": FindingKind(
         "warning",
         "A receiver takes messages more slowly than they come, or has stopped taking them.",
-        "Its TCP window was closed while the sender had more to send, for a second or longer.",
+        "Its TCP window was closed while the sender had more to send, or octets were sent again and again and not "
+        "acknowledged, for a second or longer.",
         "Look at what the program does between two receives, and at its processor. Whatever its sender cannot queue "
         "(ZMQ_SNDHWM) is dropped by PUB, and stops PUSH, REQ and DEALER.",
     ),
@@ -107,7 +108,9 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "A service whose median reply takes over a second, or some of whose replies take over 100 ms and twenty times "
         "its median.",
-        "The time from the request to its reply, as captured, and how long the service's host takes to answer a SYN.",
+        "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: what "
+        "passed before it passed on the network, the rest in the service. Where that is not seen, the time that the "
+        "service's host takes to answer a SYN says it.",
         "Look at what the service did at the time named. Where one request waits behind another, more workers help.",
     ),
     "subscription-unmatched": FindingKind(

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from dissectors.events import Capture, Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
 from zmtpsniff.analysis.findings.finding import Claim
-from zmtpsniff.net.witness import Attempt, Stall
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 _NS = 1_000_000_000
 _SHOWN = 48  # octets of a topic
@@ -42,6 +42,12 @@ class Inquiry:
     def begin(self, contact: Contact) -> Listener | None:
         """Both sides of a connection have said what they are; returns who wants its messages."""
 
+    def meet(self, contact: Contact, reply: Message) -> Listener | None:
+        """A reply was told from its request on a connection whose sockets have not said what they are.
+
+        Returns who wants the messages of the connection, from this one on.
+        """
+
     def greeting(self, contact: Contact, event: Greeting) -> None:
         """Take note of a greeting."""
 
@@ -68,6 +74,9 @@ class Inquiry:
 
     def stall(self, stall: Stall) -> None:
         """Take note of a receiver that stopped for a while."""
+
+    def pause(self, pause: Pause) -> None:
+        """Take note of a connection on which nothing came for a while."""
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """What was found; asked once, at the end, when it is ``now_ns``."""

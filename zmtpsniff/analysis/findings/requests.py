@@ -15,13 +15,14 @@ but only says that it is ready; of such a connection the other side asks.
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappush, heappushpop
+from typing import NamedTuple
 
 from dissectors.events import Connection, Message, Problem, Severity, at_hand
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, host_of, span, times
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.net.witness import Attempt
+from zmtpsniff.net.witness import Attempt, Pause
 
 _KINDS = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
@@ -32,27 +33,44 @@ _SLOW_NS = 100_000_000
 _SLOW_TIMES = 20
 _SLOW_MEDIAN_NS = 1_000_000_000
 _SLOWEST = 4  # replies that are remembered, of each service
+_PAUSES = 256  # of each connection that are remembered, for the replies that ended them
+_PAUSED = 500  # connections
+_DELAYED_NS = 250_000_000  # for which a host may hold an acknowledgment back, with the network idle
+_INFERRED = "; that these sockets ask and reply is inferred from their messages"
 _RECENT_NS = 1_000_000_000  # a request may wait so long when the capture ends, and nothing is said
 _SUSPECTS = 1000
+
+
+class _SlowReply(NamedTuple):
+    """A reply that took long; the slower is the greater."""
+
+    latency_ns: int
+    time_ns: int
+    packet: int
+    flow: int
+    acked_ns: int | None  # how long it took until the host of the service acknowledged the request
 
 
 class _Exchange:
     """The requests and replies of one connection while it lasts."""
 
     __slots__ = (
-        "answered", "asked", "asker", "blind", "in_turns", "is_worker", "latencies", "pending", "slowest", "strict",
+        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "latencies", "pauses", "pending",
+        "slowest", "strict",
     )  # fmt: skip
 
-    def __init__(self, *, strict: bool) -> None:
+    def __init__(self, pauses: deque[Pause], *, strict: bool) -> None:
+        self.pauses = pauses  # of its connection; those in a batch are known before its messages
         self.strict = strict  # patterns know which request is answered
         self.asker: str | None = None
+        self.is_inferred = False  # the sockets have not said what they are
         self.is_worker = False  # the side that spoke first only said that it is ready
         self.asked = 0
         self.answered = 0
         self.in_turns = 0  # how often every request so far had its reply
         self.pending: deque[tuple[int, int]] = deque(maxlen=_PENDING)  # time and packet of requests without a reply
         self.latencies = Sketch()
-        self.slowest: list[tuple[int, int, int, int]] = []  # a heap of latency, time, packet, flow
+        self.slowest: list[_SlowReply] = []  # a heap
         self.blind = False
 
     def take(self, event: Message) -> None:
@@ -75,10 +93,20 @@ class _Exchange:
         if latency is not None and not self.is_worker:
             self.latencies.add(latency)
             slowest = self.slowest
-            if len(slowest) < _SLOWEST:
-                heappush(slowest, (latency, event.time_ns, event.packet, event.flow))
-            elif latency > slowest[0][0]:
-                heappushpop(slowest, (latency, event.time_ns, event.packet, event.flow))
+            if len(slowest) < _SLOWEST or latency > slowest[0].latency_ns:
+                acked_ns = self._acked_ns(event, latency)
+                slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked_ns)
+                (heappush if len(slowest) < _SLOWEST else heappushpop)(slowest, slow)
+
+    def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
+        """How long the host of the service took to acknowledge the request of a reply; None if that is not seen."""
+        asked_ns = event.time_ns - latency_ns
+        for pause in self.pauses:
+            if asked_ns < pause.until_ns <= event.time_ns:
+                acked_ns = pause.sender_acked_ns if pause.sender == event.src else pause.receiver_acked_ns
+                if acked_ns >= asked_ns:
+                    return acked_ns - asked_ns
+        return None
 
     def _begin(self, event: Message) -> None:
         frames = event.frames
@@ -91,7 +119,9 @@ class _Exchange:
 class _Suspect:
     """A connection on which requests waited when it ended."""
 
-    __slots__ = ("answered", "asked", "asker", "flow", "oldest", "replier", "strict", "took_turns", "until_ns")
+    __slots__ = (
+        "answered", "asked", "asker", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns", "until_ns",
+    )  # fmt: skip
 
     def __init__(self, exchange: _Exchange, event: Connection, until_ns: int) -> None:
         client, server = event.client.address, event.server.address
@@ -101,6 +131,7 @@ class _Suspect:
         self.oldest = exchange.pending[0]
         self.took_turns = exchange.in_turns >= _TURNS
         self.strict = exchange.strict
+        self.is_inferred = exchange.is_inferred
         self.flow = event.flow
         self.until_ns = until_ns
 
@@ -108,16 +139,17 @@ class _Suspect:
 class _Service:
     """One bound address, whose peers ask, or are asked by it."""
 
-    __slots__ = ("answered", "asked", "latencies", "peers", "slowest", "suspects")
+    __slots__ = ("answered", "asked", "is_inferred", "latencies", "peers", "slowest", "suspects")
 
     def __init__(self) -> None:
         # Of connections on which there were replies:
         self.asked = 0
         self.answered = 0
         self.peers = 0
+        self.is_inferred = False  # of one of these at least the sockets have not said what they are
         self.suspects: list[_Suspect] = []
         self.latencies = Sketch()
-        self.slowest: list[tuple[int, int, int, int]] = []
+        self.slowest: list[_SlowReply] = []
 
     @property
     def answers(self) -> bool:
@@ -151,19 +183,35 @@ class Requests(Inquiry):
         self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
         self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
+        self._pauses: Ledger[int, deque[Pause]] = Ledger(lambda: deque(maxlen=_PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
         """Learn how long the way to a service and back takes."""
         if attempt.answer_ns is not None:
             self._network.at(attempt.server).add(attempt.answer_ns)
 
+    def pause(self, pause: Pause) -> None:
+        """Learn what was acknowledged when nothing came."""
+        self._pauses.at(pause.flow).append(pause)
+
     def begin(self, contact: Contact) -> Listener | None:
         """Hear the messages of request-reply sockets."""
         kinds = set(contact.kinds.values())
         if not kinds <= _KINDS:
             return None
-        exchange = self._exchanges[contact.flow] = _Exchange(strict=bool(kinds & {"REQ", "REP"}))
+        exchange = self._exchanges[contact.flow] = _Exchange(
+            self._pauses.at(contact.flow), strict=bool(kinds & {"REQ", "REP"})
+        )
         exchange.blind = contact.blind
+        return exchange.take
+
+    def meet(self, contact: Contact, reply: Message) -> Listener | None:
+        """Hear the messages of sockets that do not say that they ask and reply, from a reply on."""
+        exchange = self._exchanges[contact.flow] = _Exchange(self._pauses.at(contact.flow), strict=False)
+        exchange.is_inferred = True
+        exchange.blind = contact.blind
+        exchange.asker = reply.dst
+        exchange.asked = 1  # its request came before
         return exchange.take
 
     def lose(self, contact: Contact) -> None:
@@ -201,6 +249,7 @@ class Requests(Inquiry):
             service.asked += exchange.asked
             service.answered += exchange.answered
             service.peers += 1
+        service.is_inferred |= exchange.is_inferred
         service.latencies.merge(exchange.latencies)
         for slow in exchange.slowest:
             if len(service.slowest) < _SLOWEST:
@@ -260,7 +309,7 @@ class Requests(Inquiry):
                 "request-unanswered",
                 f"{suspect.replier} does not answer {suspect.asker}: {times(missing, 'request')} without a reply for "
                 f"{span(waited_ns)}{while_others}{before}",
-                "no message comes back on that connection",
+                f"no message comes back on that connection{_INFERRED if suspect.is_inferred else ''}",
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 certainty="likely",
@@ -300,16 +349,33 @@ class Requests(Inquiry):
                 f"{span(latencies.maximum)}, 1 in 100 over {span(latencies.percentile(0.99))}, half of them under "
                 f"{span(max(median_ns, 1))}"
             )
-            slowest = [one for one in slowest if one[0] > slow_ns]
+            slowest = [one for one in slowest if one.latency_ns > slow_ns]
         else:
             return
         seen = Occurrences()
-        for _, time_ns, packet, flow in slowest:
-            seen.add(time_ns, packet, flow)
-        known = "from the request to its reply, as captured"
-        network = self._network.entries.get(address)
-        if network is not None and network.count:
-            way_ns = network.percentile(0.5)
-            where = "in the service" if way_ns * 10 < latencies.maximum else "mostly on the network"
-            known += f"; its host answers a SYN after {span(max(way_ns, 1))}, so the time passes {where}"
+        for slow in slowest:
+            seen.add(slow.time_ns, slow.packet, slow.flow)
+        known = f"from the request to its reply, as captured{self._where(address, slowest)}"
+        known += _INFERRED if service.is_inferred else ""
         yield Claim("replies-slow", summary, known, seen, [address])
+
+    def _where(self, address: str, slowest: list[_SlowReply]) -> str:
+        """Where the time passes: on the way to the service, or in it."""
+        network = self._network.entries.get(address)
+        way_ns = network.percentile(0.5) if network is not None and network.count else None
+        acked = [one for one in slowest if one.acked_ns is not None]
+        if acked:
+            latency_ns, acked_ns = acked[0].latency_ns, acked[0].acked_ns or 0
+            told = (
+                f"; its host acknowledged the request of {'the slowest' if acked[0] is slowest[0] else 'a slow one'} "
+                f"after {span(max(acked_ns, 1))}, and the reply came {span(latency_ns - acked_ns)} after that"
+            )
+            if 2 * acked_ns < latency_ns:
+                return f"{told}: the time passes in the service"
+            # Else it may be an acknowledgment that was held back.
+            is_far = acked_ns > _DELAYED_NS or (way_ns is not None and 2 * way_ns > acked_ns)
+            return f"{told}: the time passes on the network, before the first acknowledgment" if is_far else told
+        if way_ns is None:
+            return ""
+        where = "in the service" if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
+        return f"; its host answers a SYN after {span(max(way_ns, 1))}, so the time passes {where}"

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dissectors.events import Capture, Connection, Problem
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, some, times
+from zmtpsniff.net.witness import Attempt
 
+_FLOWS = 50_000
 # Problems of a capture, each with what it says of it.
 _LOSSES = {
     "capture-gap": "octets are missing",
@@ -27,6 +29,7 @@ class Vantage(Inquiry):
     def __init__(self) -> None:
         """Start with a capture that has everything."""
         self._losses: Ledger[str, Occurrences] = Ledger(Occurrences)
+        self._begun: Ledger[int, None] = Ledger(lambda: None, _FLOWS)  # flows whose beginning is in the capture
         self._late = Occurrences()
         self._late_servers: dict[str, None] = {}
         self._zmtp = 0
@@ -37,10 +40,14 @@ class Vantage(Inquiry):
         if event.code in _LOSSES:
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
+    def attempt(self, attempt: Attempt) -> None:
+        """Remember who connected while the capture ran: if the handshake is not in it, that has other reasons."""
+        self._begun.at(attempt.flow)
+
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
         self._zmtp += 1
-        if event.handshake == "not-seen":
+        if event.handshake == "not-seen" and event.flow not in self._begun.entries:
             self._late.add(event.start_ns, None, event.flow)
             if len(self._late_servers) < 100:
                 self._late_servers[event.server.address] = None

@@ -1,0 +1,144 @@
+"""Who lets the other side wait: closed windows are in tests of findings, octets without acknowledgment here."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.support.streams import Conversation, Packets, Sent, conversations, packets, segments
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.segment import ACK
+from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Collaborators, Sniffer
+
+MS = 1_000_000
+
+
+def published() -> Conversation:
+    return next(talk for talk in conversations() if talk.name == "m31_pub_sub:1")
+
+
+def findings(given: Sequence[Packet], code: str = "subscriber-slow") -> list[Finding]:
+    diagnosis = Diagnosis()
+    for events in Sniffer(Packets(given), Settings(), Collaborators(witness=diagnosis)).events():
+        diagnosis.take(events)
+    return [one for one in diagnosis.findings() if one.code == code]
+
+
+def timed(sent: Sequence[Sent], times_ms: Sequence[int]) -> list[Packet]:
+    """Packets at times given."""
+    made = packets(sent)
+    start_ns = made[0][0]
+    return [(start_ns + time_ms * MS, *packet[1:]) for time_ms, packet in zip(times_ms, made, strict=True)]
+
+
+def resent(after_ms: Sequence[int], *, acknowledged: bool, answered: bool = True) -> list[Packet]:
+    """The publisher sends a message again after each of these times; nothing acknowledges it until the last one."""
+    sent = segments(published(), fin=False)
+    place = max(place for place, one in enumerate(sent) if one.side == 1 and one.payload)
+    message = sent[place]
+    ack = sent[place + 1]
+    assert ack.side == 0
+    assert ack.ack == message.end
+    before = [one for one in sent[:place] if answered or one.side == 1]
+    lines = [*before, message, *[message] * len(after_ms)]
+    times = [*range(len(before)), 1000, *[1000 + ms for ms in after_ms]]
+    if acknowledged:
+        lines.append(ack)
+        times.append(times[-1] + 1)
+    else:
+        lines.append(replace(message, offset=message.end, payload=b"", flags=message.flags))
+        times.append(times[-1] + 1000)
+    return timed(lines, times)
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_octets_without_acknowledgment(acknowledged: bool) -> None:
+    (found,) = findings(resent([200, 600, 1400, 3000], acknowledged=acknowledged))
+    did = "acknowledged nothing for a while" if acknowledged else "acknowledges nothing any more"
+    waited = "2.8 s" if acknowledged else "3.8 s"
+    assert found.severity == "warning"
+    assert found.summary == f"the SUB at 10.0.0.1:40000 {did}: 10.0.0.2:5555 waited {waited} for it"
+    assert "sent again 4 times" in found.known
+    assert found.first_ns is not None
+    assert found.first_ns % 1_000_000_000 == 200 * MS
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(resent([200, 600], acknowledged=True), id="lost twice"),
+        pytest.param(resent([0, 0, 0, 0], acknowledged=True), id="a capture point that sees packets several times"),
+        pytest.param(resent([100, 300, 700], acknowledged=True), id="soon over"),
+        pytest.param(resent([200, 600, 1400, 3000], acknowledged=False, answered=False), id="one direction only"),
+    ],
+)
+def test_what_is_healthy(given: Sequence[Packet]) -> None:
+    assert not findings(given)
+
+
+def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0) -> list[Packet]:
+    """Requests and replies, of which one takes long: its request is acknowledged then, if at all, and answered then."""
+    talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    sent = segments(talk, acks=False, fin=False)
+    messages = [place for place, one in enumerate(sent) if one.payload and one.side == 1]
+    slow = messages[len(messages) // 2]
+    lines: list[Sent] = []
+    times: list[int] = []
+    now = 0
+    for place, one in enumerate(sent):
+        now += 1 + (syn_ms if place == 1 else 0)
+        if place == slow and acked_ms is not None:
+            lines.append(Sent(1, one.offset, b"", one.ack, ACK))
+            times.append(now + acked_ms)
+        now += replied_ms if place == slow else 0
+        lines.append(one)
+        times.append(now)
+    return timed(lines, times)
+
+
+@pytest.mark.parametrize(
+    ("acked_ms", "replied_ms", "syn_ms", "words"),
+    [
+        (1, 600, 0, "after 2 ms, and the reply came 599 ms after that: the time passes in the service"),
+        (40, 600, 0, "after 41 ms, and the reply came 560 ms after that: the time passes in the service"),
+        (590, 600, 0, "after 591 ms, and the reply came 10 ms after that: the time passes on the network, before"),
+        (190, 200, 180, "after 191 ms, and the reply came 10 ms after that: the time passes on the network, before"),
+        (190, 200, 0, "after 191 ms, and the reply came 10 ms after that"),  # held back, as Windows does it
+        (None, 600, 0, "its host answers a SYN after 1 ms, so the time passes in the service"),
+    ],
+)
+def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms: int, syn_ms: int, words: str) -> None:
+    (found,) = findings(slow_reply(acked_ms, replied_ms, syn_ms), "replies-slow")
+    assert words in found.known
+    if "passes" not in words:
+        assert "passes" not in found.known
+
+
+def late(replied_ms: int) -> list[Packet]:
+    """The capture begins after some replies; the client thinks for 5 ms each time. The last request has no reply."""
+    talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    sent = [one for one in segments(talk, fin=False) if one.offset > 200 or one.ack > 200]
+    sent = sent[: max(place for place, one in enumerate(sent) if one.payload and one.side == 1)]
+    slow = [place for place, one in enumerate(sent) if one.payload and one.side == 1][-1]
+    times: list[int] = []
+    now = 0
+    for place, one in enumerate(sent):
+        now += replied_ms if place == slow else 5 if one.payload and one.side == 0 else 1
+        times.append(now)
+    # Other packets come later, so that time passes.
+    probe = Sent(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)
+    return timed([*sent, *[replace(probe, offset=sent[-1].ack)] * 3], [*times, now + 1000, now + 20_000, now + 60_000])
+
+
+def test_inferred_sockets_are_asked_too() -> None:
+    (slow,) = findings(late(600), "replies-slow")
+    assert slow.known.endswith("; that these sockets ask and reply is inferred from their messages")
+    assert "the time passes in the service" in slow.known
+    (silent,) = findings(late(600), "request-unanswered")
+    assert silent.certainty == "likely"
+    assert silent.summary.startswith("10.0.0.2:5555 does not answer 10.0.0.1:40000: 1 request without a reply for 60 s")
+    assert silent.known.endswith("; that these sockets ask and reply is inferred from their messages")
+    assert not findings(late(1), "replies-slow")

@@ -1,0 +1,157 @@
+"""Who lets the other side wait, as TCP shows it below whatever is spoken: stalls and pauses.
+
+Theory
+------
+
+A receiver says with each segment how many octets it has room for. When its program takes nothing, the room ends: the
+window is closed. A sender that has more to send then probes, again and again. Without probes nobody waits.
+
+A receiver's kernel acknowledges what comes, whatever its program does. If it does not, its host is gone or asleep, or
+the network loses packets. The sender then sends the same octets again, each time after a longer pause, until they are
+acknowledged. One copy proves little, since a capture point may see a packet twice; a stall is told only of octets that
+came several times more.
+
+The first acknowledgment of a request came when its octets had reached the service's host. What passes from then until
+the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told.
+"""
+
+from typing import Literal
+
+from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.flow import Flow, FlowDirection
+from zmtpsniff.net.reassembly import distance
+from zmtpsniff.net.segment import ACK, CLOSED, FIN, RST, SYN, Segment
+from zmtpsniff.net.witness import Pause, Stall, Witness
+
+PAUSE_NS = 50_000_000  # in which no packet of a flow came; acknowledgments come at most 40 ms later (Linux)
+_LEAST_COPIES = 3  # of the same octets, beside the first: these take a second at least
+
+
+class _ClosedWindow:
+    """A window that is closed."""
+
+    __slots__ = ("packet", "probes", "since_ns")
+
+    def __init__(self, since_ns: int, packet: int) -> None:
+        self.since_ns = since_ns
+        self.packet = packet
+        self.probes = 0  # of the other side, which has something to send
+
+
+class _Retransmission:
+    """Octets that were sent again, and are not acknowledged."""
+
+    __slots__ = ("begin", "copies", "end", "packet", "since_ns")
+
+    def __init__(self, begin: int, end: int, since_ns: int, packet: int) -> None:
+        self.begin = begin  # sequence numbers
+        self.end = end
+        self.since_ns = since_ns  # when they came again first
+        self.packet = packet
+        self.copies = 1
+
+
+class WaitWatch:
+    """Looks at segments of flows, and tells a witness of each stall and pause once it is over."""
+
+    def __init__(self, witness: Witness) -> None:
+        """Tell ``witness``."""
+        self._witness = witness
+        self._closed: dict[bytes, _ClosedWindow] = {}  # by the key of the receiver's direction
+        self._resent: dict[bytes, _Retransmission] = {}  # likewise
+
+    def see(self, direction: FlowDirection, segment: Segment) -> None:
+        """Look at a segment of a direction that is looked at closely, before its flow takes the time from it.
+
+        Of a flow that is watched all must be looked at, and of any the first one after a pause.
+        """
+        self._see_pause(direction, segment)
+        if segment[5] & (SYN | RST | FIN):
+            return
+        self._see_window(direction, segment)
+        self._see_copy(direction, segment)
+
+    def end(self, flow: Flow) -> None:
+        """A flow is over: who still waits waited until now."""
+        for direction in flow.directions:
+            if direction.key in self._closed:
+                self._tell_window(direction, flow.last_ns, is_open=False)
+            if direction.key in self._resent:
+                self._tell_copies(direction, flow.last_ns, is_open=False)
+
+    def _watch(self, flow: Flow) -> None:
+        flow.watched = any(end.key in self._closed or end.key in self._resent for end in flow.directions)
+        flow.attend()
+
+    def _see_pause(self, direction: FlowDirection, segment: Segment) -> None:
+        """Take note of an acknowledgment without octets, and of a pause that is over."""
+        time_ns, key, payload = segment[0], segment[2], segment[6]
+        flow = direction.flow
+        if not payload:
+            direction.acked_ns = time_ns
+        if time_ns - flow.last_ns >= PAUSE_NS and flow.dissection is not None and not flow.unwanted:
+            sender, _ = addresses(key)
+            told = Pause(flow.number, sender.text, time_ns, direction.acked_ns, direction.other.acked_ns)
+            self._witness.pause(told)
+
+    def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
+        """Take note of a window that closes or opens, and of a sender that waits for that."""
+        time_ns, packet, key, seq, _, flags, payload, _ = segment
+        theirs = self._closed.get(direction.other.key)
+        if theirs is not None:
+            if len(payload) > 1:
+                self._open(direction.other, time_ns)
+            elif payload or (direction.next is not None and distance(seq, direction.next) == -1):
+                theirs.probes += 1  # RFC 9293, section 3.8.6.1
+        if not flags & CLOSED:
+            if key in self._closed:
+                self._open(direction, time_ns)
+        elif key not in self._closed:
+            self._closed[key] = _ClosedWindow(time_ns, packet)
+            self._watch(direction.flow)
+
+    def _open(self, direction: FlowDirection, time_ns: int) -> None:
+        self._tell_window(direction, time_ns, is_open=True)
+        self._watch(direction.flow)
+
+    def _see_copy(self, direction: FlowDirection, segment: Segment) -> None:
+        """Take note of octets that are sent again, and of their acknowledgment."""
+        time_ns, packet, key, seq, ack, flags, payload, _ = segment
+        mine = self._resent.get(key)
+        if mine is not None and flags & ACK and distance(ack, mine.end) >= 0:
+            self._tell_copies(direction, time_ns, is_open=True)
+            self._watch(direction.flow)
+        if len(payload) < 2 or direction.next is None or distance(seq, direction.next) >= 0:
+            return  # new, or what keeps a connection alive
+        receiver = direction.other.key
+        theirs = self._resent.get(receiver)
+        if theirs is None:
+            self._resent[receiver] = _Retransmission(seq, seq + len(payload), time_ns, packet)
+            self._watch(direction.flow)
+        elif seq == theirs.begin:
+            theirs.copies += 1
+
+    def _tell_window(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
+        closed = self._closed.pop(direction.key)
+        if closed.probes:
+            self._tell("window", direction, closed.since_ns, until_ns, closed.packet, closed.probes, is_open)
+
+    def _tell_copies(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
+        resent = self._resent.pop(direction.key)
+        if resent.copies >= _LEAST_COPIES and direction.seen:  # else one direction only is in the capture
+            since_ns, packet, copies = resent.since_ns, resent.packet, resent.copies
+            self._tell("unacknowledged", direction, since_ns, until_ns, packet, copies, is_open)
+
+    def _tell(
+        self,
+        cause: Literal["window", "unacknowledged"],
+        direction: FlowDirection,
+        since_ns: int,
+        until_ns: int,
+        packet: int,
+        attempts: int,
+        is_open: bool,
+    ) -> None:
+        receiver, sender = (address.text for address in addresses(direction.key))
+        flow = direction.flow.number
+        self._witness.stall(Stall(flow, receiver, sender, cause, since_ns, until_ns, packet, attempts, is_open))
