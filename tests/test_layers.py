@@ -76,10 +76,10 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
-        "zmtpsniff.net.witness",
         "zmtpsniff.key_file",
     },
     "zmtpsniff/pytest_plugin.py": {

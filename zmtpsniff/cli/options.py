@@ -133,7 +133,7 @@ def _make_settings(
 ) -> Settings:
     """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
     if _AUTO in curve_keys and not is_live:
-        raise click.UsageError(f"--curve-keys {_AUTO}: only with live; a file of this name is ./{_AUTO}")
+        raise click.UsageError(f"--curve-keys {_AUTO}: only with live and browse -i; a file of this name is ./{_AUTO}")
     if not payload:
         for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
             if given:
@@ -172,8 +172,8 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
 
 curve_key_files = click.option(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
-    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live: auto takes the keys of this "
-    "machine's programs. Repeatable.",
+    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live and browse -i: auto takes the "
+    "keys of this machine's programs. Repeatable.",
 )  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
