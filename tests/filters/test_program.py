@@ -18,6 +18,8 @@ from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from tests.support.saved_files import read as packets_of
+from tests.support.saved_files import save
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.filters import compile_filter
@@ -251,6 +253,16 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
+@pytest.fixture(scope="module")
+def of_several(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A capture of what several have, since a tshark takes long to start."""
+    names = ("m31_req_rep", "m31_ipv6", "rec_dealer_dealer_ipv6", "m31_pub_sub", "sec_types_push_pub")
+    batches = [packets_of(FIXTURES / f"{name}.pcap")[0] for name in names]
+    path = tmp_path_factory.mktemp("several") / "all.pcapng"
+    save(path, batches)
+    return str(path)
+
+
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize(
     "text",
@@ -259,30 +271,21 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
      "frame.number > 20 && frame.number <= 30", "any tcp.port > 40000", "all tcp.port > 20100", "tcp.port != 20205",
      "frame.time_epoch > 1795263457.61", "tcp.dstport lt tcp.srcport"],
 )  # fmt: skip
-def test_names_of_wireshark_mean_what_they_mean_there(text: str) -> None:
+def test_names_of_wireshark_mean_what_they_mean_there(text: str, of_several: str) -> None:
     passes = compile_filter(text)
-    names = (
-        "m31_req_rep.pcap",
-        "m31_ipv6.pcap",
-        "rec_dealer_dealer_ipv6.pcap",
-        "m31_pub_sub.pcap",
-        "sec_types_push_pub.pcap",
-    )
+    command = ["tshark", "-r", of_several, "-Y", text, "-T", "fields", "-e", "frame.number"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode and ("any " in text or "all " in text):
+        pytest.skip("this tshark does not know any and all")
+    assert done.returncode == 0, done.stderr
+    frames = {int(number) for number in done.stdout.split()}
     asked = 0
-    for name in names:
-        path = str(FIXTURES / name)
-        command = ["tshark", "-r", path, "-Y", text, "-T", "fields", "-e", "frame.number"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode and ("any " in text or "all " in text):
-            pytest.skip("this tshark does not know any and all")
-        assert done.returncode == 0, done.stderr
-        frames = {int(number) for number in done.stdout.split()}
-        for batch in Sniffer(open_captures((path,))).events():
-            for event in batch:
-                packet = getattr(event, "packet", None)
-                if packet is not None:
-                    assert passes(event) == (packet in frames), (name, event)
-                    asked += 1
+    for batch in Sniffer(open_captures((of_several,))).events():
+        for event in batch:
+            packet = getattr(event, "packet", None)
+            if packet is not None:
+                assert passes(event) == (packet in frames), event
+                asked += 1
     assert asked > 50
 
 

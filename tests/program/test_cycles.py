@@ -39,6 +39,7 @@ def talk(patterns: Patterns, flow: int, kinds: tuple[str, str]) -> None:
 def garbage(connections: int, kinds: tuple[str, str]) -> int:
     """How many objects wait for a search for cycles after so many connections."""
     gc.collect()
+    gc.freeze()  # what there is besides is much, and looked through each time
     gc.disable()
     try:
         patterns = Patterns()
@@ -47,6 +48,7 @@ def garbage(connections: int, kinds: tuple[str, str]) -> int:
         return gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("kinds", KINDS)
