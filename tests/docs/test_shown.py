@@ -84,7 +84,9 @@ def test_what_is_shown_is_right(page: Path) -> None:
     """Options and their values are right, also where a machine of the reader's is needed."""
     texts = [block.text for block in _shell(page) if block.is_elsewhere]
     steps = [step for block in _shell(page) if not block.is_elsewhere for step in block.steps()]
-    texts += [command for command, said in steps if not (said or "").startswith("zmtpsniff: ")]  # else it shows an error
+    texts += [
+        command for command, said in steps if not (said or "").startswith("zmtpsniff: ")
+    ]  # else it shows an error
     texts += inline_commands(page)
     for text in texts:
         for arguments in _arguments(text):
