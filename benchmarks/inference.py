@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet, Source
+from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
 PROJECT = Path(__file__).parent.parent
@@ -88,8 +89,6 @@ def truths(path: Path) -> dict[frozenset[str], Truth]:
 
 def _segments(path: Path) -> Iterator[tuple[frozenset[str], int]]:
     """The two addresses of each TCP packet, and its number."""
-    from zmtpsniff.net.addresses import addresses
-
     decoder = HeaderDecoder()
     first = 1
     for batch in open_captures([str(path)]).batches():
@@ -99,7 +98,7 @@ def _segments(path: Path) -> Iterator[tuple[frozenset[str], int]]:
 
 
 def _events(source: Source) -> Iterator[AnyEvent]:
-    for batch in Sniffer(source, patterns=Patterns()).events():
+    for batch in Sniffer(source, Settings(payload=False)).events():
         yield from batch
 
 

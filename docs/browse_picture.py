@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.support.browsing import browsing, make_reader
-from zmtpsniff.browse.app import BrowseOptions
+from zmtpsniff.browse.options import BrowseOptions
 
 DOCS = Path(__file__).parent
 CAPTURE = DOCS.parent / "fixtures" / "m31_req_rep.pcap"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import save
 from tests.support.shown import PAGES, blocks
+from zmtpsniff.browse.packets import TappedSource
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli
-from zmtpsniff.dissection import Dissection
+from zmtpsniff.dissection import open_files
 from zmtpsniff.settings import Settings
 
 CAPTURE = FIXTURES / "m31_req_rep.pcap"
@@ -73,6 +75,13 @@ def test_where() -> None:
         events = list(capture)
         assert {type(event) for event in events} == {Message}
         assert capture.totals.messages > len(events)
+
+
+def test_findings() -> None:
+    with zmtpsniff.open(FIXTURES / "rec_reconnect_storm.pcap", where='type == "nothing"') as capture:
+        assert [(each.code, each.severity) for each in capture.findings()][:1] == [("reconnect-storm", "warning")]
+        assert list(capture) == []
+    assert zmtpsniff.open(FIXTURES / "m31_req_rep.pcap").findings() == []
 
 
 def test_several_files() -> None:
@@ -308,8 +317,7 @@ def test_an_interface_that_is_not_there() -> None:
 
 def test_it_says_how_far_it_is_and_shows_packets_on_their_way() -> None:
     packets: list[Packet] = []
-    source = open_captures([str(CAPTURE)])
-    capture = Dissection(source, Settings(), again=lambda: source, tap=packets.extend)
+    capture = open_files([CAPTURE], Settings(), through=partial(TappedSource, tap=packets.extend))
     assert capture.position is None  # nothing has begun
     batches = capture.batches()
     next(batches)

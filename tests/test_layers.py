@@ -58,7 +58,7 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },
-    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
+    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "zmtpsniff.settings", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
@@ -67,39 +67,32 @@ ALLOWED = {
         "dissectors.zmtp.limits",
     },
     "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
-    "zmtpsniff/assembly.py": {
-        "dissectors.zmtp.curve",
-        "dissectors.zmtp.curve_keys",
-        "zmtpsniff.analysis",
-        "zmtpsniff.capture.source",
-        "zmtpsniff.host.local",
-        "zmtpsniff.net.tls",
-        "zmtpsniff.net.witness",
-        "zmtpsniff.settings",
-        "zmtpsniff.sniffer",
-    },
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
-        "zmtpsniff.analysis.plugins",
-        "zmtpsniff.assembly",
+        "zmtpsniff.analysis.findings",
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
-        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
+        "zmtpsniff.net.witness",
         "zmtpsniff.key_file",
     },
-    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/pytest_plugin.py": {
+        "zmtpsniff",
+        "zmtpsniff.analysis.findings.finding",
+        "zmtpsniff.capture",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
     "zmtpsniff/testing.py": {
-        "zmtpsniff.capture.files",
-        "zmtpsniff.decode_as",
-        "zmtpsniff.analysis.patterns",
-        "zmtpsniff.analysis.payloads",
         "zmtpsniff.analysis.plugins",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.dissection",
+        "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
     },
@@ -116,6 +109,15 @@ ALLOWED = {
         "zmtpsniff.errors",
         "dissectors.events",
         "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/extcap": {
+        "zmtpsniff.extcap",
+        "zmtpsniff.capture.source",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.zmtp.encoder",
+        "dissectors.zmtp.wire",
     },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",
@@ -156,13 +158,14 @@ ALLOWED = {
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",
         "zmtpsniff.net.segment",
+        "zmtpsniff.settings",
         "zmtpsniff.__version__",
         "dissectors",
     },
     "zmtpsniff/cli/status.py": {
         "zmtpsniff.cli.last_line",
         "zmtpsniff.render.wording",
-        "zmtpsniff.sniffer",
+        "zmtpsniff.dissection",
         "dissectors.events",
     },
     "zmtpsniff/render": {
@@ -188,10 +191,15 @@ ALLOWED = {
         "zmtpsniff.render",
         "dissectors",
     },
-    "zmtpsniff/decode_as.py": set(),
+    "zmtpsniff/decode_as.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
-    "zmtpsniff/cli/progress.py": {"zmtpsniff.cli.last_line", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/cli/progress.py": {
+        "zmtpsniff.cli.last_line",
+        "zmtpsniff.dissection",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
 }
 SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
 LATE = [
@@ -287,9 +295,30 @@ def test_dissectors_do_no_input_or_output() -> None:
 
 
 def test_start_up_imports_little() -> None:
-    code = f"import sys, zmtpsniff.cli.main; print([name for name in {LATE} if name in sys.modules])"
+    """Not even where all commands are asked for, as ``--help`` does."""
+    code = f"""
+import sys
+from zmtpsniff.cli.main import cli
+
+with cli.make_context("zmtpsniff", ["read"]) as context:
+    assert all(cli.get_command(context, name) for name in cli.list_commands(context))
+print([name for name in {LATE} if name in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_reading_imports_what_it_uses() -> None:
+    """Each of these takes as long as a capture of a thousand packets."""
+    unused = {"importlib.metadata", "subprocess", "zmtpsniff.capture.strace", "zmtpsniff.cli.live", "zmtpsniff.host"}
+    code = "import atexit, sys, zmtpsniff.cli.main as main; atexit.register(lambda: print(*sys.modules)); main.main()"
+    capture = PROJECT / "fixtures" / "m31_req_rep.pcap"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "read", "-T", "json", capture], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "zmtpsniff.sniffer" in modules
+    assert not unused & modules
 
 
 def test_the_helper_reads_nothing_of_the_network() -> None:

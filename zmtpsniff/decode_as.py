@@ -4,11 +4,17 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from zmtpsniff.errors import Error
+
 _RULE = re.compile(
     r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>[\w.-]+)(?:/(?P<type>\w+))?"
 )
 SOCKET_TYPES = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "PAIR")
 _PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
+
+
+class DecodeAsError(Error, ValueError):
+    """A rule cannot be used; the text says which and why, but not what the user gave it by."""
 
 
 class DecodeAs(NamedTuple):
@@ -32,21 +38,21 @@ def first_match(rules: Iterable[DecodeAs], transport: str, *ports: int) -> Decod
 
 
 def parse(rule: str) -> DecodeAs:
-    """Read a rule; ValueError says what is wrong with it."""
+    """Read a rule; DecodeAsError says what is wrong with it."""
     match = _RULE.fullmatch(rule.replace(" ", ""))
     if not match:
-        raise ValueError(f"{rule!r} is no rule like tcp.port==5555,zmtp")
+        raise DecodeAsError(f"{rule!r} is no rule like tcp.port==5555,zmtp")
     if match["transport"] == "udp" and match["protocol"] != "zmtp":
-        raise ValueError(f"{match['protocol']} is not for udp: udp.port=={match['first']},zmtp")
+        raise DecodeAsError(f"{match['protocol']} is not for udp: udp.port=={match['first']},zmtp")
     first = int(match["first"])
     last = int(match["last"] or first)
     if not first <= last <= 65_535:
-        raise ValueError(f"{first}-{last} is no range of ports (0 to 65535)")
+        raise DecodeAsError(f"{first}-{last} is no range of ports (0 to 65535)")
     protocol = match["protocol"]  # of ZMTP's messages if it is not ZMTP; which there are is known later
     payload = "" if protocol in _PROTOCOLS else protocol
     kind = (match["type"] or "").upper()
     if kind and (kind not in SOCKET_TYPES or payload or match["transport"] == "udp"):
-        raise ValueError(
+        raise DecodeAsError(
             f"{match['protocol']}/{match['type']}: a socket type is {', '.join(SOCKET_TYPES)}, behind zmtp/"
         )
     return DecodeAs(match["transport"], first, last, _PROTOCOLS.get(protocol, 0), payload, kind)

@@ -4,32 +4,31 @@ Everything here may be used in any thread. It prints nothing, catches no signals
 for the program to decide.
 """
 
-import asyncio
-import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
 from dissectors.zmtp.curve_keys import Key, NoSodiumError, sodium
 from dissectors.zmtp.limits import Limits
-from zmtpsniff.analysis.plugins import PluginError
-from zmtpsniff.assembly import make_sniffer
-from zmtpsniff.capture.engines.engine import EngineName, LiveOptions
 from zmtpsniff.capture.files import Captures, open_captures
-from zmtpsniff.capture.source import Fault, Packet, Source
-from zmtpsniff.decode_as import DecodeAs, parse
+from zmtpsniff.capture.source import Source
+from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
-from zmtpsniff.key_file import KeyFileError, read_keys
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.sniffer import NOBODY, Collaborators, Sniffer
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
+
+    from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.capture.engines.engine import EngineName
 
 CaptureFile = str | PathLike[str] | BinaryIO
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
@@ -56,29 +55,28 @@ class Dissection:
         self,
         source: ClosableSource,
         settings: Settings,
+        collaborators: Collaborators = NOBODY,
         *,
-        again: Callable[[], ClosableSource],
-        stop: Callable[[], None] | None = None,
+        again: Callable[[], ClosableSource] | None = None,
+        through: Callable[[Source], Source] | None = None,
         where: Callable[[AnyEvent], bool] | None = None,
-        clock: Callable[[], int] | None = None,
-        tap: Callable[[list[Packet]], None] | None = None,
-        witness: Witness | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         """Dissect what ``source`` gives, and then, for each further iteration, what ``again`` returns or raises.
 
-        ``stop`` ends the capture of a source that is live. ``where`` says which events to give, None for all.
-        ``clock`` tells the time, in nanoseconds since 1970, where packets come as they pass. ``tap`` is given each list
-        of packets just before it is dissected, and ``witness`` is told what connections show below their octets.
+        ``through`` makes the Source that is dissected of the one that is read: it may save packets, or have them wait.
+        ``where`` says which events to give, None for all. ``stop`` ends the capture of a source that is live.
+
+        Raises PluginError, NoSodiumError and DecodeAsError as Sniffer does; then the source is closed.
         """
-        self._source: ClosableSource | None = source  # until somebody iterates over it
         self._settings = settings
-        self._again = again
-        self._stop = stop
+        self._collaborators = collaborators
+        self._again = again or _no_second_time
+        self._through = through
         self._where = where
-        self._clock = clock
-        self._tap = tap
-        self._witness = witness
-        self._current: ClosableSource | None = None  # that is iterated over
+        self._stop = stop
+        self._run = self._begin(source, collaborators)  # the last one
+        self._first: _Run | None = self._run  # until somebody iterates over it
         self._totals: Capture | None = None
 
     def __enter__(self) -> Self:
@@ -112,17 +110,28 @@ class Dissection:
 
         Raises as iterating does.
         """
-        source, self._source = self._source, None
-        if source is None:
-            source = self._again()
-        self._current = source
+        with closing(self._all_batches(self._collaborators.witness)) as batches:
+            for events in batches:
+                yield self._passing(events)
+
+    def _all_batches(self, witness: Witness | None) -> Generator[list[AnyEvent], None, None]:
+        """The events in lists, whatever the filter; ``witness`` is told what is below them."""
+        run, self._first = self._first, None
+        if run is None or witness is not self._collaborators.witness:
+            source = self._again() if run is None else run.source
+            run = self._run = self._begin(source, replace(self._collaborators, witness=witness))
         try:
-            for events in self._sniffer(source if self._tap is None else _TappedSource(source, self._tap)).events():
-                if events and isinstance(events[-1], Capture):
-                    self._totals = events[-1]
-                yield events if self._where is None else list(filter(self._where, events))
+            for events in run.sniffer.events():
+                self._note_totals(events)
+                yield events
         finally:
-            source.close()
+            run.source.close()
+
+    def finish(self) -> list[AnyEvent]:
+        """End an iteration that was broken off: the events that it would still give for the packets so far."""
+        events = self._run.sniffer.finish()
+        self._note_totals(events)
+        return self._passing(events)
 
     def messages(self) -> Iterator[Message]:
         """The messages that pass the filter. Raises as iterating does."""
@@ -135,6 +144,18 @@ class Dissection:
     def problems(self) -> Iterator[Problem]:
         """The problems. Raises as iterating does."""
         return self._only(Problem)
+
+    def findings(self) -> "list[Finding]":
+        """What is wrong, the most harmful first, as ``zmtpsniff diagnose`` tells it (docs/diagnose.md).
+
+        Reads the capture to its end, whatever the filter: of a live capture until stop(). Raises as iterating does.
+        """
+        from zmtpsniff.analysis.findings import Diagnosis
+
+        diagnosis = Diagnosis(self._settings.decode_as, self._settings.reply_seconds)
+        for events in self._all_batches(diagnosis):
+            diagnosis.take(events)
+        return diagnosis.findings()
 
     @property
     def totals(self) -> Capture:
@@ -151,12 +172,26 @@ class Dissection:
     @property
     def position(self) -> tuple[int, int] | None:
         """How many octets of the files have been read, and how many there are; None where nobody knows."""
-        return self._current.position() if isinstance(self._current, Captures) else None
+        source = self._run.source
+        return source.position() if self._first is None and isinstance(source, Captures) else None
+
+    @property
+    def packets(self) -> int:
+        """How many packets have been dissected so far."""
+        return self._run.sniffer.packets
 
     @property
     def dropped(self) -> int:
         """How many packets are known so far to be lost before they reached us."""
-        return 0 if self._current is None else self._current.dropped
+        return self._run.sniffer.dropped
+
+    def open_connections(self) -> Iterator[Connection]:
+        """Summaries of the ZMTP connections over TCP that go on, as far as they have come."""
+        return self._run.sniffer.open_connections()
+
+    def server(self, flow: int) -> str | None:
+        """The address and port of the server of a TCP connection, None once it is over."""
+        return self._run.sniffer.server(flow)
 
     def to_arrow(self, kind: type[Event] = Message) -> "pa.Table":
         """The events of one type as a table of Arrow, with a column for each field of their records.
@@ -170,7 +205,9 @@ class Dissection:
 
     def to_pandas(self, kind: type[Event] = Message) -> "pd.DataFrame":
         """The same for pandas. Raises Error without pyarrow or pandas, and as iterating does."""
-        if importlib.util.find_spec("pandas") is None:
+        from importlib.util import find_spec
+
+        if find_spec("pandas") is None:
             raise Error("pandas is not installed: pip install pandas pyarrow")
         return self.to_arrow(kind).to_pandas()
 
@@ -182,17 +219,24 @@ class Dissection:
     def close(self) -> None:
         """Let go of the files or the interface; an iteration that still goes on in another thread comes to its end."""
         self.stop()
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
+        run, self._first = self._first, None
+        if run is not None:
+            run.source.close()
 
-    def _sniffer(self, source: Source) -> Sniffer:
+    def _begin(self, source: ClosableSource, collaborators: Collaborators) -> "_Run":
+        packets: Source = source if self._through is None else self._through(source)
         try:
-            return make_sniffer(source, self._settings, clock=self._clock, witness=self._witness)
-        except PluginError as error:
-            raise Error(f"plug-in {error}") from None
-        except ValueError as error:
-            raise Error(f"decode_as: {error}") from None
+            return _Run(source, Sniffer(packets, self._settings, collaborators))
+        except Exception:
+            source.close()
+            raise
+
+    def _note_totals(self, events: list[AnyEvent]) -> None:
+        if events and isinstance(events[-1], Capture):
+            self._totals = events[-1]
+
+    def _passing(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        return events if self._where is None else list(filter(self._where, events))
 
     def _only(self, kind: type[_Event]) -> Iterator[_Event]:
         for events in self.batches():
@@ -216,7 +260,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     count: int | None = None,
     capture_filter: str = "",
     seconds: float | None = None,
-    engine: EngineName = "auto",
+    engine: "EngineName" = "auto",
 ) -> Dissection:
     """Open capture files, which are read as one capture, or begin to capture at interfaces.
 
@@ -230,7 +274,8 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     Of an interface ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for how long (None:
     until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the kernel.
 
-    Raises Error for a file, an interface, a filter or a rule that cannot be used, and for missing privileges.
+    Raises Error for a file, an interface, a filter, a rule or a plug-in that cannot be used, and for missing
+    privileges.
     """
     files: list[CaptureFile] = []
     for each in captures:
@@ -252,39 +297,49 @@ def open(  # noqa: A001  # it is zmtpsniff.open
         decode_bodies=decode_bodies,
         curve_keys=tuple(_keys([curve_keys] if isinstance(curve_keys, (str, PathLike)) else curve_keys)),
     )
-    if files:
-        reader = _FileReader(files)
-        return Dissection(reader.open(), settings, again=reader.open, where=passes)
-    from zmtpsniff.capture.engines.choice import make_engine
-    from zmtpsniff.capture.live import LiveSource
+    try:
+        if files:
+            return open_files(files, settings, where=passes)
+        from zmtpsniff.capture.engines.choice import make_engine
+        from zmtpsniff.capture.engines.engine import LiveOptions
+        from zmtpsniff.capture.live import LiveSource
 
-    live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
-    return Dissection(live, settings, again=_no_second_time, stop=live.stop, where=passes, clock=time.time_ns)
+        live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
+        return Dissection(live, settings, Collaborators(clock=time.time_ns), where=passes, stop=live.stop)
+    except DecodeAsError as error:
+        raise Error(f"decode_as: {error}") from None
 
 
-class _TappedSource:
-    """A Source that shows its packets to somebody on their way."""
+def open_files(
+    files: Sequence[CaptureFile],
+    settings: Settings,
+    collaborators: Collaborators = NOBODY,
+    *,
+    through: Callable[[Source], Source] | None = None,
+    where: Callable[[AnyEvent], bool] | None = None,
+    offsets: list[int] | None = None,
+) -> Dissection:
+    """Open capture files, which are read as one capture, as settings ask.
 
-    def __init__(self, source: Source, tap: Callable[[list[Packet]], None]) -> None:
-        self.dropped = source.dropped
-        self.faults: list[Fault] = source.faults  # lists that only grow
-        self.comments: list[str] = source.comments
-        self.key_lines: list[str] = source.key_lines
-        self._source = source
-        self._tap = tap
+    ``through`` and ``where`` are those of Dissection, ``offsets`` is that of open_captures(). Raises CaptureError, and
+    as Dissection does.
+    """
+    reader = _FileReader(files, offsets)
+    return Dissection(reader.open(), settings, collaborators, again=reader.open, through=through, where=where)
 
-    def batches(self) -> Iterator[list[Packet]]:
-        for packets in self._source.batches():
-            self.dropped = self._source.dropped
-            self._tap(packets)
-            yield packets
-        self.dropped = self._source.dropped
+
+class _Run(NamedTuple):
+    """One iteration."""
+
+    source: ClosableSource
+    sniffer: Sniffer
 
 
 class _FileReader:
     """Opens files, as often as they can be read."""
 
-    def __init__(self, files: Sequence[CaptureFile]) -> None:
+    def __init__(self, files: Sequence[CaptureFile], offsets: list[int] | None) -> None:
+        self._offsets = offsets
         self._files = [fspath(file) if isinstance(file, (str, PathLike)) else file for file in files]
         self._starts = [None if isinstance(file, str) or not file.seekable() else file.tell() for file in self._files]
         self._opened = False
@@ -297,7 +352,7 @@ class _FileReader:
             elif self._opened and (file == "-" or not isinstance(file, str)):
                 _no_second_time()
         self._opened = True
-        return open_captures(self._files)
+        return open_captures(self._files, self._offsets)
 
 
 def _no_second_time() -> NoReturn:
@@ -312,6 +367,8 @@ def _filter(text: str) -> Callable[[AnyEvent], bool]:
 
 
 def _keys(files: Sequence[str | PathLike[str]]) -> Iterator[Key]:
+    from zmtpsniff.key_file import KeyFileError, read_keys
+
     try:
         if files:
             sodium()
@@ -325,12 +382,14 @@ def _rules(texts: Sequence[str]) -> Iterator[DecodeAs]:
     for text in texts:
         try:
             yield parse(text)
-        except ValueError as error:
+        except DecodeAsError as error:
             raise Error(f"decode_as: {error}") from None
 
 
 async def _in_thread(work: Callable[[], _Result]) -> _Result:
     """What ``work`` returns, in a thread; a task that is cancelled waits for it, since nothing can interrupt it."""
+    import asyncio  # which takes longer than to read most captures
+
     waiting = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(waiting)

@@ -3,3 +3,11 @@
 
 class Error(Exception):
     """Something cannot be done; the text is one line that says what, why, and what to do, as the commands print it."""
+
+
+class PluginError(Error):
+    """A plug-in cannot be used; the text says which and why, on one line."""
+
+    def __init__(self, reason: str) -> None:
+        """``reason`` begins with the plug-in's name."""
+        super().__init__(f"plug-in {reason}")

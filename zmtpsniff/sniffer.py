@@ -2,91 +2,100 @@
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
+from dissectors.payloads import PayloadDissector
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
 from dissectors.zmtp.evidence import Doubts
-from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.analysis.patterns.conversation import Doubt
 from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.factory import DissectorFactory
-from zmtpsniff.host.local import LocalHost
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
-from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.tls import Tls, TlsConnection
 from zmtpsniff.net.witness import Witness
+from zmtpsniff.settings import Settings
+
+if TYPE_CHECKING:  # few runs need them
+    from zmtpsniff.host.local import LocalHost
+    from zmtpsniff.net.tls import Tls, TlsConnection
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collaborators:
+    """Whom a Sniffer works with besides its source; it can do without each of them."""
+
+    clock: Callable[[], int] | None = None
+    """Tells the time, in nanoseconds since 1970, while packets pass; time then goes on without packets, too."""
+    tls: "Tls | None" = None
+    """Takes out of TLS what has been decrypted."""
+    witness: Witness | None = None
+    """Is told what connections show below their octets."""
+    host: "LocalHost | None" = None
+    """Says which processes of this machine have the connections."""
+    dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
+    """Loads the dissectors of payloads; None for the plug-ins of settings and of packages, and the built-in ones."""
+
+
+NOBODY = Collaborators()
+"""For packets of a file, which need no one else."""
+
+
 class Sniffer:
     """Turns the packets of a source into events."""
 
-    def __init__(
-        self,
-        source: Source,
-        limits: Limits | None = None,
-        flow_limits: FlowLimits | None = None,
-        decode_as: Sequence[DecodeAs] = (),
-        count: int | None = None,
-        clock: Callable[[], int] | None = None,
-        patterns: Patterns | None = None,
-        payloads: Payloads | None = None,
-        tls: Tls | None = None,
-        curve: Curve | None = None,
-        witness: Witness | None = None,
-        host: LocalHost | None = None,
-    ) -> None:
-        """``count`` is the number of packets after which to stop, None for no limit.
+    def __init__(self, source: Source, settings: Settings, collaborators: Collaborators = NOBODY) -> None:
+        """Plug-ins are run here.
 
-        ``patterns`` adds to the events what they mean to each other, ``payloads`` what applications say in them; None
-        to leave that out. ``tls`` takes out of TLS what has been decrypted, ``curve`` opens the boxes of CURVE.
-        ``witness`` is told what connections show below their octets.
-        ``host`` says which processes of this machine have the connections.
-
-        ``clock`` tells the time in nanoseconds since the Unix epoch where packets come as they pass: time then passes
-        without packets, too.
+        Raises PluginError, NoSodiumError for keys without PyNaCl, and DecodeAsError for a rule that names a protocol of
+        payloads that nobody knows.
         """
         self._source = source
-        self._count = count
-        self._clock = clock
+        self._count = settings.count
+        self._clock = collaborators.clock
         self._settled_ns = 0
-        self._patterns = patterns
-        self._payloads = payloads
-        self._tls = tls
+        self._patterns = Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None
+        self._payloads = _make_payloads(settings, collaborators) if settings.payload else None
+        self._tls = collaborators.tls
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
-        self._curve = curve or Curve(KeyRing())
-        self._host = host
-        if host is not None and host.keys is not None:
+        self._curve = Curve(KeyRing(settings.curve_keys))
+        self._host = collaborators.host
+        if settings.host_keys:
             self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
-        self._factory = DissectorFactory(self._events, limits or Limits(), decode_as, self._doubts, self._curve)
+        self._factory = DissectorFactory(self._events, settings, self._curve, self._doubts)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
         self._flows = FlowTable(
             self._connect,
-            flow_limits,
-            None if patterns is None else self._refuse,
-            None if patterns is None else self._suspect,
-            witness,
+            settings.flow_limits,
+            self._refuse if settings.patterns else None,
+            self._suspect if settings.patterns else None,
+            collaborators.witness,
         )
         self._datagrams = DatagramTable(
-            self._factory.datagrams, self._flows.number, self._factory.carries_datagrams, is_beacon, flow_limits
+            self._factory.datagrams,
+            self._flows.number,
+            self._factory.carries_datagrams,
+            is_beacon,
+            settings.flow_limits,
         )
         self._connections = 0
         self._packets = 0
@@ -147,7 +156,7 @@ class Sniffer:
         )
         return events
 
-    def connections(self) -> Iterator[Connection]:
+    def open_connections(self) -> Iterator[Connection]:
         """Summaries of the ZMTP connections over TCP that go on, as far as they have come."""
         for dissection, start_ns, last_ns in self._flows.dissections():
             if (
@@ -234,7 +243,7 @@ class Sniffer:
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
-    ) -> ZmtpConnection | TlsConnection:
+    ) -> "ZmtpConnection | TlsConnection":
         connection = self._factory.connection(number, client, server, starts)
         return connection if self._tls is None else self._tls.connect(connection, client, server)
 
@@ -279,3 +288,14 @@ class Sniffer:
             self._problems += kinds.count(Problem)
             self._connections += kinds.count(Connection)
         return events
+
+
+def _make_payloads(settings: Settings, collaborators: Collaborators) -> Payloads:
+    bodies = None
+    if settings.decode_bodies:
+        from zmtpsniff.analysis.bodies import bodies_of  # which takes longer to import than most captures to read
+
+        bodies = bodies_of
+    load = collaborators.dissectors
+    dissectors = load_dissectors(settings.plugins) if load is None else load()
+    return Payloads(dissectors, settings.decode_as, settings.limits.show_secrets, bodies)

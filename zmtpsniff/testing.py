@@ -5,12 +5,12 @@ from os import PathLike
 
 from dissectors.events import AnyEvent, Connection, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, PayloadDissector
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.payloads import Payloads
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.plugins import load_file
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.dissection import open_files
+from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Collaborators
 
 __all__ = ["DissectionResult", "dissect_capture", "dissect_message", "new_connection"]
 
@@ -44,14 +44,11 @@ def dissect_capture(
     """Run a dissector, and no others, on all messages of a capture file.
 
     ``dissector`` is an object or the name of a plug-in's file, ``decode_as`` rules of ``-d``. Raises what is wrong:
-    AssertionError if it failed on a message, PluginError, CaptureError, ValueError for a rule.
+    AssertionError if it failed on a message, PluginError, CaptureError, DecodeAsError.
     """
     given = load_file(dissector) if isinstance(dissector, str) else [dissector]
-    rules = [parse(rule) for rule in decode_as]
-    source = open_captures([str(capture)])
-    payloads = Payloads(given, rules, show_secrets)
-    sniffer = Sniffer(source, decode_as=rules, patterns=Patterns(rules=rules), payloads=payloads)
-    events = [event for batch in sniffer.events() for event in batch]
+    settings = Settings(decode_as=tuple(map(parse, decode_as)), limits=Limits(show_secrets=show_secrets))
+    events = list(open_files([capture], settings, Collaborators(dissectors=lambda: given)))
     failed = [e.detail for e in events if isinstance(e, Problem) and e.code == "payload-dissector-failed"]
     assert not failed, failed[0]
     return DissectionResult(events)

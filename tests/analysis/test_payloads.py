@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
 from dissectors.payloads import PayloadConnection, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
 from zmtpsniff.analysis.payloads import Payloads
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.render import FORMATS
-from zmtpsniff.sniffer import Sniffer
 
 FOR_PEOPLE = tuple(form for form in FORMATS if form != "json")
 
@@ -66,11 +65,7 @@ def captures() -> Iterator[str]:
 @needs_captures
 @pytest.mark.parametrize("name", list(captures()) or ["none"])
 def test_nothing_else_is_recognised(name: str) -> None:
-    events = [
-        event
-        for batch in Sniffer(open_captures([str(CAPTURES / name)]), payloads=Payloads(built_in())).events()
-        for event in batch
-    ]
+    events = list(zmtpsniff.open(CAPTURES / name, patterns=False))
     found = {event.payload.protocol for event in events if isinstance(event, Message) and event.payload is not None}
     assert found == KNOWN.get(name, set())
     assert not [event for event in events if isinstance(event, Problem) and event.code == "payload-dissector-failed"]
@@ -238,6 +233,23 @@ def test_a_signature_leaves_out_no_message_of_its_protocol() -> None:
                     found += 1
                     assert has_signature(message.frames, (signature,)), (dissector.name, frames)
     assert found > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("zap", [b"1.0", b"1", b"200", b"OK", b"me", b""]),
+        ("zap", [b"1.0", b"1", b"domain", b"10.0.0.1", b"", b"NULL"]),
+        *(("mdp", [header, b"more"]) for header in (b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02")),
+    ],
+)
+def test_a_signature_is_found_wherever_the_body_begins(name: str, body: list[bytes]) -> None:
+    (dissector,) = [dissector for dissector in built_in() if dissector.name == name]
+    signature: bytes = getattr(dissector, "signature")  # noqa: B009 (not every dissector has one)
+    for identities in range(8):
+        message = Message(*PLACE, [*[b"id"] * identities, b"", *body])
+        assert dissector.match(message, PayloadConnection(1, *PLACE[-2:]))
+        assert has_signature(message.frames, (signature,))
 
 
 def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> None:

@@ -14,7 +14,7 @@ import zmtpsniff
 from dissectors.events import Cut, Message
 from tests.support.browsing import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.paths import FIXTURES, PROJECT
-from zmtpsniff.browse.app import THEMES, BrowseOptions
+from zmtpsniff.browse.options import THEMES, BrowseOptions
 from zmtpsniff.browse.prompt import FieldCompletion
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.files import open_captures
@@ -98,15 +98,15 @@ async def test_a_field_is_lit_in_tree_and_octets() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         app = shown.app
         await shown.press("j", "j", "j", "j", "tab")
-        message = app._index.event(4)
+        message = app.reader.index.event(4)
         assert isinstance(message, Message)
-        lit = lambda: app._octets.octets[app._octets.lit.start : app._octets.lit.stop]  # noqa: E731
-        while (field := app._tree.field(app._tree_view.cursor)) is not None and field.label != "frames[1]":
+        lit = lambda: app.view.octet_lines.octets[app.view.octet_lines.lit.start : app.view.octet_lines.lit.stop]  # noqa: E731
+        while (field := app.view.field) is not None and field.label != "frames[1]":
             await shown.press("j")
         assert lit() == b"\x01\x09request 0"
         await shown.press("tab", "l", "l", "l")  # from the flags of that frame on into its body
         assert lit() == b"request 0"
-        field = app._tree.field(app._tree_view.cursor)
+        field = app.view.field
         assert field is not None
         assert field.label == "body"
 
@@ -115,26 +115,26 @@ async def test_a_field_is_lit_in_tree_and_octets() -> None:
 async def test_fields_close_and_open() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.press("j", "j", "tab")
-        count = len(shown.app._tree)
+        count = len(shown.app.view.tree_lines)
         await shown.press("h")
-        assert len(shown.app._tree) == 1
+        assert len(shown.app.view.tree_lines) == 1
         await shown.press("l")
-        assert len(shown.app._tree) == count
+        assert len(shown.app.view.tree_lines) == count
         await shown.press("enter")
-        assert len(shown.app._tree) == 1
+        assert len(shown.app.view.tree_lines) == 1
 
 
 @in_terminal
 async def test_a_filter_completes_and_says_what_is_wrong() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
-        everything = len(shown.app._index)
+        everything = len(shown.app.reader.index)
         await shown.press("f")
         await shown.type("typ")
         assert "Tab: type" in shown.text()
         await shown.press("tab")
         await shown.type(' == "mes')
         await shown.press("tab")
-        assert shown.app._filter.value == 'type == "message"'
+        assert shown.app.filter_prompt.value == 'type == "message"'
         await shown.press("enter")
         messages = len(list(zmtpsniff.open(REQ_REP).messages()))
         await shown.until_shown(f"/{messages} of {everything}")
@@ -142,22 +142,22 @@ async def test_a_filter_completes_and_says_what_is_wrong() -> None:
         await shown.type(" && nosuch == 1")
         assert "nosuch" in shown.lines()[-1]  # the error, while it is typed
         await shown.press("enter")
-        assert len(shown.app._records) == messages  # the filter before still holds
+        assert len(shown.app.view.records) == messages  # the filter before still holds
         await shown.press("escape", "F")
-        assert len(shown.app._records) == everything
+        assert len(shown.app.view.records) == everything
 
 
 @in_terminal
 async def test_the_cursor_stays_on_its_record_when_the_filter_changes() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.press(*["j"] * 12)
-        row = shown.app._row
+        row = shown.app.view.row
         shown.app.apply_filter('type == "message"')
         await shown.pilot.pause(0.3)
-        assert shown.app._row == row
+        assert shown.app.view.row == row
         shown.app.apply_filter("")
         await shown.pilot.pause(0.3)
-        assert shown.app._row == row
+        assert shown.app.view.row == row
 
 
 @in_terminal
@@ -168,11 +168,11 @@ async def test_search_goes_both_ways() -> None:
         await shown.press("enter")
         await shown.until(lambda: cursor(shown) > 0)
         first = cursor(shown)
-        event = shown.app._index.event(first)
+        event = shown.app.reader.index.event(first)
         assert isinstance(event, Message)
         assert b"reply 2" in event.frames
         await shown.press("G", "N")
-        await shown.until(lambda: cursor(shown) < len(shown.app._index) - 1)
+        await shown.until(lambda: cursor(shown) < len(shown.app.reader.index) - 1)
         assert cursor(shown) >= first
         await shown.press("slash")
         await shown.type("x" * 20)
@@ -194,7 +194,7 @@ async def test_marks_and_problems_are_gone_to() -> None:
         assert cursor(shown) == 2
         assert "no mark below" in shown.text()
         await shown.press("e")
-        assert cursor(shown) == shown.app._index.problems[0]
+        assert cursor(shown) == shown.app.reader.index.problems[0]
 
 
 @in_terminal
@@ -214,11 +214,11 @@ async def test_times_are_told_in_three_ways() -> None:
 async def test_a_view_leads_back_to_records() -> None:
     async with browsing(make_reader(PROXY)) as shown:
         await shown.press("2", "j", "enter")  # the first connection of the first socket
-        first = shown.app._index.event(cursor(shown))
+        first = shown.app.reader.index.event(cursor(shown))
         await shown.press("2", "j", "f")
-        assert shown.app._filter.value == f"flow == {getattr(first, 'flow', 0)}"
+        assert shown.app.filter_prompt.value == f"flow == {getattr(first, 'flow', 0)}"
         await shown.press("F", "2", "f")
-        assert shown.app._filter.value.startswith("flow in {")
+        assert shown.app.filter_prompt.value.startswith("flow in {")
         await shown.press("F", "2", "j", "c")
         assert "flow" in shown.lines()[0]
         await shown.press("j", "j", "enter")
@@ -229,7 +229,7 @@ async def test_a_view_leads_back_to_records() -> None:
 @in_terminal
 async def test_a_request_is_followed_through_the_proxy() -> None:
     async with browsing(make_reader(PROXY), (160, 24)) as shown:
-        messages = [row for row in range(len(shown.app._index)) if shown.app._index.is_message(row)]
+        messages = [row for row in range(len(shown.app.reader.index)) if shown.app.reader.index.is_message(row)]
         shown.app.go_to_row(messages[1])  # the request as the proxy sent it on
         await shown.press("r")
         text = shown.text()
@@ -242,15 +242,15 @@ async def test_a_pane_alone_takes_all_the_room() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.press("j", "j", "tab", "z")
         assert "Socket-Type" in shown.text()
-        assert shown.app._tree_view.size.height > 15
-        assert not shown.app._list.display
+        assert shown.app.view.tree_pane.size.height > 15
+        assert not shown.app.view.list_pane.display
         await shown.press("z")
-        assert shown.app._list.display
+        assert shown.app.view.list_pane.display
         await shown.press("tab", "tab", "z")
         assert "greeting" in shown.text()
-        assert shown.app._list.size.height > 15
+        assert shown.app.view.list_pane.size.height > 15
         await shown.press("escape")
-        assert shown.app._tree_view.display
+        assert shown.app.view.tree_pane.display
 
 
 @in_terminal
@@ -259,30 +259,32 @@ async def test_the_mouse_works() -> None:
         await shown.pilot.click("#records", offset=(20, 4))
         assert cursor(shown) == 3
         await shown.pilot.click("#records", offset=(20, 5), times=2)
-        assert shown.app._tree_view.has_focus
+        assert shown.app.view.tree_pane.has_focus
         await shown.pilot.click("#octets", offset=(9, 1))
-        assert shown.app._octets.cursor == 1
+        assert shown.app.view.octet_lines.cursor == 1
 
 
 @in_terminal
 async def test_frames_records_and_packets_are_saved_and_copied() -> None:
     where = Path(os.environ["PYTEST_TMP"])
     async with browsing(make_reader(PROXY)) as shown:
-        messages = [row for row in range(len(shown.app._index)) if shown.app._index.is_message(row)]
+        messages = [row for row in range(len(shown.app.reader.index)) if shown.app.reader.index.is_message(row)]
         shown.app.go_to_row(messages[0])
-        event = shown.app._index.event(messages[0])
+        event = shown.app.reader.index.event(messages[0])
         assert isinstance(event, Message)
         await shown.press("Y")
         assert json.loads(shown.app.clipboard)["packet"] == event.packet
         await shown.press("tab")
-        while (field := shown.app._tree.field(shown.app._tree_view.cursor)) is not None and field.label != "frames[1]":
+        while (
+            field := shown.app.view.tree_lines.field(shown.app.view.tree_pane.cursor)
+        ) is not None and field.label != "frames[1]":
             await shown.press("j")
         await shown.press("y")
         assert shown.app.clipboard.encode() == event.frames[1]
 
         async def save(key: str, name: str) -> None:
             await shown.press(key)
-            shown.app._prompt.value = str(where / name)
+            shown.app.question_prompt.value = str(where / name)
             await shown.press("enter")
             await shown.until(lambda: "saved" in shown.text() or "exists" in shown.text())
 
@@ -324,10 +326,10 @@ async def test_without_colours_the_cursor_and_the_field_are_seen() -> None:
     os.environ["NO_COLOR"] = "1"
     async with browsing(make_reader(REQ_REP)) as shown:
         assert shown.app.no_color
-        strip = shown.app._list.render_line(0)
+        strip = shown.app.view.list_pane.render_line(0)
         assert any(segment.style and segment.style.reverse for segment in strip)
         await shown.press("tab")
-        strip = shown.app._list.render_line(0)
+        strip = shown.app.view.list_pane.render_line(0)
         assert any(segment.style and segment.style.underline for segment in strip)
 
 
@@ -338,20 +340,20 @@ async def test_live_records_come_and_a_pause_loses_none() -> None:
     async with browsing(make_live(feed), look=BrowseOptions("lo", is_live=True, utc=True), wait=False) as shown:
         app = shown.app
         feed.allowed = 20
-        await shown.until(lambda: len(app._index) > 5)
+        await shown.until(lambda: len(app.reader.index) > 5)
         await shown.pilot.pause(0.4)
         assert "following" in shown.text()
-        assert cursor(shown) == len(app._records) - 1
+        assert cursor(shown) == len(app.view.records) - 1
         await shown.press("p")
-        before = len(app._records)
+        before = len(app.view.records)
         feed.allowed = len(packets)
-        await shown.until(lambda: len(app._index) > before)
+        await shown.until(lambda: len(app.reader.index) > before)
         await shown.pilot.pause(0.4)
-        assert len(app._records) == before
+        assert len(app.view.records) == before
         assert "paused" in shown.text()
         feed.dropped = 7
         await shown.press("p")
-        await shown.until(lambda: len(app._records) > before)
+        await shown.until(lambda: len(app.view.records) > before)
         await shown.until_shown("7 dropped")
         await shown.press("k", "k")
         assert "following" not in shown.text()
@@ -359,7 +361,7 @@ async def test_live_records_come_and_a_pause_loses_none() -> None:
         await shown.until_shown("following")
         await shown.press("s")
         await shown.until_shown("over")
-        kinds = [type(event) for event in app._index.events(0, len(app._index))]
+        kinds = [type(event) for event in app.reader.index.events(0, len(app.reader.index))]
         assert kinds.count(Message) == len(list(zmtpsniff.open(REQ_REP).messages()))
 
 
@@ -367,7 +369,7 @@ async def test_live_records_come_and_a_pause_loses_none() -> None:
 async def test_a_long_frame_is_saved_as_far_as_it_is_kept() -> None:
     where = Path(os.environ["PYTEST_TMP"]) / "long"
     async with browsing(make_reader(FIXTURES / "net_snaplen96.pcap"), (160, 24)) as shown:
-        events = list(shown.app._index.events(0, len(shown.app._index)))
+        events = list(shown.app.reader.index.events(0, len(shown.app.reader.index)))
         row, label, frame = next(
             (row, f"frames[{place}]", frame)
             for row, event in enumerate(events)
@@ -377,10 +379,12 @@ async def test_a_long_frame_is_saved_as_far_as_it_is_kept() -> None:
         )
         shown.app.go_to_row(row)
         await shown.press("tab")
-        while (field := shown.app._tree.field(shown.app._tree_view.cursor)) is not None and field.label != label:
+        while (
+            field := shown.app.view.tree_lines.field(shown.app.view.tree_pane.cursor)
+        ) is not None and field.label != label:
             await shown.press("j")
         await shown.press("w")
-        shown.app._prompt.value = str(where)
+        shown.app.question_prompt.value = str(where)
         await shown.press("enter")
         await shown.until_shown(f"the first of {frame.length:,}")
         assert where.read_bytes() == frame.data
@@ -392,7 +396,7 @@ async def test_a_capture_that_cannot_be_read_on_says_so() -> None:
     octets = REQ_REP.read_bytes()
     broken.write_bytes(octets[: len(octets) // 2])
     async with browsing(make_reader(broken)) as shown:
-        problems = [shown.app._index.event(row) for row in shown.app._index.problems]
+        problems = [shown.app.reader.index.event(row) for row in shown.app.reader.index.problems]
         assert "capture-truncated" in [getattr(problem, "code", "") for problem in problems]
         await shown.press("8")
         assert "capture-truncated" in shown.text()
@@ -409,7 +413,7 @@ def test_completion_knows_all_fields_and_record_types() -> None:
 
 
 def test_the_command_offers_the_themes_that_there_are() -> None:
-    assert OFFERED == THEMES
+    assert tuple(THEMES) == OFFERED
 
 
 def test_help_names_every_key() -> None:

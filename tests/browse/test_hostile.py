@@ -11,9 +11,9 @@ from tests.support.browsing import browsing
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
-from zmtpsniff.browse.app import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.ladder import LadderLines
+from zmtpsniff.browse.options import BrowseOptions
 from zmtpsniff.browse.packets import StoredPackets
 from zmtpsniff.browse.panes import ConversationLines, RecordClock, RecordLines, TreeLines
 from zmtpsniff.browse.reader import CaptureReader

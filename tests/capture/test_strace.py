@@ -11,7 +11,9 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message
+from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records
 from tests.support.zmtp_octets import frame, peers, problems
 from zmtpsniff.capture.files import open_captures, open_stream
@@ -28,7 +30,7 @@ def read(log: bytes, size: int = 1 << 16) -> list[Packet]:
 
 
 def events_of(packets: Sequence[Packet]) -> list[AnyEvent]:
-    events = [event for some in Sniffer(Packets(packets)).events() for event in some]
+    events = [event for some in Sniffer(Packets(packets), WIRE).events() for event in some]
     check_records(events, packets)
     return events
 
@@ -236,7 +238,7 @@ def test_a_real_program(tmp_path: Path) -> None:
                     pytest.skip(f"strace may not trace here: {errors.strip()[:100]}")
                 raise
             program.wait(30)
-    events = [e for some in Sniffer(open_captures([str(log)])).events() for e in some]
+    events = list(zmtpsniff.open(log, patterns=False, payload=False))
     requests = [e.frames[1:] for e in events if isinstance(e, Message) and e.socket_type == "REQ"]
     assert [
         [b"request", len(frames[1]) if isinstance(frames[1], bytes) else frames[1].length] for frames in requests

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
-from zmtpsniff.analysis.patterns import Patterns
+from tests.support.settings import RELATIONS
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.sniffer import Collaborators, Sniffer
 
 from .conversations import CLIENT, SERVER, Sent
 from .network import FIN, RST, SYN, Segment, Session
@@ -56,7 +56,7 @@ class Verdict:
 def sniff(given: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> list[AnyEvent]:
     """All events of packets of these files, as `zmtpsniff read` gets them, or `zmtpsniff live`."""
     source = Packets(given, batch, live)
-    sniffer = Sniffer(source, clock=source.clock if live else None, patterns=Patterns())
+    sniffer = Sniffer(source, RELATIONS, Collaborators(clock=source.clock if live else None))
     return [event for events in sniffer.events() for event in events]
 
 

@@ -19,7 +19,8 @@ from tests.support.live_program import PROGRAM, needs_privilege, wait_for
 from tests.support.terminal import Terminal
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.status import StatusLine
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.dissection import Dissection
+from zmtpsniff.settings import Settings
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def test_it_waits_while_another_program_may_show_records_on_the_terminal(monkeyp
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     terminal = io.StringIO()
-    line = StatusLine(terminal, Sniffer(Nothing()), visible=True, yields=True)
+    line = StatusLine(terminal, Dissection(Nothing(), Settings()), visible=True, yields=True)
     line.draw()
     assert "0 packets" in terminal.getvalue()  # nothing has come
     record = Comment("one")

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.analysis.test_payloads import read
 from tests.net.test_datagrams import udp
 from tests.support.live_program import live, needs_privilege
 from tests.support.paths import FIXTURES
+from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
@@ -33,7 +35,7 @@ def sniff(*payloads: bytes, rules: tuple[str, ...] = (), cut: int | None = None)
     for number, payload in enumerate(payloads):
         time_ns, link, data, wire, comment = udp(payload, number, 7000)
         packets.append((time_ns, link, data[:cut], wire, comment))
-    sniffer = Sniffer(Packets(packets, 100), decode_as=[parse(rule) for rule in rules])
+    sniffer = Sniffer(Packets(packets, 100), replace(WIRE, decode_as=tuple(map(parse, rules))))
     events = [event for batch in sniffer.events() for event in batch]
     check_records(events, packets)
     return events

@@ -18,19 +18,17 @@ from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent
 from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.terminal import Terminal
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
 from zmtpsniff.filters.fields import list_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.sniffer import Sniffer
 
 Record = dict[str, Any]
 FILES = sorted(FIXTURES.glob("*.pcap*")) + sorted(CAPTURES.glob("*.pcap*"))
@@ -43,9 +41,7 @@ def everything() -> list[tuple[AnyEvent, Record]]:
     """All events of all captures at hand, each with its record in the JSON output."""
     pairs: list[tuple[AnyEvent, Record]] = []
     for path in FILES:
-        events = [
-            event for batch in Sniffer(open_captures((str(path),)), patterns=Patterns()).events() for event in batch
-        ]
+        events = list(zmtpsniff.open(path, payload=False))
         stream = io.BytesIO()
         JsonlRenderer(stream, 0).write(events)
         pairs += zip(events, map(json.loads, stream.getvalue().splitlines()), strict=True)
@@ -299,12 +295,11 @@ def test_names_of_wireshark_mean_what_they_mean_there(text: str) -> None:
             pytest.skip("this tshark does not know any and all")
         assert done.returncode == 0, done.stderr
         frames = {int(number) for number in done.stdout.split()}
-        for batch in Sniffer(open_captures((path,))).events():
-            for event in batch:
-                packet = getattr(event, "packet", None)
-                if packet is not None:
-                    assert passes(event) == (packet in frames), (name, event)
-                    asked += 1
+        for event in zmtpsniff.open(path, patterns=False, payload=False):
+            packet = getattr(event, "packet", None)
+            if packet is not None:
+                assert passes(event) == (packet in frames), (name, event)
+                asked += 1
     assert asked > 50
 
 
@@ -345,11 +340,7 @@ def test_examples_of_the_guide_find_something() -> None:
     assert len(_examples()) > 10
     for capture, text in _examples():
         passes = compile_filter(text)
-        events = [
-            e
-            for batch in Sniffer(open_captures((str(PROJECT / capture),)), patterns=Patterns()).events()
-            for e in batch
-        ]
+        events = list(zmtpsniff.open(PROJECT / capture, payload=False))
         assert any(map(passes, events)), text
 
 

@@ -10,11 +10,12 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Request
 from wsproto.extensions import PerMessageDeflate
 
+from tests.support.settings import WIRE
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.sniffer import Collaborators, Sniffer
 
 from .layers import (
     COMPRESSED,
@@ -68,7 +69,7 @@ def tls(path: Path) -> Iterator[bytes]:
                 wire.append((int(key[-4:-2] < key[-2:]), payload[:_MOST]))
     choice = 3 if "1_3" in path.name else 1
     noted = _Noted()
-    for _ in Sniffer(open_with_tshark([str(path)], decrypted=noted), tls=Tls(noted)).events():
+    for _ in Sniffer(open_with_tshark([str(path)], decrypted=noted), WIRE, Collaborators(tls=Tls(noted))).events():
         pass
     assert any(plaintext for _, _, plaintext in noted.taken), "tshark decrypts nothing"
     # Both begin as they did; the turns that follow stand for the records of application data.

@@ -11,13 +11,12 @@ import cbor2
 import msgspec
 import zstandard
 
-from dissectors.events import Message
+import zmtpsniff
 from dissectors.zmtp.curve_keys import format_key
 from tests.support.curve_octets import Curve
 from tests.support.streams import ROOT, Conversation, from_capture
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.sniffer import Sniffer
 
 from . import layer_seeds
 from .below import LINKS
@@ -194,8 +193,7 @@ def _frames() -> list[bytes]:
         *("app_jupyter", "app_majordomo_mdp01", "app_malamute", "zap_over_tcp"),
         *("app_majordomo_mdp02", "app_salt", "app_zgossip", "app_zre"),
     ):
-        source = open_captures([str(FIXTURES / f"{name}.pcap")])
-        messages = [event for some in Sniffer(source).events() for event in some if isinstance(event, Message)]
+        messages = list(zmtpsniff.open(FIXTURES / f"{name}.pcap", patterns=False, payload=False).messages())
         for start in range(0, min(len(messages), 12), 4):
             sent = []
             for event in messages[start : start + 4]:

@@ -13,7 +13,6 @@ from dissectors.events import AnyEvent, Message, Problem
 from dissectors.payloads.registry import built_in
 from zmtpsniff.analysis import protobuf as proto
 from zmtpsniff.analysis.bodies import decode
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
@@ -22,6 +21,7 @@ from zmtpsniff.check.policy import PolicyError, parse_policy
 from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.segment import SYN
 from zmtpsniff.render.statistics import draw
+from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
 from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
@@ -179,7 +179,7 @@ def everything(data: bytes) -> None:
             packets.append((number * 1_000_000, 1, bytes(12) + b"\x08\0" + ip + tcp + octets, 54 + len(octets), None))
     source = Source()
     source.given = iter([packets[:3], packets[3:]])
-    sniffer = Sniffer(source, patterns=Patterns(0.005), payloads=Payloads(built_in()))
+    sniffer = Sniffer(source, Settings(reply_seconds=0.005))
     events = [event for some in sniffer.events() for event in some]
     shown(events, ("summary", "tree", "dump"))
     statistics = Statistics()

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Capture, Connection, Cut, Message, Problem
 from tests.support.paths import FIXTURES
+from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records, is_subsequence, sniff
 from tests.support.zmtp_octets import frame_v1, problems
 from zmtpsniff.capture.files import open_captures
@@ -155,7 +157,7 @@ def test_what_waits_for_a_repair_is_given_up_in_the_end() -> None:
     end = packets[-1]
     kept = [packet for index, packet in enumerate(packets) if index != hole]
     later = (end[0] + 11 * SECOND, *end[1:])
-    sniffer = Sniffer(Packets([*kept, later]))
+    sniffer = Sniffer(Packets([*kept, later]), WIRE)
     batches = [*sniffer.events()]
     assert "multicast-lost" in problems(batches[0])  # not at the end of the capture only
     assert len(messages(batches[0])) == len(ALL) - 1
@@ -240,7 +242,8 @@ def test_packets_cut_by_the_snaplen() -> None:
 
 
 def radio(packets: list[Packet], rule: str = "udp.port==7500,zmtp") -> list[AnyEvent]:
-    events = [event for some in Sniffer(Packets(packets), decode_as=[parse(rule)]).events() for event in some]
+    settings = replace(WIRE, decode_as=(parse(rule),))
+    events = [event for some in Sniffer(Packets(packets), settings).events() for event in some]
     check_records(events, packets)
     return events
 

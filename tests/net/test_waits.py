@@ -8,10 +8,10 @@ import pytest
 from tests.support.streams import Conversation, Packets, Sent, conversations, packets, segments
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.assembly import make_sniffer
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.segment import ACK
 from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Collaborators, Sniffer
 
 MS = 1_000_000
 
@@ -22,7 +22,7 @@ def published() -> Conversation:
 
 def findings(given: Sequence[Packet], code: str = "subscriber-slow") -> list[Finding]:
     diagnosis = Diagnosis()
-    for events in make_sniffer(Packets(given), Settings(), witness=diagnosis).events():
+    for events in Sniffer(Packets(given), Settings(), Collaborators(witness=diagnosis)).events():
         diagnosis.take(events)
     return [one for one in diagnosis.findings() if one.code == code]
 

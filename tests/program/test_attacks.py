@@ -10,6 +10,7 @@ import pytest
 from dissectors.events import AnyEvent, Command, Cut, Message, Problem
 from dissectors.zmtp import deflate
 from tests.support import attacks
+from tests.support.settings import WIRE
 from tests.support.streams import Packets
 from zmtpsniff.sniffer import Sniffer
 
@@ -33,7 +34,7 @@ def test_cost_is_bounded(name: str, tmp_path: Path) -> None:
 
 def sniffed(packets: Iterator[bytes]) -> list[AnyEvent]:
     numbered = [(number, 1, octets, len(octets), None) for number, octets in enumerate(packets)]
-    return [event for some in Sniffer(Packets(numbered)).events() for event in some]
+    return [event for some in Sniffer(Packets(numbered), WIRE).events() for event in some]
 
 
 @pytest.mark.parametrize("takeover", [False, True])

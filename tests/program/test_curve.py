@@ -4,19 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dissectors.events import AnyEvent, Message
-from dissectors.zmtp.curve import Curve as Opener
-from dissectors.zmtp.curve_keys import KeyRing, format_key
+from dissectors.zmtp.curve_keys import format_key
 from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.saved_files import read
+from tests.support.settings import RELATIONS
 from tests.support.streams import Conversation, Packets, Piece, packets, segments, write_pcap
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.sniffer import Sniffer
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
@@ -167,8 +167,8 @@ class Late(Packets):
             yield batch
 
 
-def sniffed(source: Packets, patience_ns: int = 0) -> list[AnyEvent]:
-    sniffer = Sniffer(source, patterns=Patterns(), curve=Opener(KeyRing(), patience_ns))
+def sniffed(source: Packets, host_keys: bool = False) -> list[AnyEvent]:
+    sniffer = Sniffer(source, replace(RELATIONS, host_keys=host_keys))
     return [event for events in sniffer.events() for event in events]
 
 
@@ -185,7 +185,7 @@ def test_keys_may_come_after_what_they_open(after: int) -> None:
     given = packets(segments(talk(curve)))
     source = Late(given, batch=1)
     source.lines, source.after = [format_key(curve.ways()["k"][0])], after
-    events = sniffed(source, patience_ns=5_000_000_000)
+    events = sniffed(source, host_keys=True)
     messages = [event for event in events if isinstance(event, Message)]
     assert len(messages) == 40
     replies = messages[1::2]

@@ -7,6 +7,7 @@ seed; with ZMTPSNIFF_FAULTS=all all of it does (10,000 changed octets), in about
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from random import Random
 import pytest
 
 from dissectors.events import AnyEvent, Greeting, Message, Subscription
+from tests.support.settings import WIRE
 from tests.support.streams import ROOT, is_subsequence, sniff
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
@@ -28,7 +30,7 @@ CAPTURES = sorted(ROOT.glob("fixtures/*.pcap*"))
 FLIPS = 10_000  # of all captures together
 SHARE = 40  # one of so many faults is looked at where not all are
 STEP = 97  # octets
-RULES = [parse("udp.port==5556,zmtp")]
+SETTINGS = replace(WIRE, decode_as=(parse("udp.port==5556,zmtp"),))
 
 # Processor time, which other programs on the machine have no part in: what no capture takes even on a slow one.
 MOST_SECONDS = 5.0
@@ -97,7 +99,7 @@ def events_of(data: bytes) -> list[AnyEvent]:
     """The events of a file; none if it is no capture."""
     try:
         source = Octets(data)
-        return [event for some in Sniffer(source, decode_as=RULES).events() for event in some]
+        return [event for some in Sniffer(source, SETTINGS).events() for event in some]
     except CaptureError:
         return []
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Command, Message
 from tests.support.paths import FIXTURES
 from tests.support.zmtp_octets import command, dissect, frame, greeting, peers, prop, ready
@@ -18,7 +19,6 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.report import Report
@@ -28,7 +28,6 @@ from zmtpsniff.render import FORMATS as OUTPUTS
 from zmtpsniff.render import make_renderer
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
-from zmtpsniff.sniffer import Sniffer
 
 FOR_PEOPLE = tuple(form for form in OUTPUTS if form != "json")
 
@@ -254,8 +253,7 @@ def test_the_program_hides_and_shows(arguments: list[str]) -> None:
 
 def test_passwords_of_fixtures_are_hidden() -> None:
     for name, password in (("sec_plain_ok_435_435", "secret"), ("rec_plain_wrong_password", "wrong")):
-        source = open_captures([str(FIXTURES / f"{name}.pcap")])
-        events = [event for some in Sniffer(source, patterns=Patterns()).events() for event in some]
+        events = list(zmtpsniff.open(FIXTURES / f"{name}.pcap", payload=False))
         hellos = [event for event in events if isinstance(event, Command) and event.name == "HELLO"]
         assert hellos
         for text in [shown(events, "json"), *_for_people(events).values()]:

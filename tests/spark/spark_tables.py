@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from itertools import pairwise
@@ -13,11 +14,13 @@ from deltalake import DeltaTable
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
+from tests.support.settings import WIRE
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.dissection import open_files
 from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
-from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.connections import local_id
 from zmtpsniff.spark.locations import delta_options
 from zmtpsniff.spark.tables import OCTETS, TABLES
@@ -56,12 +59,11 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
     return target
 
 
-def expected(files: Sequence[Path], **options: Any) -> Counter[str]:
+def expected(files: Sequence[Path], decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
     """What `read -T json --no-patterns --no-payload` says of files, as comparable() has it."""
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
-    source = open_captures([str(file) for file in files])
-    for events in Sniffer(source, **options).events():
+    for events in open_files(files, replace(WIRE, decode_as=decode_as)).batches():
         renderer.write(events)
     return comparable([json.loads(line) for line in stream.getvalue().splitlines()])
 

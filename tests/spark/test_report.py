@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+import zmtpsniff
 from tests.support.paths import FIXTURES
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
@@ -22,15 +23,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.spark.local_job import take
 from tests.spark.spark_tables import read_tables
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report as report_of
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.cli.spark import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.capture import CaptureReport
 from zmtpsniff.report.results import Results
-from zmtpsniff.sniffer import Sniffer
 from zmtpsniff.spark.report import report
 from zmtpsniff.spark.report.views import parse_time
 from zmtpsniff.spark.session import SparkError
@@ -66,15 +64,11 @@ def stats(patterns: bool) -> Lines:
     found = []
     for name in NAMES:
         one = Statistics()
-        for events in Sniffer(open_captures([str(FIXTURES / name)]), **_patterns(patterns)).events():
+        for events in zmtpsniff.open(FIXTURES / name, patterns=patterns, payload=False).batches():
             one.take(events)
         statistics.merge(one)
     found += report_of(statistics, TOP)
     return lines(found)
-
-
-def _patterns(wanted: bool) -> dict[str, Any]:
-    return {"patterns": Patterns()} if wanted else {}
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +269,7 @@ def comparable(results: Results) -> dict[str, Any]:
 def test_of_one_capture_it_is_the_same(name: str, tmp_path: Path) -> None:
     """Computed while the capture is read, and from its table."""
     counted = CaptureReport(TOP)
-    for events in Sniffer(open_captures([str(FIXTURES / name)]), patterns=Patterns()).events():
+    for events in zmtpsniff.open(FIXTURES / name, payload=False).batches():
         counted.take(events)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes((FIXTURES / name).read_bytes())

@@ -5,20 +5,22 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.findings import Diagnosis
-from zmtpsniff.browse.app import BrowseApp, BrowseOptions
+from zmtpsniff.browse.app import BrowseApp
 from zmtpsniff.browse.index import RecordIndex
-from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, can_be_read_again
+from zmtpsniff.browse.options import BrowseOptions
+from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, TappedSource, can_be_read_again
 from zmtpsniff.browse.reader import CaptureReader
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
-from zmtpsniff.dissection import Dissection
+from zmtpsniff.dissection import Dissection, open_files
 from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Collaborators
 
 
 def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
@@ -26,8 +28,8 @@ def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
     offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
     packets: PacketLog = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
     diagnosis = Diagnosis()
-    source = open_captures([str(path)], offsets)
-    capture = Dissection(source, Settings(), again=lambda: source, tap=packets.take, witness=diagnosis)
+    tapped = partial(TappedSource, tap=packets.take)
+    capture = open_files([path], Settings(), Collaborators(witness=diagnosis), through=tapped, offsets=offsets)
     return CaptureReader(capture, packets, diagnosis)
 
 
@@ -37,9 +39,9 @@ def read_index(path: Path, *, stored: bool = False, show_secrets: bool = False) 
     packets: PacketLog
     offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
     packets = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
-    source = open_captures([str(path)], offsets)
     index = RecordIndex()
-    for events in Dissection(source, settings, again=lambda: source, tap=packets.take).batches():
+    tapped = partial(TappedSource, tap=packets.take)
+    for events in open_files([path], settings, through=tapped, offsets=offsets).batches():
         index.take(events)
     return index, packets
 
@@ -75,9 +77,9 @@ def make_live(feed: PacketFeed) -> CaptureReader:
     """A reader of what a feed gives."""
     packets = StoredPackets()
     diagnosis = Diagnosis()
-    capture = Dissection(
-        feed, Settings(), again=lambda: feed, stop=feed.stop, clock=lambda: 0, tap=packets.take, witness=diagnosis
-    )
+    collaborators = Collaborators(clock=lambda: 0, witness=diagnosis)
+    tapped = partial(TappedSource, tap=packets.take)
+    capture = Dissection(feed, Settings(), collaborators, through=tapped, stop=feed.stop)
     return CaptureReader(capture, packets, diagnosis)
 
 

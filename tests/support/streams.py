@@ -18,6 +18,7 @@ from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, P
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
 from tests.support.paths import PROJECT
+from tests.support.settings import WIRE
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
 from zmtpsniff.net.packets import HeaderDecoder
@@ -348,7 +349,7 @@ def write_pcap(path: Path, given: Sequence[Packet]) -> None:
 
 def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:
     """All events of these packets, which are also held against what every output must keep to."""
-    sniffer = Sniffer(Packets(given, batch), limits)
+    sniffer = Sniffer(Packets(given, batch), WIRE if limits is None else replace(WIRE, limits=limits))
     events = [event for some in sniffer.events() for event in some]
     check_records(events, given)
     return events

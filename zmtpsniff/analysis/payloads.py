@@ -8,7 +8,7 @@ from dissectors.payloads import PayloadConnection, PayloadDissector, has_signatu
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.analysis.plugins import file_of, place_of
-from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.decode_as import DecodeAs, DecodeAsError
 
 _ENOUGH = 0.5  # a dissector that is at least so certain gets the message
 _UNKNOWN = 32  # after so many unknown messages in a row we ask nobody about the connection
@@ -45,7 +45,7 @@ class Payloads:
 
         ``bodies`` says what is in the frames of a message, None to leave that out.
 
-        Raises ValueError if it names one that there is not.
+        Raises DecodeAsError if it names one that there is not.
         """
         self._dissectors = list(dissectors)
         self._unsigned = [dissector for dissector in self._dissectors if not _signature(dissector)]
@@ -57,7 +57,7 @@ class Payloads:
         for rule in decode_as:
             if rule.payload:
                 if rule.payload not in by_name:
-                    raise ValueError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
+                    raise DecodeAsError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
                 self._forced.append((rule, by_name[rule.payload]))
         self._tracks: dict[int, _Track | None] = {}  # None: nobody knows it
         self._types: dict[int, dict[str, str]] = {}  # flow to address to socket type

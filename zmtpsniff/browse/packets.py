@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from zmtpsniff.capture.compression import FORMATS
 from zmtpsniff.capture.files import CHUNK, MAGIC_SIZE, open_captures, open_stream
 from zmtpsniff.capture.pcap import MAGICS
 from zmtpsniff.capture.pcapng import MAGIC
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
 
 _STEP = 256  # packets between two places that are kept
 _KEPT = 64  # blocks of packets that were looked at last
@@ -34,6 +34,27 @@ class PacketLog(Protocol):
 
     def close(self) -> None:
         """Let go of files."""
+
+
+class TappedSource:
+    """A Source that shows its packets to somebody on their way."""
+
+    def __init__(self, source: Source, tap: Callable[[list[Packet]], None]) -> None:
+        """``tap`` is given each list of packets of ``source`` just before it is given out."""
+        self.dropped = source.dropped
+        self.faults = source.faults  # lists that only grow
+        self.comments = source.comments
+        self.key_lines = source.key_lines
+        self._source = source
+        self._tap = tap
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets; raises what the source and the tap raise."""
+        for packets in self._source.batches():
+            self.dropped = self._source.dropped
+            self._tap(packets)
+            yield packets
+        self.dropped = self._source.dropped
 
 
 class StoredPackets:

@@ -15,18 +15,17 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render.clock import duration
 from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import (
-    ENDS,
     beacon_words,
-    command_fields,
     connection_words,
+    end_words,
+    field_words,
     greeting_words,
     number,
     relation_words,
-    subscription_words,
+    topic_words,
 )
 
 _MORE = "…"
@@ -50,28 +49,20 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
                 escape(event.socket_type or "message"), "bold", message_text(event, octets, show_secrets)
             )
         case Command():
-            words = []
-            for name, value in command_fields(event):
-                shown = value if isinstance(value, str) else quote(value, octets, _MORE)
-                words.append(f"{name.replace(' ', '-')}={shown}")
-            words += ["(incomplete)"] if event.incomplete else []
-            words += [f"({', '.join(relation_words(event))})"] if relation_words(event) else []
-            return RecordWords(escape(event.name), "bright_blue", " ".join(words))
+            return RecordWords(escape(event.name), "bright_blue", field_words(event, octets, _MORE))
         case Subscription():
-            words_of = subscription_words(event, octets, _MORE)
-            return RecordWords(event.action, "green", words_of.partition(" ")[2])
+            return RecordWords(event.action, "green", topic_words(event, octets, _MORE))
         case Greeting():
-            return RecordWords("greeting", "bright_blue", greeting_words(event).partition(" ")[2])
+            return RecordWords("greeting", "bright_blue", greeting_words(event))
         case Beacon():
-            return RecordWords("beacon", "green", f"{beacon_words(event).partition(' ')[2]} uuid {escape(event.uuid)}")
+            return RecordWords("beacon", "green", f"{beacon_words(event)} uuid {escape(event.uuid)}")
         case Problem():
             return RecordWords(event.severity, SEVERITIES[event.severity], escape(f"{event.code}: {event.detail}"))
         case Comment():
             return RecordWords("comment", "cyan", f'"{escape(event.text)}"')
         case Connection():
             sent = f"{number(event.messages.client, 'message')} and {number(event.messages.server, 'message')}"
-            span = duration(event.end_ns - event.start_ns)
-            text = f"{event.transport} {connection_words(event)}, {sent}, {ENDS[event.end]} after {span}"
+            text = f"{event.transport} {connection_words(event)}, {sent}, {end_words(event)}"
             return RecordWords("connection", "bold", text)
         case Work():
             shares = ", ".join([f"{escape(share.address)} {share.share:.1%}" for share in event.workers[:_FRAMES]])

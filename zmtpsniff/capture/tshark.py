@@ -228,6 +228,9 @@ class TsharkFiles:
                 stack.callback(file.close)
             yield from files[0] if len(files) == 1 else merged(files)
 
+    def close(self) -> None:
+        """Do nothing: tshark runs no longer than batches() does."""
+
 
 def open_with_tshark(
     names: Sequence[str], options: Sequence[str] = (), decrypted: Plaintexts | None = None

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options, utc
-from zmtpsniff.cli.run import load_sniffer
+from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings
 from zmtpsniff.collector import spare_collector
@@ -20,12 +21,12 @@ from zmtpsniff.render.clock import TIMES
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
 
-# As zmtpsniff.browse.app has them, which is not imported at start-up; a test compares.
+# As zmtpsniff.browse.options has them, which is not imported at start-up; a test compares.
 THEMES = ("terminal", "dark", "light")
 
 
@@ -93,7 +94,7 @@ def browse(
             compile_filter(condition)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}") from None
-    from zmtpsniff.browse.app import BrowseOptions
+    from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.render.text import escape
 
     spare_collector()
@@ -107,41 +108,39 @@ def browse(
 
 def _browse_files(captures: tuple[str, ...], settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
+    from zmtpsniff.browse.packets import FilePackets, StoredPackets, TappedSource, can_be_read_again
     from zmtpsniff.browse.reader import CaptureReader
-    from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.dissection import open_files
+    from zmtpsniff.sniffer import Collaborators
 
     offsets: list[int] | None = [] if can_be_read_again(captures) else None
-    source = open_captures(captures, offsets)
     packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-    dissection = Dissection(
-        source, settings, again=lambda: open_captures(captures), tap=packets.take, witness=diagnosis
-    )
-    _run(CaptureReader(dissection, packets, diagnosis), options)
+    tapped = partial(TappedSource, tap=packets.take)
+    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped, offsets=offsets)
+    _run(CaptureReader(capture, packets, diagnosis), options)
 
 
 def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packets import StoredPackets
+    from zmtpsniff.browse.packets import StoredPackets, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
 
-    load_sniffer(settings)
+    dissectors = load_dissection(settings)
     import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
 
-    capture = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
-    source = capture.source
-    settle_capture(capture, live, saver, records=None, count=settings.count, verbosity=0)
+    started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
+    source = started.source
+    settle_capture(started, live, saver, records=None, count=settings.count, verbosity=0)
     packets = StoredPackets()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-    dissection = Dissection(
-        source, settings, again=lambda: source, stop=source.stop, clock=time.time_ns, tap=packets.take,
-        witness=diagnosis,
-    )  # fmt: skip
+    collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, dissectors=dissectors)
+    tapped = partial(TappedSource, tap=packets.take)
+    capture = Dissection(source, settings, collaborators, through=tapped, stop=source.stop)
     try:
-        _run(CaptureReader(dissection, packets, diagnosis), options)
+        _run(CaptureReader(capture, packets, diagnosis), options)
     finally:
         source.close()
     if source.failure is not None:

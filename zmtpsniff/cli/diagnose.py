@@ -11,7 +11,7 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.cli.run import load_sniffer, make_sniffer
+from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.collector import spare_collector
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.cli.progress import ProgressLine
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.render import Color
-    from zmtpsniff.sniffer import Sniffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +86,19 @@ def _fail_on_contradiction(settings: DiagnoseSettings) -> None:
 
 def _diagnose_files(settings: DiagnoseSettings) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.capture.files import open_captures
     from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.dissection import open_files
+    from zmtpsniff.sniffer import Collaborators
 
     fail_if_overwritten(settings.captures, settings.file)
-    source = open_captures(settings.captures)
     diagnosis = Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
-    sniffer = make_sniffer(source, settings.dissection, witness=diagnosis)
-    line = make_progress_line(source.position, settings.file)
+    capture = open_files(settings.captures, settings.dissection, Collaborators(witness=diagnosis))
+    line = make_progress_line(capture, settings.file)
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         try:
-            _pump(sniffer, diagnosis, line)
+            _pump(capture, diagnosis, line)
         except KeyboardInterrupt:
-            diagnosis.take(sniffer.finish())
+            diagnosis.take(capture.finish())
             _write(diagnosis, stream, settings)
             raise
         _write(diagnosis, stream, settings)
@@ -106,19 +106,19 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
 
 def _diagnose_live(settings: DiagnoseSettings) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
 
     live, dissection = settings.live, settings.dissection
-    entries = load_sniffer(dissection)
+    dissectors = load_dissection(dissection)
     _load_renderer()
-    capture = start_capture(live, settings.tshark, settings.saver)
-    settle_capture(capture, live, settings.saver, records=settings.file, count=dissection.count, verbosity=0)
-    source: LiveSource = capture.source
+    started = start_capture(live, settings.tshark, settings.saver)
+    settle_capture(started, live, settings.saver, records=settings.file, count=dissection.count, verbosity=0)
+    source: LiveSource = started.source
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     try:
-        sniffer = make_sniffer(
-            source, dissection, clock=time.time_ns, tls=capture.tls, entries=entries, witness=diagnosis
-        )
-        _pump(sniffer, diagnosis, None)
+        collaborators = Collaborators(clock=time.time_ns, tls=started.tls, witness=diagnosis, dissectors=dissectors)
+        _pump(Dissection(source, dissection, collaborators), diagnosis, None)
     finally:
         source.close()
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
@@ -139,10 +139,10 @@ def _load_renderer() -> None:
     JsonlRenderer(io.BytesIO()).write([])
 
 
-def _pump(sniffer: "Sniffer", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
+def _pump(capture: "Dissection", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
     spare_collector()
     try:
-        for events in sniffer.events():
+        for events in capture.batches():
             diagnosis.take(events)
             if line is not None:
                 line.draw()

@@ -7,7 +7,6 @@ import click
 
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, display_filter, dissection_options
-from zmtpsniff.cli.run import make_sniffer
 from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
@@ -37,18 +36,18 @@ def extract(
     zmtpsniff extract shop.pcap --to replies --messages -Y 'socket_type == "REP"'
     zmtpsniff extract feed.pcapng --to files --decompress -Y 'frames[0] == "cam1"'
     """
-    from zmtpsniff.capture.files import open_captures
     from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.dissection import open_files
     from zmtpsniff.extraction import INDEX, Extractor
 
-    source = open_captures(captures)
-    sniffer = make_sniffer(source, replace(dissection, limits=dissection.limits._replace(body_octets=0)))
+    whole_bodies = replace(dissection, limits=dissection.limits._replace(body_octets=0))
+    capture = open_files(captures, whole_bodies, where=passes)
     extractor = Extractor(folder, whole=whole, unpacks=decompress, show_secrets=dissection.limits.show_secrets)
-    line = make_progress_line(source.position, None)
+    line = make_progress_line(capture)
     spare_collector()
     try:
-        for events in sniffer.events():
-            extractor.take(events if passes is None else list(filter(passes, events)))
+        for events in capture.batches():
+            extractor.take(events)
             if line is not None:
                 line.draw()
     finally:

@@ -204,12 +204,12 @@ def _put(capture: str, keys: "Sequence[Key]") -> None:
 
 def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
     """The connections in captures that wait for a key."""
-    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.dissection import open_files
     from zmtpsniff.host.boxes import UnopenedBoxes
-    from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.settings import Settings
 
     boxes = UnopenedBoxes()
-    for events in Sniffer(open_captures(captures)).events():
+    for events in open_files(captures, Settings(patterns=False, payload=False)).batches():
         boxes.take(events)
     return boxes.connections()
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -12,15 +13,14 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
-from zmtpsniff.cli.run import keeping, load_renderer, load_sniffer, make_sniffer, run
+from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.source import Source
     from zmtpsniff.export import Observer
 
 
@@ -68,21 +68,24 @@ def live(
     zmtpsniff live -- python worker.py
     """
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.host.source import KeyedSource
     from zmtpsniff.render.text import escape
+    from zmtpsniff.sniffer import Collaborators
 
     live = replace(live, pids=pids, command=command)
-    entries = load_sniffer(dissection)
+    dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
+    diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
     source = None
     observers: list[Observer] = []
     try:
-        capture = start_capture(live, tshark, saver)
-        source = capture.source
+        started = start_capture(live, tshark, saver)
+        source = started.source
         settle_capture(
-            capture,
+            started,
             live,
             saver,
             records=output.file,
@@ -91,20 +94,22 @@ def live(
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,
         )
-        packets: Source = source
+        through = None
         if host is not None and host.keys is not None:
             source.key_lines = host.keys.lines
             if host.watches:
-                packets = KeyedSource(source, host)
+                through = partial(KeyedSource, host=host)
             if source.saver is not None:
                 host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
-        kept = keeping(dissection, output)
-        sniffer = make_sniffer(packets, kept, clock=time.time_ns, tls=capture.tls, entries=entries, host=host)
+        collaborators = Collaborators(
+            clock=time.time_ns, tls=started.tls, host=host, dissectors=dissectors, witness=diagnosis
+        )
+        capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
         yields = status is None and leads_to_a_program(output.file)
-        line = StatusLine(sys.stderr, sniffer, sys.stderr.isatty() if status is None else status, yields)
-        observers = start_observers(observer, sniffer)
-        run(sniffer, dissection, output, line, is_live=True, observers=observers)
+        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
+        observers = start_observers(observer, capture, diagnosis)
+        run(capture, dissection, output, line, is_live=True, observers=observers)
     finally:
         for each in observers:
             each.close()

@@ -50,6 +50,11 @@ class Places:
             yield packets
         self._tell()
 
+    def close(self) -> None:
+        """Close the files."""
+        for source in self._sources:
+            source.close()
+
     def of(self, packet: int) -> tuple[str, int] | None:
         """The capture that has a packet, and its number there; None if that is too long ago."""
         index = bisect_right(self._firsts, packet) - 1

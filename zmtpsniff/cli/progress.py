@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dissectors.events import AnyEvent
+    from zmtpsniff.dissection import Dissection
 
 _TELLING = 0.01  # of the files, which must have been read to tell from it how long the rest takes
 _BAR = 30  # columns
@@ -63,14 +64,12 @@ class ProgressLine:
         self._line.erase()
 
 
-def make_progress_line(
-    position: "Callable[[], tuple[int, int] | None]", file: str | None = None
-) -> ProgressLine | None:
+def make_progress_line(capture: "Dissection", file: str | None = None) -> ProgressLine | None:
     """The line for records that go to ``file``, None or "-" for standard output; None where nobody would see it."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     is_terminal = file in (None, "-") and sys.stdout is not None and sys.stdout.isatty()
-    return ProgressLine(sys.stderr, position, is_terminal or leads_to_a_program(file))
+    return ProgressLine(sys.stderr, lambda: capture.position, is_terminal or leads_to_a_program(file))
 
 
 def _span(seconds: int) -> str:

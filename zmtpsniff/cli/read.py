@@ -1,5 +1,6 @@
 """``zmtpsniff read``."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -7,14 +8,13 @@ import click
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
-from zmtpsniff.cli.run import keeping, make_sniffer, run
+from zmtpsniff.cli.run import keeping, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, make_saver, saver_options
 from zmtpsniff.cli.tshark import TsharkPlan, TsharkSettings, plan_tshark, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.source import Source
-    from zmtpsniff.cli.progress import ProgressLine
+    from zmtpsniff.dissection import ClosableSource
 
 
 @click.command(cls=CommandWithHelp, short_help="Dissect capture files.")
@@ -55,7 +55,12 @@ def read(
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
-    source, line = _open(captures, plan, output)
+    from zmtpsniff.capture.saver import SavingSource
+    from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.sniffer import Collaborators
+
+    source = _open(captures, plan)
     packets = make_saver(
         saver,
         records=output.file,
@@ -64,22 +69,17 @@ def read(
         comments=source.comments,
         keys=dissection.curve_keys,
     )
-    if packets is not None:
-        from zmtpsniff.capture.saver import SavingSource
-
-        source = SavingSource(source, packets)
-    run(make_sniffer(source, keeping(dissection, output), tls=plan.tls), dissection, output, line)
+    through = None if packets is None else partial(SavingSource, saver=packets)
+    capture = Dissection(source, keeping(dissection, output), Collaborators(tls=plan.tls), through=through)
+    run(capture, dissection, output, make_progress_line(capture, output.file))
     fail_if_unsaved(packets)
 
 
-def _open(captures: tuple[str, ...], plan: TsharkPlan, output: Output) -> "tuple[Source, ProgressLine | None]":
-    """The captures, and the line that tells how much of them has been read, None if there is none."""
+def _open(captures: tuple[str, ...], plan: TsharkPlan) -> "ClosableSource":
     if plan.tls is not None:
         from zmtpsniff.capture.tshark import open_with_tshark
 
-        return open_with_tshark(captures, plan.arguments, plan.decrypted), None
+        return open_with_tshark(captures, plan.arguments, plan.decrypted)
     from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.cli.progress import make_progress_line
 
-    source = open_captures(captures)
-    return source, make_progress_line(source.position, output.file)
+    return open_captures(captures)

@@ -9,13 +9,13 @@ import click
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten, undisturbed
-from zmtpsniff.cli.run import make_sniffer, open_records, renderer_for
+from zmtpsniff.cli.run import open_records, renderer_for
 from zmtpsniff.collector import spare_collector
 from zmtpsniff.errors import Error
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from dissectors.events import AnyEvent
     from zmtpsniff.replay.endpoint import Endpoint
@@ -95,19 +95,15 @@ def replay(
         import zmq
     except ImportError:
         raise Error("replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'") from None
-    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.dissection import open_files
     from zmtpsniff.replay.endpoint import parse_endpoint
     from zmtpsniff.replay.plan import make_plan
     from zmtpsniff.replay.player import Player, Tempo
 
-    whole = replace(dissection, limits=dissection.limits._replace(body_octets=0))
-
-    def read() -> "Iterable[Sequence[AnyEvent]]":
-        return make_sniffer(open_captures(captures), whole).events()
-
+    capture = open_files(captures, replace(dissection, limits=dissection.limits._replace(body_octets=0)))
     spare_collector()
     endpoint = parse_endpoint(to or bind or "", bind is not None)
-    plan = make_plan(read(), output.passes, as_whom, bind is not None)
+    plan = make_plan(capture.batches(), output.passes, as_whom, bind is not None)
     if not endpoint.is_local and not yes:
         _ask(plan, endpoint)
     with open_records(output) as stream:
@@ -121,7 +117,7 @@ def replay(
             tempo = Tempo(speed, rate, loop, wait_replies, patience)
             player = Player(context, plan, endpoint, bind is not None, tempo, show)
             try:
-                player.play(read, output.passes)
+                player.play(capture.batches, output.passes)
             except KeyboardInterrupt:
                 renderer.close()
                 click.echo(summary(player.score), err=True)

@@ -10,7 +10,6 @@ from zmtpsniff.analysis.defaults import PAGE_ROWS
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, IntRange, display_filter, dissection_options
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.cli.run import make_sniffer
 from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
@@ -56,21 +55,21 @@ def report(
     """
     fail_if_overwritten(captures, file)
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.capture.files import open_captures
     from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.dissection import open_files
     from zmtpsniff.report.capture import CaptureReport
+    from zmtpsniff.sniffer import Collaborators
 
-    source = open_captures(captures)
     kept = replace(dissection, limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
-    sniffer = make_sniffer(source, kept, witness=diagnosis)
-    line = make_progress_line(source.position, file)
+    capture = open_files(captures, kept, Collaborators(witness=diagnosis))
+    line = make_progress_line(capture, file)
     spare_collector()
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets)
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=False) as stream:
         try:
-            for events in sniffer.events():
+            for events in capture.batches():
                 made.take(events, passes)
                 if line is not None:
                     line.draw()

@@ -1,7 +1,8 @@
-"""From settings to a Sniffer, and from its events to what is written."""
+"""From the events of a dissection to what is written."""
 
 import io
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,45 +14,17 @@ from zmtpsniff.render import TRAITS, make_renderer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-    from importlib.metadata import EntryPoint
     from typing import IO, Any
 
     from dissectors.events import AnyEvent
-    from zmtpsniff.capture.source import Source
+    from dissectors.payloads import PayloadDissector
     from zmtpsniff.cli.options import Output
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.export import Observer
-    from zmtpsniff.host.local import LocalHost
-    from zmtpsniff.net.tls import Tls
-    from zmtpsniff.net.witness import Witness
     from zmtpsniff.render.renderer import Renderer
     from zmtpsniff.settings import Settings
-    from zmtpsniff.sniffer import Sniffer
-
-
-def make_sniffer(
-    source: "Source",
-    settings: "Settings",
-    *,
-    clock: "Callable[[], int] | None" = None,
-    tls: "Tls | None" = None,
-    entries: "Sequence[EntryPoint] | None" = None,
-    witness: "Witness | None" = None,
-    host: "LocalHost | None" = None,
-) -> "Sniffer":
-    """As in zmtpsniff.assembly, but what is wrong with what the user gave becomes a usage error."""
-    from zmtpsniff import assembly
-    from zmtpsniff.analysis.plugins import PluginError
-
-    try:
-        return assembly.make_sniffer(
-            source, settings, clock=clock, tls=tls, entries=entries, witness=witness, host=host
-        )
-    except PluginError as error:
-        raise click.UsageError(f"plug-in {error}") from None
-    except ValueError as error:
-        raise click.UsageError(f"-d: {error}") from None
 
 
 def keeping(settings: "Settings", output: "Output") -> "Settings":
@@ -62,21 +35,21 @@ def keeping(settings: "Settings", output: "Output") -> "Settings":
     return settings if octets is None else replace(settings, limits=settings.limits._replace(body_octets=octets))
 
 
-def load_sniffer(settings: "Settings") -> "Sequence[EntryPoint] | None":
-    """Import everything that make_sniffer() needs, but nothing of a plug-in.
+def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDissector]] | None":
+    """Import everything that a Dissection needs, but nothing of a plug-in.
 
     Once privileges are given up, where it is kept may be out of reach. The code of plug-ins must run only then, so what
-    installed packages offer is looked up and returned, for make_sniffer().
+    installed packages offer is looked up here; what is returned loads it, for the Dissection's collaborators.
     """
-    import zmtpsniff.assembly
-    from zmtpsniff.analysis.plugins import installed
+    import zmtpsniff.dissection
+    from zmtpsniff.analysis.plugins import installed, load_dissectors
 
     if settings.decode_bodies:
         import cbor2  # noqa: F401
         import zstandard  # noqa: F401
 
         import zmtpsniff.analysis.bodies  # noqa: F401
-    return installed() if settings.payload else None
+    return partial(load_dissectors, settings.plugins, installed()) if settings.payload else None
 
 
 def load_renderer(output: "Output") -> None:
@@ -105,7 +78,7 @@ def renderer_for(output: "Output", settings: "Settings", stream: "IO[Any]") -> "
 
 
 def run(
-    sniffer: "Sniffer",
+    capture: "Dissection",
     settings: "Settings",
     output: "Output",
     line: "StatusLine | ProgressLine | None" = None,
@@ -121,7 +94,7 @@ def run(
     with open_records(output) as stream:
         renderer = renderer_for(output, settings, stream)
         try:
-            for events in sniffer.events():
+            for events in capture.batches():
                 if is_live:
                     must_be_read(stream)
                 for observer in observers:
@@ -138,7 +111,7 @@ def run(
         except KeyboardInterrupt:
             if line is not None:
                 line.erase()
-            renderer.write(_passing(sniffer.finish(), output.passes))
+            renderer.write(_passing(capture.finish(), output.passes))
             renderer.close()
             raise
         finally:

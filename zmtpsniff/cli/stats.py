@@ -18,7 +18,6 @@ from zmtpsniff.cli.options import (
     utc,
 )
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.cli.run import make_sniffer
 from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
@@ -83,14 +82,14 @@ def stats(
     from zmtpsniff.analysis.statistics import Statistics
     from zmtpsniff.analysis.statistics.report import report
     from zmtpsniff.analysis.statistics.statistics import ROWS
-    from zmtpsniff.capture.files import open_captures
     from zmtpsniff.cli.progress import make_progress_line
+    from zmtpsniff.dissection import open_files
+    from zmtpsniff.sniffer import Collaborators
 
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
-    source = open_captures(captures)
     # With a filter findings would be about what nobody asked for.
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
-    sniffer = make_sniffer(source, dissection, witness=diagnosis)
+    capture = open_files(captures, dissection, Collaborators(witness=diagnosis))
 
     def take(events: "Sequence[AnyEvent]") -> None:
         statistics.take(events, passes)
@@ -101,12 +100,12 @@ def stats(
         findings = [] if diagnosis is None else diagnosis.findings()
         _write(report(statistics, top, sort), findings, stream, output_format, utc, color)
 
-    line = make_progress_line(source.position, file)
+    line = make_progress_line(capture, file)
     spare_collector()
     with open_output(file, binary=output_format == "json") as stream:
         try:
             try:
-                for events in sniffer.events():
+                for events in capture.batches():
                     take(events)
                     if line is not None:
                         line.draw()
@@ -114,7 +113,7 @@ def stats(
                 if line is not None:
                     line.erase()
         except KeyboardInterrupt:
-            take(sniffer.finish())
+            take(capture.finish())
             write()
             raise
         write()

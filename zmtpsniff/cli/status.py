@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissectors.events import AnyEvent
-    from zmtpsniff.sniffer import Sniffer
+    from zmtpsniff.dissection import Dissection
 
 _RATE_SECONDS = 1.0
 
@@ -18,7 +18,7 @@ _RATE_SECONDS = 1.0
 class StatusLine:
     """Packets, ZMTP connections, messages and their rate, and what was dropped, on the last line of a terminal."""
 
-    def __init__(self, stream: TextIO, sniffer: "Sniffer", visible: bool, yields: bool = False) -> None:
+    def __init__(self, stream: TextIO, capture: "Dissection", visible: bool, yields: bool = False) -> None:
         """Draw on ``stream``, if it is to be visible, which needs a terminal.
 
         If it ``yields``, another program may show the records on the same terminal a moment after they are written:
@@ -29,7 +29,7 @@ class StatusLine:
         self._draw_from = 0.0
         self._is_written = False  # records have been written since it was to be drawn
         self._line = LastLine(stream)
-        self._sniffer = sniffer
+        self._capture = capture
         self._open: set[int] = set()  # flows
         self._messages = 0
         self._rate = 0.0
@@ -74,6 +74,6 @@ class StatusLine:
             self._rate = (self._messages - self._rate_messages) / elapsed
             self._rate_since, self._rate_messages = now, self._messages
         self._line.draw(
-            f"{number(self._sniffer.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
-            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._sniffer.dropped:,} dropped"
+            f"{number(self._capture.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
+            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
         )

@@ -23,7 +23,7 @@ _SOCKET = ("service", "sender", "socket_type")
 
 
 class MetricsSource(Protocol):
-    """What Metrics asks a Sniffer."""
+    """What Metrics asks a dissection."""
 
     @property
     def packets(self) -> int:
@@ -33,11 +33,33 @@ class MetricsSource(Protocol):
     def dropped(self) -> int:
         """The number of packets lost so far."""
 
-    def connections(self) -> Iterable[Connection]:
+    def open_connections(self) -> Iterable[Connection]:
         """Summaries of the connections that go on."""
 
     def server(self, flow: int) -> str | None:
         """The address and port of the server of a connection that goes on."""
+
+
+class CodedFinding(Protocol):
+    """What Metrics tells of a finding; its words and endpoints are for people."""
+
+    @property
+    def code(self) -> str:
+        """Which finding this is."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is."""
+
+
+class FindingsSource(Protocol):
+    """What Metrics asks a Diagnosis."""
+
+    def take(self, events: Sequence[AnyEvent], /) -> None:
+        """Look at some events."""
+
+    def findings(self) -> Sequence[CodedFinding]:
+        """What is wrong, by the events so far."""
 
 
 class _Counts:
@@ -73,9 +95,11 @@ class Metrics:
     events, and asks for the summaries of connections that go on when somebody asks for samples.
     """
 
-    def __init__(self, sniffer: MetricsSource) -> None:
-        """``sniffer`` knows the connections that go on."""
-        self._sniffer = sniffer
+    def __init__(self, capture: MetricsSource, diagnosis: FindingsSource) -> None:
+        """``capture`` knows the connections that go on, ``diagnosis`` what is wrong."""
+        self._capture = capture
+        self._diagnosis = diagnosis
+        self._findings: dict[tuple[str, str], int] = {}
         self._services: set[str] = set()
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
         self._over = _Counts()
@@ -111,6 +135,7 @@ class Metrics:
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Count some events."""
+        self._diagnosis.take(events)
         for event in [event for event in events if type(event) is not Message or event.latency_ns is not None]:
             if type(event) is Message:
                 latencies = self._flows.get(event.flow)
@@ -134,15 +159,19 @@ class Metrics:
             self._is_new.set()
 
     def _look(self) -> None:
-        """Add up what is over and what goes on."""
+        """Add up what is over and what goes on, and see what is wrong."""
+        findings: dict[tuple[str, str], int] = {}
+        for each in self._diagnosis.findings():
+            findings[each.code, each.severity] = findings.get((each.code, each.severity), 0) + 1
+        self._findings = findings
         now = self._over.copy()
-        self._open.update((connection.flow, connection) for connection in self._sniffer.connections())
+        self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
             now.add(connection, self._label(connection.server.address), is_open=True)
         self._now = now
 
     def _latencies_of(self, reply: Message) -> list[int]:
-        service = self._label(self._sniffer.server(reply.flow) or min(reply.src, reply.dst, key=_port))
+        service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=_port))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
     def _label(self, server: str) -> str:
@@ -177,9 +206,11 @@ class Metrics:
         yield _family(actions, list(self._subscriptions.items()))
         problems = CounterMetricFamily("zmtp_problems", "Problems: docs/problems.md.", labels=["code", "severity"])
         yield _family(problems, list(self._problems.items()))
-        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._sniffer.packets)
+        found = GaugeMetricFamily("zmtp_findings", "Findings so far: docs/diagnose.md.", labels=["code", "severity"])
+        yield _family(found, list(self._findings.items()))
+        yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._capture.packets)
         yield CounterMetricFamily(
-            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._sniffer.dropped
+            "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._capture.dropped
         )
 
 

@@ -9,7 +9,7 @@ from zmtpsniff.render.wording import (
     greeting_words,
     number,
     relation_words,
-    subscription_words,
+    topic_words,
 )
 
 _FRAMES = 4  # of a message
@@ -26,11 +26,11 @@ def step_words(event: AnyEvent, max_bytes: int, show_secrets: bool = False) -> s
             group = "" if event.group is None else f" {quote(event.group, max_bytes, _MORE)}"
             return " ".join([command_words(event) + reason + group, *_in_brackets(relation_words(event))])
         case Subscription():
-            return subscription_words(event, max_bytes, _MORE)
+            return f"{event.action} {topic_words(event, max_bytes, _MORE)}"
         case Greeting():
-            return greeting_words(event)
+            return f"greeting {greeting_words(event)}".rstrip()
         case Beacon():
-            return beacon_words(event)
+            return f"beacon {beacon_words(event)}"
         case Problem():
             return f"{event.severity} {escape(event.code)}: {escape(event.detail)}"
     return None

@@ -24,16 +24,16 @@ from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.runs import Run, runs
 from zmtpsniff.render.text import encodable, escape, plain_texts, quote
 from zmtpsniff.render.wording import (
-    ENDS,
     beacon_words,
-    command_fields,
     connection_words,
+    end_words,
+    field_words,
     greeting_words,
     has_relations,
     length_on_wire,
     peer_words,
     relation_words,
-    subscription_words,
+    topic_words,
 )
 
 DEFAULT_MAX_BYTES = 32
@@ -201,7 +201,7 @@ class SummaryRenderer:
         return f" ({', '.join(words)})"
 
     def _greeting(self, event: Greeting) -> str:
-        words = greeting_words(event).partition(" ")[2]
+        words = greeting_words(event)
         if self._verbosity and event.as_server is False:
             words += " as-server=no"
         if event.identity is not None:
@@ -209,7 +209,7 @@ class SummaryRenderer:
         return words
 
     def _subscription(self, event: Subscription) -> str:
-        words = subscription_words(event, self._max_bytes, _MORE).partition(" ")[2]
+        words = topic_words(event, self._max_bytes, _MORE)
         if event.incomplete:
             words += " (incomplete)"
         if self._verbosity:
@@ -217,24 +217,14 @@ class SummaryRenderer:
         return words
 
     def _beacon(self, event: Beacon) -> str:
-        words = f"{beacon_words(event).partition(' ')[2]} uuid {escape(event.uuid)}"
+        words = f"{beacon_words(event)} uuid {escape(event.uuid)}"
         for name, value in (("public-key", event.public_key), ("data", event.data)):
             if value is not None:
                 words += f" {name}={quote(value, self._max_bytes, _MORE)}"
         return words
 
     def _command(self, event: Command) -> str:
-        words = []
-        for name, value in command_fields(event):
-            shown = value if isinstance(value, str) else quote(value, self._max_bytes, _MORE)
-            words.append(f"{name.replace(' ', '-')}={shown}")
-        if event.incomplete:
-            words.append("(incomplete)")
-        if event.encrypted and self._verbosity:
-            words.append("(encrypted)")
-        if relations := relation_words(event):
-            words.append(f"({', '.join(relations)})")
-        return " ".join(words)
+        return field_words(event, self._max_bytes, _MORE, bool(self._verbosity))
 
     def _work(self, event: Work) -> str:
         shown = event.workers[: self._most]
@@ -254,7 +244,7 @@ class SummaryRenderer:
             announced = peer_words(peer, self._max_bytes, _MORE)
             words += f", {side} {announced + ' ' if announced else ''}sent {_plain(messages, 'message')} "
             words += _plain(octets, "octet")
-        words += f", {ENDS[event.end]} after {duration(event.end_ns - event.start_ns)}"
+        words += f", {end_words(event)}"
         if event.subscriptions:
             topics = [quote(topic, self._max_bytes, _MORE) for topic in event.subscriptions[: self._most]]
             left = len(event.subscriptions) - len(topics)

@@ -37,7 +37,7 @@ from zmtpsniff.render.wording import (
     number,
     process_words,
     protocol,
-    subscription_words,
+    topic_words,
 )
 
 DEFAULT_MAX_BYTES = 64
@@ -110,17 +110,17 @@ class TreeRenderer:
             case Message():
                 self._messages.add(event, lines)
             case Subscription():
-                words = subscription_words(event, self._look.max_bytes, self._look.more)
-                lines.append(self._first(event, words, lines, event.incomplete))
+                topic = topic_words(event, self._look.max_bytes, self._look.more)
+                lines.append(self._first(event, f"{event.action} {topic}", lines, event.incomplete))
                 if self._look.verbosity:
                     lines[-1] += "  " + paint(palette.dim, f"sent as {event.encoding}")
             case Command():
                 self._add_command(event, lines)
             case Greeting():
-                lines.append(self._first(event, greeting_words(event), lines))
+                lines.append(self._first(event, f"greeting {greeting_words(event)}".rstrip(), lines))
                 self._add_greeting(event, lines)
             case Beacon():
-                lines.append(self._first(event, beacon_words(event), lines))
+                lines.append(self._first(event, f"beacon {beacon_words(event)}", lines))
                 fields: list[tuple[str, str | Octets]] = [("uuid", escape(event.uuid))]
                 fields += [("public key", event.public_key)] if event.public_key is not None else []
                 fields += [("data", event.data)] if event.data is not None else []

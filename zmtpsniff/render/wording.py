@@ -38,25 +38,23 @@ def length_on_wire(octets: Octets) -> int:
 
 
 def greeting_words(event: Greeting) -> str:
-    """What a greeting announces, as in ``greeting ZMTP 3.1 NULL``, ``greeting ZMTP 2.0 REQ``."""
-    words = ["greeting"]
-    if event.version is not None:
-        words.append(protocol(event.version))
+    """What a greeting announces, as in ``ZMTP 3.1 NULL``, ``ZMTP 2.0 REQ``; may be empty."""
+    words = [] if event.version is None else [protocol(event.version)]
     words += [escape(word) for word in (event.mechanism, event.socket_type) if word is not None]
     if event.as_server:
         words.append("as server")
     return " ".join(words)
 
 
-def subscription_words(event: Subscription, max_bytes: int, more: str) -> str:
-    """What is subscribed to or cancelled, as in ``subscribe "weather."``."""
+def topic_words(event: Subscription, max_bytes: int, more: str) -> str:
+    """What is subscribed to or cancelled, as in ``"weather."``."""
     everything = " (everything)" if event.topic == b"" else ""
-    return f"{event.action} {quote(event.topic, max_bytes, more)}{everything}"
+    return f"{quote(event.topic, max_bytes, more)}{everything}"
 
 
 def beacon_words(event: Beacon) -> str:
-    """What a beacon announces, as in ``beacon ZRE 1 port 49152``, ``beacon ZRE 1 leaving``."""
-    return f"beacon ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
+    """What a beacon announces, as in ``ZRE 1 port 49152``, ``ZRE 1 leaving``."""
+    return f"ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
 def message_words(socket_type: str | None, frames: int, octets: int) -> str:
@@ -102,6 +100,26 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
         else:
             fields.append((name.replace("_", " "), escape(value) if isinstance(value, str) else value))
     return fields
+
+
+def field_words(event: Command, max_bytes: int, more: str, tells_encryption: bool = False) -> str:
+    """What a command says, and what it means to others, as in ``socket-type="REQ" (2 ms after #7)``; may be empty."""
+    words = []
+    for name, value in command_fields(event):
+        shown = value if isinstance(value, str) else quote(value, max_bytes, more)
+        words.append(f"{name.replace(' ', '-')}={shown}")
+    if event.incomplete:
+        words.append("(incomplete)")
+    if event.encrypted and tells_encryption:
+        words.append("(encrypted)")
+    if relations := relation_words(event):
+        words.append(f"({', '.join(relations)})")
+    return " ".join(words)
+
+
+def end_words(event: Connection) -> str:
+    """How a connection ended, as in ``closed after 1.2 s``."""
+    return f"{ENDS[event.end]} after {duration(event.end_ns - event.start_ns)}"
 
 
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:

@@ -8,7 +8,7 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import Overview
-from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, SocketRow
+from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, Record, SocketRow
 from zmtpsniff.analysis.statistics.report import report as rows_of
 from zmtpsniff.analysis.statistics.rows import Topic
 from zmtpsniff.analysis.statistics.severities import SEVERITIES
@@ -20,7 +20,6 @@ from zmtpsniff.report.results import (
     ReportLatency,
     ReportPair,
     ReportProblem,
-    ReportRecord,
     ReportReplies,
     ReportSeries,
     ReportSilence,
@@ -185,12 +184,12 @@ class CaptureReport:
         _tell_cut(results, ReportProblem, len(found) - len(results.problems))
 
 
-_CUTS: dict[str, type[ReportRecord]] = {
+_CUTS: dict[str, type[Record]] = {
     "stats-socket": ReportSocket,
     "stats-latency": ReportLatency,
 }
 
 
-def _tell_cut(results: Results, kind: type[ReportRecord], more: int) -> None:
+def _tell_cut(results: Results, kind: type[Record], more: int) -> None:
     if more > 0:
         results.cuts.append(ReportCut(str(kind.__struct_config__.tag), more))

@@ -13,16 +13,13 @@ import msgspec
 
 from dissectors.events import Handshake, Octets, Severity
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.statistics.records import ProblemRecord, Record, SocketRecord, SubscriptionRecord
 from zmtpsniff.analysis.statistics.severities import Severities
 
 TIME_LINES = 40  # services that have a line of their own over time
 
 
-class ReportRecord(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
-    """Base of all records of a report."""
-
-
-class ReportTotal(ReportRecord, tag="report-total"):
+class ReportTotal(Record, tag="report-total"):
     """All together, the first row."""
 
     files: int
@@ -38,7 +35,7 @@ class ReportTotal(ReportRecord, tag="report-total"):
     damaged: int = 0  # files that could not be read, or not to their ends
 
 
-class ReportPair(ReportRecord, tag="report-pair"):
+class ReportPair(Record, tag="report-pair"):
     """The connections from one host to one bound address, with the same types of sockets."""
 
     client: str  # host
@@ -53,28 +50,14 @@ class ReportPair(ReportRecord, tag="report-pair"):
     end_ns: int  # of the last one
     client_socket_type: str | None = None
     server_socket_type: str | None = None
-    problems: Severities = {}
+    problems: Severities = msgspec.field(default_factory=dict)
 
 
-class ReportSocket(ReportRecord, tag="report-socket"):
-    """One bound address with all connections to it."""
-
-    address: str
-    connections: int
-    open: int
-    messages_in: int
-    messages_out: int
-    octets_in: int
-    octets_out: int
-    start_ns: int
-    duration_ns: int
-    socket_types: dict[str, int] = {}  # its own, by the number of connections that say so; ten names at most
-    peer_socket_types: dict[str, int] = {}
-    versions: dict[str, int] = {}  # negotiated
-    mechanisms: dict[str, int] = {}
+class ReportSocket(SocketRecord, tag="report-socket"):
+    """One bound address with all connections to it; of each kind of names ten at most."""
 
 
-class ReportVersion(ReportRecord, tag="report-version"):
+class ReportVersion(Record, tag="report-version"):
     """The connections that began in one interval of time and agreed on a version and a mechanism."""
 
     start_ns: int
@@ -84,7 +67,7 @@ class ReportVersion(ReportRecord, tag="report-version"):
     mechanism: str | None = None
 
 
-class ReportTopic(ReportRecord, tag="report-topic"):
+class ReportTopic(Record, tag="report-topic"):
     """One topic as it was published: the first frame of a publisher's message, or the group of a radio's.
 
     A message to three subscribers is three messages.
@@ -95,17 +78,11 @@ class ReportTopic(ReportRecord, tag="report-topic"):
     octets: int  # of the messages' frames
 
 
-class ReportSubscription(ReportRecord, tag="report-subscription"):
-    """One topic as it was subscribed to, or group as it was joined."""
-
-    topic: Octets
-    messages: int  # that it matched
-    octets: int  # of the messages' frames
-    subscribers: int  # at the end
-    subscribers_most: int  # at a time
+class ReportSubscription(SubscriptionRecord, tag="report-subscription"):
+    """One topic as it was subscribed to, or group as it was joined, with the messages that it matched."""
 
 
-class ReportTimeline(ReportRecord, tag="report-timeline"):
+class ReportTimeline(Record, tag="report-timeline"):
     """The messages of one interval of time, of all services or of one; an interval without messages has no row."""
 
     start_ns: int
@@ -115,7 +92,7 @@ class ReportTimeline(ReportRecord, tag="report-timeline"):
     service: str | None = None  # left out for all together
 
 
-class ReportLatency(ReportRecord, tag="report-latency"):
+class ReportLatency(Record, tag="report-latency"):
     """How long replies to requests took, of all services or of one."""
 
     count: int
@@ -127,7 +104,7 @@ class ReportLatency(ReportRecord, tag="report-latency"):
     service: str | None = None  # the bound address; left out for all together
 
 
-class ReportDelay(ReportRecord, tag="report-delay"):
+class ReportDelay(Record, tag="report-delay"):
     """Where the requests to a service took their time, as both ends captured them: half and 95 % took no longer."""
 
     service: str
@@ -140,7 +117,7 @@ class ReportDelay(ReportRecord, tag="report-delay"):
     back_p95_ns: int
 
 
-class ReportReplies(ReportRecord, tag="report-replies"):
+class ReportReplies(Record, tag="report-replies"):
     """How many replies of one interval of time took about as long: ``least_ns`` or more, less than ``below_ns``."""
 
     start_ns: int
@@ -151,7 +128,7 @@ class ReportReplies(ReportRecord, tag="report-replies"):
     service: str | None = None  # left out for all together
 
 
-class ReportStorm(ReportRecord, tag="report-storm"):
+class ReportStorm(Record, tag="report-storm"):
     """Connections of a host in a row that ended soon and without a message: five or more, two seconds apart at most."""
 
     client: str  # host
@@ -162,20 +139,16 @@ class ReportStorm(ReportRecord, tag="report-storm"):
     handshake: Handshake | None = None  # of the last one
 
 
-class ReportProblem(ReportRecord, tag="report-problem"):
+class ReportProblem(ProblemRecord, tag="report-problem"):
     """The problems of one code that one host sent; of no host those of files and of whole connections."""
 
-    severity: Severity
-    code: str
-    count: int
-    detail: str  # of the first one, as the rest
     host: str | None = None
     time_ns: int | None = None
     file: str | None = None
     packet: int | None = None
 
 
-class ReportSeries(ReportRecord, tag="report-series"):
+class ReportSeries(Record, tag="report-series"):
     """The files that are read as one capture, mostly those of one host: whether they are all there."""
 
     series: str
@@ -188,7 +161,7 @@ class ReportSeries(ReportRecord, tag="report-series"):
     silent_ns: int | None = None  # how long before the end of all it ended, where that is unlike it
 
 
-class ReportClock(ReportRecord, tag="report-clock"):
+class ReportClock(Record, tag="report-clock"):
     """By how much the clock of one series was ahead of that of another."""
 
     one: str
@@ -199,7 +172,7 @@ class ReportClock(ReportRecord, tag="report-clock"):
     uncertainty_ns: int  # of the difference, at most
 
 
-class ReportFile(ReportRecord, tag="report-file"):
+class ReportFile(Record, tag="report-file"):
     """A file that could not be read, or not to its end."""
 
     file: str
@@ -207,7 +180,7 @@ class ReportFile(ReportRecord, tag="report-file"):
     error: str | None = None
 
 
-class ReportSilence(ReportRecord, tag="report-silence"):
+class ReportSilence(Record, tag="report-silence"):
     """A host that sent messages and then none until the end, with connections still open."""
 
     host: str
@@ -230,7 +203,7 @@ class ReportStep(msgspec.Struct, omit_defaults=True, gc=False):
     severity: Severity | None = None
 
 
-class ReportConversation(ReportRecord, tag="report-conversation"):
+class ReportConversation(Record, tag="report-conversation"):
     """What was said on one connection, in parts."""
 
     flow: int
@@ -242,11 +215,11 @@ class ReportConversation(ReportRecord, tag="report-conversation"):
     end: str
     client_socket_type: str | None = None
     server_socket_type: str | None = None
-    problems: Severities = {}
-    steps: list[ReportStep] = []
+    problems: Severities = msgspec.field(default_factory=dict)
+    steps: list[ReportStep] = msgspec.field(default_factory=list)
 
 
-class ReportCut(ReportRecord, tag="report-cut"):
+class ReportCut(Record, tag="report-cut"):
     """There are more rows of one kind than are told."""
 
     of: str  # their type
@@ -310,6 +283,6 @@ class Results(msgspec.Struct):
                 if tag in more:
                     yield more[tag]
 
-    def more(self, kind: type[ReportRecord]) -> int:
+    def more(self, kind: type[Record]) -> int:
         """How many more rows of a kind there are than are told, at least."""
         return sum(cut.more for cut in self.cuts if cut.of == kind.__struct_config__.tag)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dissectors.events import Severity
+from zmtpsniff.analysis.statistics.records import Record
 from zmtpsniff.analysis.statistics.severities import SEVERITIES, Severities, worst
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.figures import brief, short
@@ -17,7 +18,6 @@ from zmtpsniff.report.results import (
     ReportLatency,
     ReportPair,
     ReportProblem,
-    ReportRecord,
     ReportSeries,
     ReportSocket,
     ReportStorm,
@@ -148,7 +148,7 @@ def columns(*titles: str) -> tuple[TableColumn, ...]:
     return tuple(TableColumn(title.lstrip(">"), title.startswith(">")) for title in titles)
 
 
-def _left_out(results: Results, kind: type[ReportRecord], more: str) -> str:
+def _left_out(results: Results, kind: type[Record], more: str) -> str:
     left = results.more(kind)
     return f"{more} and {left:,} more (--top)" if left else ""
 

@@ -11,12 +11,10 @@ from dissectors.snapshots import SnapshotError
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
-from dissectors.zmtp.limits import Limits
 from zmtpsniff.factory import DissectorFactory
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
-from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.groups import is_unix
 from zmtpsniff.spark.options import Options
@@ -74,10 +72,10 @@ class Connections:
 
         ``curve`` opens boxes of CURVE. Raises StateError.
         """
-        self._flow_limits = FlowLimits(idle_seconds=options.idle_seconds)
+        settings = options.settings
+        self._flow_limits = settings.flow_limits
         self._events: list[AnyEvent] = []
-        limits = Limits(options.max_bytes, options.show_secrets)
-        self._factory = DissectorFactory(self._events, limits, options.rules, curve=curve)
+        self._factory = DissectorFactory(self._events, settings, curve)
         self._table = FlowTable(self._connect, self._flow_limits)
         self._datagrams: DatagramTable | None = None
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next

@@ -4,8 +4,10 @@ import re
 from typing import NamedTuple
 
 from dissectors.zmtp.curve_keys import Key
+from dissectors.zmtp.limits import Limits
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.limits import FlowLimits
+from zmtpsniff.settings import Settings
 
 Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
@@ -27,6 +29,18 @@ class Options(NamedTuple):
     bodies: bool = True  # without, of the frames of messages their lengths alone
     tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
     curve_keys: tuple[Key, ...] = ()  # what opens boxes of CURVE, beside the keys that captures bring
+
+    @property
+    def settings(self) -> Settings:
+        """How to dissect the packets, in the words of all other commands; queries of the tables find the rest."""
+        return Settings(
+            decode_as=self.rules,
+            limits=Limits(self.max_bytes, self.show_secrets),
+            flow_limits=FlowLimits(idle_seconds=self.idle_seconds),
+            patterns=False,
+            payload=False,
+            curve_keys=self.curve_keys,
+        )
 
 
 def parse_ports(text: str) -> Ports:

@@ -5,17 +5,16 @@ from pathlib import Path
 
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.assembly import make_sniffer
-from zmtpsniff.capture.files import open_captures
+from zmtpsniff.dissection import open_files
 from zmtpsniff.settings import Settings
+from zmtpsniff.sniffer import Collaborators
 
 
 def diagnose(*captures: Path, settings: Settings | None = None) -> list[Finding]:
     """The findings of captures, read as one."""
     settings = settings or Settings()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-    sniffer = make_sniffer(open_captures(list(map(str, captures))), settings, witness=diagnosis)
-    for events in sniffer.events():
+    for events in open_files(captures, settings, Collaborators(witness=diagnosis)).batches():
         diagnosis.take(events)
     return diagnosis.findings()
 

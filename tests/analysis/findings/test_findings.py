@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
+import zmtpsniff
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.tap import Packets, packets
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from tests.support.settings import RELATIONS
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.sniffer import Collaborators, Sniffer
 
 # Captures of the fixtures with faults, each with the codes of what is more than a note, the most harmful first.
 FAULTY = {
@@ -52,6 +53,17 @@ def test_fixtures(path: Path) -> None:
     assert found == FAULTY.get(path.name.partition(".")[0], [])
 
 
+@pytest.mark.parametrize("name", ["app_salt.pcap", "rec_late_reply.pcap", "rec_reconnect_storm.pcap", "rec_proxy.pcap"])
+def test_to_ask_before_the_end_changes_nothing(name: str) -> None:
+    events = list(zmtpsniff.open(FIXTURES / name))
+    once, often = Diagnosis(), Diagnosis()
+    once.take(events)
+    for start in range(0, len(events), 7):
+        often.take(events[start : start + 7])
+        often.findings()
+    assert often.findings() == once.findings()
+
+
 def test_every_faulty_capture_is_there() -> None:
     assert FAULTY.keys() <= {path.name.partition(".")[0] for path in PCAPS}
 
@@ -79,7 +91,7 @@ def test_no_capture_point_makes_an_alarm(family: str) -> None:
         source = Packets([packets(records) for records in case.files], case.batch, case.live)
         diagnosis = Diagnosis()
         clock = source.clock if case.live else None
-        for events in Sniffer(source, clock=clock, patterns=Patterns(), witness=diagnosis).events():
+        for events in Sniffer(source, RELATIONS, Collaborators(clock=clock, witness=diagnosis)).events():
             diagnosis.take(events)
         assert alarms(diagnosis.findings()) == [], f"{family}:{seed}"
 

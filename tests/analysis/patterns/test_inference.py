@@ -9,20 +9,22 @@ from random import Random
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Connection, Message, Peer, Sides
 from tests.capture_point.conversations import converse
 from tests.capture_point.network import Link, connect
 from tests.capture_point.tap import Packets, Records, packets, watch
 from tests.support.paths import FIXTURES, PROJECT
+from tests.support.settings import RELATIONS
 from zmtpsniff import decode_as
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
 
 def _events(path: Path) -> list[AnyEvent]:
-    return [event for batch in Sniffer(open_captures([str(path)]), patterns=Patterns()).events() for event in batch]
+    return list(zmtpsniff.open(path, payload=False))
 
 
 def _types(events: list[AnyEvent]) -> dict[str, str]:
@@ -84,7 +86,7 @@ def test_late_captures(kind: str, pair: set[str], least: int, share: float) -> N
         if set(types.values()) != pair:
             continue
         source = Packets([packets(records)])
-        found = _types([event for batch in Sniffer(source, patterns=Patterns()).events() for event in batch])
+        found = _types([event for batch in Sniffer(source, RELATIONS).events() for event in batch])
         count["right" if found == types else "wrong" if found else "silent"] += 1
     assert count.total() >= 10
     assert count["wrong"] <= count["right"] * share
@@ -156,7 +158,7 @@ def test_a_bound_socket_tells_what_late_connections_are() -> None:
     late = xpubs[0]
     found = [
         event
-        for batch in Sniffer(_Late(path, late.client.address), patterns=Patterns()).events()
+        for batch in Sniffer(_Late(path, late.client.address), RELATIONS).events()
         for event in batch
         if isinstance(event, Connection) and event.client.address == late.client.address
     ]
@@ -190,7 +192,7 @@ def test_a_type_that_the_user_declares() -> None:
         if address is None:
             continue
         rule = decode_as.parse(f"tcp.port=={address.rpartition(':')[2]},zmtp/REP")
-        sniffer = Sniffer(Packets([packets(records)]), decode_as=[rule], patterns=Patterns(rules=[rule]))
+        sniffer = Sniffer(Packets([packets(records)]), Settings(decode_as=(rule,), payload=False))
         events = [event for batch in sniffer.events() for event in batch]
         if not any(isinstance(event, Connection) and event.handshake == "not-seen" for event in events):
             continue

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.zmtp_octets import CLIENT, SERVER, dissect, frame, peers
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
-from zmtpsniff.capture.files import open_captures
+from zmtpsniff.dissection import open_files
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.settings import Settings
 
 # program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves
 PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
@@ -42,8 +43,7 @@ OF_HANDSHAKES = {"greeting-truncated", "handshake-incomplete"}
 
 
 def events(path: Path, timeout: float = 0.5, **options: Any) -> list[AnyEvent]:
-    sniffer = Sniffer(open_captures([str(path)]), patterns=Patterns(timeout), **options)
-    return [event for batch in sniffer.events() for event in batch]
+    return list(open_files([path], Settings(reply_seconds=timeout, payload=False, **options)))
 
 
 def found(name: str) -> list[tuple[str, str, int | None]]:
@@ -146,8 +146,7 @@ def test_every_pong_tells_its_ping() -> None:
 
 
 def test_without_patterns_nothing_is_said() -> None:
-    sniffer = Sniffer(open_captures([str(FIXTURES / "rec_two_replies.pcap")]))
-    plain = [event for batch in sniffer.events() for event in batch]
+    plain = list(zmtpsniff.open(FIXTURES / "rec_two_replies.pcap", patterns=False))
     assert not [event for event in plain if isinstance(event, Problem)]
     assert all(event.latency_ns is None for event in plain if isinstance(event, Message))
 
@@ -162,8 +161,7 @@ _TRUTHS = sorted(CAPTURES.glob("*.truth.json"))
 def test_patterns_raise_no_false_alarm(name: str) -> None:
     (path,) = [path for path in CAPTURES.glob(f"{name}.*") if not path.name.endswith(".truth.json")]
     with_patterns = [event for event in events(path, 5.0) if isinstance(event, Problem)]
-    sniffer = Sniffer(open_captures([str(path)]))
-    without = [event for batch in sniffer.events() for event in batch if isinstance(event, Problem)]
+    without = list(zmtpsniff.open(path, patterns=False, payload=False).problems())
     assert [problem for problem in with_patterns if problem not in without and problem.severity != "note"] == []
 
 

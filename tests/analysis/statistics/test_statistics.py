@@ -10,25 +10,22 @@ from typing import Any
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message, Peer, Subscription
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.stats_events import ALL, as_json, check_percentile, connection, published, rows
-from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
 from zmtpsniff.analysis.statistics.report import report
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.render.statistics import draw
-from zmtpsniff.sniffer import Sniffer
 
 BOTH = [*sorted(FIXTURES.glob("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
 
 
 def batches(*captures: Path) -> Iterator[list[AnyEvent]]:
     for capture in captures:
-        for events in Sniffer(open_captures([str(capture)]), patterns=Patterns()).events():
-            yield list(events)
+        yield from zmtpsniff.open(capture, payload=False).batches()
 
 
 def counted(*captures: Path, **options: Any) -> Statistics:

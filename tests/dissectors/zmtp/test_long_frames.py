@@ -18,6 +18,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
 from tests.support.made_up import binary_body, frame, greetings, message, text_body
+from tests.support.settings import WIRE
 from tests.support.streams import (
     CLIENT,
     SERVER,
@@ -343,7 +344,7 @@ def test_a_search_goes_on_from_its_state() -> None:
     table = FlowTable(connect)
     sent = [Sent(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
     given = packets(sent, step_ns=1_000_000)
-    sniffer = Sniffer(Packets(given))
+    sniffer = Sniffer(Packets(given), WIRE)
     taken = [sniffer._headers.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
     for batch in taken[: len(taken) // 4]:
         table.take(batch)

@@ -12,6 +12,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.lookalikes import PROTOCOLS
 from tests.support.made_up import binary_body, frame, json_body, message, text_body
+from tests.support.settings import WIRE
 from tests.support.streams import (
     CLIENT,
     SERVER,
@@ -26,6 +27,7 @@ from tests.support.streams import (
 )
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.segment import ACK
+from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
 
 FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))
@@ -214,7 +216,7 @@ def test_what_talks_alone_is_believed_as_soon_as_it_is_known_to() -> None:
     """Messages are shown while they come, and none is held until the end."""
     sent = segments(Conversation("pushes", tuple(pushed(Random(2)) * 2)), fin=False)[3:]
     given = packets(sent, step_ns=10_000_000)  # so that what comes late is not waited for
-    sniffer = Sniffer(Packets(given, 1))
+    sniffer = Sniffer(Packets(given, 1), WIRE)
     shown = 0
     for number, events in enumerate(sniffer.events()):
         shown = shown or (number if any(isinstance(event, Message) for event in events) else 0)
@@ -250,7 +252,9 @@ def test_what_cannot_be_told_is_told_of() -> None:
     assert isinstance(events[-1], Capture)
     assert events[-1].zmtp_flows == 0
 
-    forced = Sniffer(Packets(given), decode_as=[DecodeAs("tcp", 5555, 5555, 0)])
+    forced = Sniffer(
+        Packets(given), Settings(decode_as=(DecodeAs("tcp", 5555, 5555, 0),), patterns=False, payload=False)
+    )
     shown = [event for batch in forced.events() for event in batch]
     assert is_claimed(shown)
     assert not notes(shown)

@@ -4,6 +4,7 @@ With ZMTPSNIFF_FAULTS=all a hundred flows of each protocol are looked at.
 """
 
 import os
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, 
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.evidence import Doubts
 from tests.support.other_protocols import OTHERS
+from tests.support.settings import WIRE
 from tests.support.streams import CLIENT as CLIENT_SIDE
 from tests.support.streams import SERVER as SERVER_SIDE
 from tests.support.streams import Conversation, Packets, Piece, packets, segments, sniff
@@ -87,8 +89,8 @@ def test_what_cannot_be_told_is_named_and_shown_if_the_user_says_so() -> None:
         assert (note.severity, note.code, note.flow, note.src) == ("note", "perhaps-zmtp", None, None)
     assert isinstance(total, Capture)
     assert (total.zmtp_flows, total.problems) == (0, 2)
-    rules = [parse("tcp.port==5555,zmtp")]
-    events = [event for some in Sniffer(Packets(given), decode_as=rules).events() for event in some]
+    settings = replace(WIRE, decode_as=(parse("tcp.port==5555,zmtp"),))
+    events = [event for some in Sniffer(Packets(given), settings).events() for event in some]
     assert sum(isinstance(event, Message) for event in events) == 18
     assert [event.flow for event in events if isinstance(event, Connection)] == [1, 2]
 

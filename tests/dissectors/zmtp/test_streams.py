@@ -25,6 +25,7 @@ from tests.support.made_up import (
     request_reply,
     text_body,
 )
+from tests.support.settings import WIRE
 from tests.support.streams import (
     CLIENT,
     SERVER,
@@ -383,7 +384,7 @@ def _pushed(stream: bytes, size: int = 1400) -> Conversation:
 )
 def test_announced_lengths_hold_no_memory(head: bytes) -> None:
     given = packets(segments(_pushed(head + bytes(12_000_000), 60_000)))
-    sniffer = Sniffer(Packets(given, 10))
+    sniffer = Sniffer(Packets(given, 10), WIRE)
     tracemalloc.start()
     try:
         count = sum(len(events) for events in sniffer.events())
@@ -401,7 +402,7 @@ def test_searching_holds_no_memory(unit: bytes) -> None:
     sent = segments(
         Conversation("x", tuple(Piece(CLIENT, stream[at : at + 1400]) for at in range(0, len(stream), 1400)))
     )
-    sniffer = Sniffer(Packets(packets(sent[3:]), 10))
+    sniffer = Sniffer(Packets(packets(sent[3:]), 10), WIRE)
     tracemalloc.start()
     try:
         for _ in sniffer.events():

@@ -1,4 +1,4 @@
-"""The records of ``zmtpsniff stats -T json``, which its tables are drawn from, too.
+"""The records of ``zmtpsniff stats -T json``, which its tables are drawn from, and what those of reports share.
 
 Times are Unix times, times and durations in nanoseconds; octets of connections are those of their TCP streams.
 """
@@ -13,7 +13,44 @@ Pattern = Literal["request-reply", "heartbeat"]
 
 
 class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
-    """Base of all records of statistics."""
+    """Base of all records of statistics and of reports."""
+
+
+class SocketRecord(Record):
+    """One bound address with all connections to it."""
+
+    address: str
+    connections: int
+    open: int  # of these, still open at the end
+    messages_in: int
+    messages_out: int
+    octets_in: int
+    octets_out: int
+    start_ns: int
+    duration_ns: int
+    socket_types: dict[str, int] = {}  # its own, by the number of connections that say so
+    peer_socket_types: dict[str, int] = {}
+    versions: dict[str, int] = {}  # negotiated
+    mechanisms: dict[str, int] = {}
+
+
+class SubscriptionRecord(Record):
+    """One topic with those who subscribe to it, or group with those who joined it."""
+
+    topic: Octets
+    messages: int
+    octets: int  # of the messages' frames
+    subscribers: int  # at the end
+    subscribers_most: int  # at a time
+
+
+class ProblemRecord(Record):
+    """The problems of one code."""
+
+    severity: Severity
+    code: str
+    count: int
+    detail: str  # of the first one, as the rest
 
 
 class ConnectionRow(Record, tag="stats-connection"):
@@ -37,33 +74,15 @@ class ConnectionRow(Record, tag="stats-connection"):
     encrypted: Sides | None = None  # messages whose contents cannot be seen, which are not among the others
 
 
-class SocketRow(Record, tag="stats-socket"):
+class SocketRow(SocketRecord, tag="stats-socket"):
     """One bound address with all connections to it."""
 
-    address: str
-    connections: int
-    open: int  # of these, still open at the end
-    messages_in: int
-    messages_out: int
-    octets_in: int
-    octets_out: int
-    start_ns: int
-    duration_ns: int
-    socket_types: dict[str, int] = {}  # its own, by the number of connections that say so
-    peer_socket_types: dict[str, int] = {}
-    versions: dict[str, int] = {}  # negotiated
-    mechanisms: dict[str, int] = {}
     missing: int = 0  # messages that may be missing above, at most
 
 
-class TopicRow(Record, tag="stats-topic"):
+class TopicRow(SubscriptionRecord, tag="stats-topic"):
     """One topic of publishers, or group of radios; a message to three subscribers is three messages."""
 
-    topic: Octets
-    messages: int
-    octets: int  # of the messages' frames
-    subscribers: int  # at the end
-    subscribers_most: int  # at a time
     missing: int = 0  # messages that may be missing above, at most
 
 
@@ -98,13 +117,9 @@ class TimelineRow(Record, tag="stats-timeline"):
     messages_per_s: float
 
 
-class ProblemRow(Record, tag="stats-problem"):
+class ProblemRow(ProblemRecord, tag="stats-problem"):
     """The problems of one code."""
 
-    severity: Severity
-    code: str
-    count: int
-    detail: str  # of the first one, as the rest
     packet: int | None = None
     flow: int | None = None
     time_ns: int | None = None

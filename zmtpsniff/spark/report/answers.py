@@ -7,6 +7,7 @@ from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.analysis.statistics.activity import step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import silence_of
+from zmtpsniff.analysis.statistics.records import Record
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.report.results import (
     TIME_LINES,
@@ -17,7 +18,6 @@ from zmtpsniff.report.results import (
     ReportLatency,
     ReportPair,
     ReportProblem,
-    ReportRecord,
     ReportReplies,
     ReportSeries,
     ReportSilence,
@@ -88,7 +88,7 @@ class _Questions:
         self._health()
         return self._results
 
-    def _first(self, kind: type[ReportRecord], query: str, order: str, **arguments: Any) -> list[Row]:
+    def _first(self, kind: type[Record], query: str, order: str, **arguments: Any) -> list[Row]:
         """The first rows of a kind; how many more there are is noted."""
         rows, more = self._tables.first(query, order, self._top, **arguments)
         if more:
