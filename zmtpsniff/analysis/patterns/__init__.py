@@ -253,12 +253,10 @@ class Patterns:
         if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.flow] = partial(self._look_at, conversation)
         types = self._bound.types(event.src, event.dst)
-        if types is not None and len(types) == 1:
+        if types is not None and len(types) == 1:  # of a REP, whose peer asks: a REQ, or a DEALER, which may do more
             (bound,) = types
             peer = event.dst if bound == event.src else event.src
             self._learn(conversation, {bound: "REP", peer: "DEALER"}, told=types)
-        elif types is not None:
-            self._learn(conversation, types)
         elif (types := inference.message(event, conversation.blind)) is not None:
             takes_turns = "REQ" in types.values()
             self._learn(conversation, types, told={} if takes_turns and inference.is_late else types)
@@ -411,6 +409,8 @@ class Patterns:
         if conversation.inference is None and conversation.inferred is None:
             return
         bound = self._bound.types(event.client.address, event.server.address)
+        if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
+            bound = None  # another program had the port at another time
         types = (conversation.inferred or {}) | (bound or {})
         if not conversation.is_declared and contradicts(types, event):
             return

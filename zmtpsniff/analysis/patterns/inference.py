@@ -27,6 +27,7 @@ message is the first where the capture has the first. If not, nothing is said.
 """
 
 from collections import OrderedDict
+from collections.abc import Container
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ _CLEARLY = 2  # times longer is clearly longer
 _COPIES = 3  # messages that two peers of one sender got
 _DEALT = 4  # messages of each of two peers, which the other did not get
 _TOPICS = 6  # messages with topics that repeat
+_GRANTED = 2  # messages that begin as somebody wished
 _ONE_WAY = 5  # messages of one side, while the other is silent
 _WINDOW = 64  # messages of one connection that are remembered
 _CONTENTS = 4096  # messages of all connections that are remembered
@@ -80,12 +82,15 @@ class _Outlet:
         return contents
 
 
-def contradicts(types: dict[str, str], event: Connection) -> bool:
-    """Whether what was sent until the end of a connection cannot be from sockets of these types."""
+def contradicts(types: dict[str, str], event: Connection, silent: Container[str] = ("PULL",)) -> bool:
+    """Whether what was sent until the end of a connection cannot be from sockets of these types.
+
+    ``silent`` are those that send no messages; subscriptions may look like some where the beginning is missing.
+    """
     sent = {event.client.address: event.messages.client, event.server.address: event.messages.server}
     kinds = {kind: sent.get(address, 0) for address, kind in types.items()}
-    if "PULL" in kinds:
-        return kinds["PULL"] > 0
+    if any(count and kind in silent for kind, count in kinds.items()):
+        return True
     return kinds.keys() == {"REQ", "REP"} and abs(kinds["REQ"] - kinds["REP"]) > _TURNS
 
 
@@ -210,6 +215,7 @@ class Inference:
         "_counted",
         "_ends",
         "_frames",
+        "_granted",
         "_seen",
         "_senders",
         "_sent",
@@ -233,6 +239,7 @@ class Inference:
         self._counted = 0  # messages while the other side was silent
         self._topics: dict[int, None] = {}  # first frames of messages that have others
         self._shapes: dict[bytes, None] = {}  # the same without digits
+        self._granted = 0  # messages with such a topic
         self._wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
 
     def name(self) -> None:
@@ -255,8 +262,10 @@ class Inference:
         first = at_hand(event.frames[0])
         if len(event.frames) == 1 and first[:1] in (b"\0", b"\1"):
             self._wishes.setdefault(event.src, []).append(first[1:])
-        if any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
-            return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
+        elif any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
+            self._granted += 1
+            if self._granted >= _GRANTED and self._sent[event.dst] <= len(self._wishes[event.dst]):
+                return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
         types = self._take_turn(event, blind)
         if event.incomplete:
             return None
