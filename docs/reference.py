@@ -12,14 +12,15 @@ from typing import NamedTuple
 import click
 
 from dissectors.events import AnyEvent
+from dissectors.payloads.registry import built_in
 from dissectors.records import record_fields
 from zmtpsniff import __version__
-from zmtpsniff.check import policy
+from zmtpsniff.check import endpoint_reader, policy
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import LEVELS, PATTERNS, PER
 from zmtpsniff.cli.help import describe, details, sections, synopsis
 from zmtpsniff.cli.main import cli
-from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields
+from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields, payload_fields
 from zmtpsniff.render.schema import VERSION
 
 DOCS = Path(__file__).parent
@@ -44,6 +45,25 @@ RULE_KEYS = {
     "connections": "a filter: only connections whose `connection` record passes it count",
     "level": "what a broken rule means: `warning` is reported, but does not fail the check",
 }
+ENDPOINT_KEYS = {
+    "address": "the services that are meant, `HOST:PORT` or a list; `*` and `?` in the host, a port, a range, or `*`",
+    "name": "what reports call the endpoint; without it, its address",
+    "mechanism": "the security mechanism that its connections must have, or a list",
+    "version": 'the version of ZMTP, or a list; `">=3.0"` is any from there on',
+    "socket_type": "the type of the service's socket, or a list",
+    "client_socket_type": "the types of its clients' sockets",
+    "subscriptions": "topics that must be subscribed to",
+    "subscriptions_allowed": "topics of which no others may be subscribed to",
+    "topics": "topics that must be published",
+    "topics_allowed": "topics of which no others may be published",
+    "clients": "hosts that may connect",
+    "min_clients": "how many clients there must be at the same time",
+    "max_clients": "how many clients there may be at the same time",
+    "server_rate": "a table with `min` and `max`: messages a second that the service sends, on average",
+    "client_rate": "the same of what all its clients send",
+    "latency": "a table with limits of the time to reply, as below, without `pattern` and `where`",
+    "level": "as in a rule",
+}
 LATENCY_KEYS = {
     "pattern": "whose latency",
     "where": "a filter: only these answers count",
@@ -67,10 +87,15 @@ def commands(
     )
     yield Made(path, command, context)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
+        for name, inner in _commands_in(command, context):
             yield from commands(inner, f"{path} {name}", context)
+
+
+def _commands_in(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield name, command
 
 
 def _page(title: str, *lines: str) -> str:
@@ -113,16 +138,16 @@ def commands_page() -> str:
                 lines += ["<!-- run by tests/spark/test_report.py -->"]
             elif path == "zmtpsniff browse":
                 lines += ["<!-- run by tests/browse/test_terminal.py -->"]
+            elif path == "zmtpsniff extcap":
+                lines += ["<!-- run by tests/extcap/test_extcap.py -->"]
             elif path == "zmtpsniff keys":
                 lines += ["<!-- run by tests/peers/test_curve_keys.py -->"]
             lines += ["```sh", *(line for example in described.examples for line in _commented(example)), "```", ""]
         if isinstance(command, click.Group):
-            listed = [(name, command.commands[name]) for name in command.list_commands(context)]
             anchor = path.replace(" ", "-")
-            lines += _table(
-                "Command | What it does",
-                [(f"[{name}](#{anchor}-{name})", _cell(inner.get_short_help_str(200))) for name, inner in listed],
-            )
+            inner = _commands_in(command, context)
+            rows = [(f"[{name}](#{anchor}-{name})", _cell(one.get_short_help_str(200))) for name, one in inner]
+            lines += _table("Command | What it does", rows)
         for title, options in sections(command, context):
             rows = [(_code(synopsis(option)), _cell(details(option))) for option in options]
             lines += _table(f"{title} | What it does", rows)
@@ -172,9 +197,8 @@ def records_page() -> str:
 def fields_page() -> str:
     """The fields of display filters."""
     lines = ["What `-Y` can ask ([Display filters](../filters.md)); `zmtpsniff fields` prints this, too.", ""]
-    rows = [
-        (_code(field.name), _type(field), ", ".join(field.records), _cell(field.meaning)) for field in list_fields()
-    ]
+    listed = [*list_fields(), *payload_fields(built_in())]
+    rows = [(_code(field.name), _type(field), ", ".join(field.records), _cell(field.meaning)) for field in listed]
     lines += _table("Field | Type | Records | What it is", rows)
     lines += ["Octets have parts:", ""]
     lines += _table("Part | What it is", [(_code(f".{part}"), meaning) for part, meaning in PART_MEANINGS.items()])
@@ -195,7 +219,7 @@ def policy_page() -> str:
             key: "the longest, in milliseconds"
             if percent == 100
             else f"{percent} of 100 are not slower, in milliseconds"
-            for key, percent in policy.PERCENTILES.items()
+            for key, percent in endpoint_reader.PERCENTILES.items()
         },
     }
     kinds = ", ".join(f"`{kind}`" for kind in policy.KINDS)
@@ -203,13 +227,19 @@ def policy_page() -> str:
         "A policy is a TOML file; [Captured traffic as a test](../check.md) explains it with examples.",
         "",
         f"At its top are {' and '.join(f'`{key}`' for key in policy.TOP_KEYS)}: `include` is a list of built-in sets,",
-        "`[[rule]]` begins a rule.",
+        "`[[rule]]` begins a rule, `[[endpoint]]` what is demanded of a service. With `only_endpoints = true` there",
+        "may be no other service.",
         "",
         "## Keys of a rule",
         "",
         f"A rule has a `name`, and one of {kinds}.",
         "",
         *_table("Key | What it says", [(_code(key), meaning(key, RULE_KEYS)) for key in policy.RULE_KEYS]),
+        "## Keys of an endpoint",
+        "",
+        *_table(
+            "Key | What it says", [(_code(key), meaning(key, ENDPOINT_KEYS)) for key in endpoint_reader.ENDPOINT_KEYS]
+        ),
         "## Keys of a latency",
         "",
         *_table("Key | What it says", [(_code(key), meaning(key, latency)) for key in policy.LATENCY_KEYS]),
@@ -254,9 +284,9 @@ def manual_page(made: Made) -> str:
     lines.pop()
     if isinstance(command, click.Group):
         lines.append(".SH COMMANDS")
-        for inner in command.list_commands(context):
-            short = command.commands[inner].get_short_help_str(200)
-            lines += [".TP", f".B {_roff(f'{name}-{inner}')}(1)", _roff(short)]
+        for inner_name, inner in _commands_in(command, context):
+            short = inner.get_short_help_str(200)
+            lines += [".TP", f".B {_roff(f'{name}-{inner_name}')}(1)", _roff(short)]
     for title, options in sections(command, context):
         lines.append(f".SH {_roff(title.upper())}")
         for option in options:

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -58,7 +59,7 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },
-    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "zmtpsniff.settings", "dissectors"},
+    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
@@ -67,19 +68,28 @@ ALLOWED = {
         "dissectors.zmtp.limits",
     },
     "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
+    "zmtpsniff/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
+        "zmtpsniff.analysis.findings",
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
         "zmtpsniff.key_file",
     },
-    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/pytest_plugin.py": {
+        "zmtpsniff",
+        "zmtpsniff.analysis.findings.finding",
+        "zmtpsniff.capture",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
     "zmtpsniff/testing.py": {
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.decode_as",
@@ -102,6 +112,15 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.sockets",
     },
+    "zmtpsniff/extcap": {
+        "zmtpsniff.extcap",
+        "zmtpsniff.capture.source",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.zmtp.encoder",
+        "dissectors.zmtp.wire",
+    },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",
         "zmtpsniff.errors",
@@ -112,8 +131,10 @@ ALLOWED = {
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
+        "zmtpsniff.analysis.bodies",
         "zmtpsniff.render.text",
         "dissectors.events",
+        "dissectors.payloads",
         "dissectors.records",
     },
     "zmtpsniff/report": {
@@ -278,9 +299,30 @@ def test_dissectors_do_no_input_or_output() -> None:
 
 
 def test_start_up_imports_little() -> None:
-    code = f"import sys, zmtpsniff.cli.main; print([name for name in {LATE} if name in sys.modules])"
+    """Not even where all commands are asked for, as ``--help`` does."""
+    code = f"""
+import sys
+from zmtpsniff.cli.main import cli
+
+with cli.make_context("zmtpsniff", ["read"]) as context:
+    assert all(cli.get_command(context, name) for name in cli.list_commands(context))
+print([name for name in {LATE} if name in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_reading_imports_what_it_uses() -> None:
+    """Each of these takes as long as a capture of a thousand packets."""
+    unused = {"importlib.metadata", "subprocess", "zmtpsniff.capture.strace", "zmtpsniff.cli.live", "zmtpsniff.host"}
+    code = "import atexit, sys, zmtpsniff.cli.main as main; atexit.register(lambda: print(*sys.modules)); main.main()"
+    capture = PROJECT / "fixtures" / "m31_req_rep.pcap"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "read", "-T", "json", capture], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "zmtpsniff.sniffer" in modules
+    assert not unused & modules
 
 
 def test_the_helper_reads_nothing_of_the_network() -> None:
@@ -307,6 +349,7 @@ def _sources() -> dict[str, Path]:
     return {".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
+@lru_cache(1)
 def _bases() -> dict[str, list[str]]:
     """Each class of ours by its whole name, with the classes that it is made from."""
     found = {}

@@ -387,8 +387,7 @@ class Session:
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
         command = Command(
             *journal.place, name, offset=journal.begin, seen=journal.seen, incomplete=incomplete,
-            encrypted=self.encrypted or fields.get("encrypted") is True,
-            **{field: value for field, value in fields.items() if field != "encrypted"},  # type: ignore[arg-type]
+            **{"encrypted": self.encrypted, **fields},  # type: ignore[arg-type]
         )  # fmt: skip
         if wait is None:
             self.missed = self.missed or name == "MESSAGE"
@@ -554,7 +553,8 @@ class Session:
         return fields, self._not_opened("MESSAGE") if accused else _NO_FAULTS
 
     def _not_opened(self, name: str) -> list[commands.Fault]:
-        detail = f"the box of a {name} does not open with the key of its connection: its octets are not those sealed"
+        detail = f"the box of a {name} does not open with the key of its connection: "
+        detail += "its octets are not those that the sender sealed"
         return [("box-not-opened", detail)]
 
     def _settle(self, boxes: Boxes) -> None:

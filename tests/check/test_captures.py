@@ -1,66 +1,92 @@
 """Policies made from captures, and captures compared."""
 
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 import pytest
 
 import zmtpsniff
-from tests.support.checked import capture, check, outcomes
+from dissectors.events import AnyEvent, Connection, Peer, Sides, Subscription
+from tests.support.checked import capture, check, outcomes, without_packets
 from tests.support.paths import CAPTURES, FIXTURES
 from zmtpsniff.check.baseline import compare
 from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.endpoints import AllowedTopics
+from zmtpsniff.check.globs import any_matches
 from zmtpsniff.check.init import policy_text
-from zmtpsniff.check.profile import Profile
+from zmtpsniff.check.model import Outcome
+from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
+from zmtpsniff.check.services import Services
 
 _ALL = sorted(
     {path.name for folder in (FIXTURES, CAPTURES) for path in folder.glob("*.pcap*") if path.suffix != ".json"}
 )
 
 
-def _looked_at(*names: str) -> tuple[Profile, list[str]]:
+def _looked_at(*names: str | Path) -> tuple[Services, list[str]]:
     """What captures hold, and the built-in sets that they pass."""
-    profile = Profile()
+    services = Services()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
-    for events in zmtpsniff.open(*map(capture, names), payload=False).batches():
-        profile.take(events)
+    files = [capture(str(name)) for name in names]
+    for events in zmtpsniff.open(*files, payload=False).batches():
+        services.take(events)
         trial.take(events)
     failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
-    return profile, [name for name in SETS if name not in failed]
+    return services, [name for name in SETS if name not in failed]
+
+
+def _policy(name: str | Path, factor: float = 2) -> str:
+    services, sets = _looked_at(name)
+    return policy_text(services, sets, str(name), factor)
+
+
+def _broken(name: str | Path, policy: str) -> dict[str, str]:
+    return {rule: outcome.found for rule, outcome in outcomes(str(name), policy).items() if outcome.failed}
+
+
+def _has_rules(policy: str) -> bool:
+    return "[[endpoint]]" in policy or "include = []" not in policy
 
 
 @pytest.mark.parametrize("name", _ALL)
 @pytest.mark.parametrize("factor", [1.01, 2])
 def test_a_capture_passes_the_policy_that_was_made_from_it(name: str, factor: float) -> None:
-    profile, sets = _looked_at(name)
-    policy = policy_text(profile, sets, name, factor)
-    if not profile.services:
-        policy += '[[rule]]\nname = "it"\nforbid = "frames"'  # traffic of another kind makes no rule
-    failed = [(outcome.rule.name, outcome.found) for outcome in outcomes(name, policy).values() if not outcome.passed]
-    assert failed == []
-
-
-@pytest.mark.parametrize("name", _ALL)
-def test_a_capture_does_not_differ_from_itself(name: str) -> None:
-    old, new = _looked_at(name)[0], _looked_at(name)[0]
-    assert [outcome.found for outcome in compare(old, new, 1.01, 5) if not outcome.passed] == []
+    policy = _policy(name, factor)
+    if not _has_rules(policy):
+        policy += '[[rule]]\nname = "it"\nforbid = "packet == 0"'  # a policy has one
+    assert _broken(name, policy) == {}
 
 
 # a capture, one that differs from it, and the rules of the first one's policy that the second one breaks
 OTHERS = [
-    ("m31_req_rep.pcap", "rec_unanswered_request.pcap", {"every request answered", "messages from REP"}),
-    ("m31_req_rep.pcap", "m31_push_pull.pcap", {"no other socket types", "REQ talks to REP", "messages from REQ"}),
-    ("m31_pub_sub.pcap", "x_325_to_435.pcap", {"no other versions", "no peer below 3.0", "no other topics"}),
-    ("m31_push_pull.pcap", "sec_plain_ok_435_435.pcap", {"no other mechanisms", "no credentials in clear"}),
-    ("sec_curve_ps_435_435.pcap", "m31_pub_sub.pcap", {"no other mechanisms", "encrypted messages"}),
+    ("m31_req_rep.pcap", "rec_unanswered_request.pcap", {"every request answered", "no other endpoints"}),
+    ("m31_req_rep.pcap", "m31_push_pull.pcap", {"127.0.0.1:20205: min_clients", "no other endpoints"}),
+    ("m31_pub_sub.pcap", "x_325_to_435.pcap", {"no peer below 3.0", "no other endpoints"}),
+    ("m31_push_pull.pcap", "sec_plain_ok_435_435.pcap", {"no credentials in clear"}),
 ]
 
 
 @pytest.mark.parametrize(("name", "other", "broken"), OTHERS, ids=[f"{a}-{b}" for a, b, _ in OTHERS])
 def test_other_traffic_does_not_pass(name: str, other: str, broken: set[str]) -> None:
-    profile, sets = _looked_at(name)
-    found = outcomes(other, policy_text(profile, sets, name, 2))
-    assert broken <= {rule for rule, outcome in found.items() if not outcome.passed}
+    assert broken <= _broken(other, _policy(name)).keys()
+
+
+@pytest.mark.parametrize("name", ["m31_req_rep.pcap", "x_325_to_435.pcap", "m31_pub_sub.pcap", "m31_heartbeat.pcap"])
+def test_a_whole_capture_keeps_what_a_lossy_or_late_one_says(name: str, tmp_path: Path) -> None:
+    losses: list[Container[int]] = [range(1, 12), range(12, 15), range(20, 200, 7)]
+    for lost in losses:
+        policy = _policy(without_packets(name, lost, tmp_path))
+        if _has_rules(policy):
+            assert _broken(name, policy) == {}, lost
+
+
+def test_a_lossy_capture_still_says_what_services_are(tmp_path: Path) -> None:
+    policy = _policy(without_packets("m31_req_rep.pcap", range(20, 22), tmp_path))
+    assert "# Something is missing from the capture" in policy
+    assert 'mechanism = "NULL"' in policy
+    assert "include = []" in policy
+    assert "max" not in policy
 
 
 def test_init_and_check_as_commands(tmp_path: Path) -> None:
@@ -74,83 +100,127 @@ def test_init_and_check_as_commands(tmp_path: Path) -> None:
     assert check("--init", *names, "--factor", "3").out == policy.read_text()
 
 
-def test_topics_of_any_octets_can_be_in_a_policy() -> None:
-    profile = Profile()
-    profile.topics.update([bytes(range(256)), b'it\'s "quoted" \\', "wétter".encode(), b""])
-    text = policy_text(profile, ["protocol"], "x\x1b\n.pcap", 2)
+def _subscriptions(topics: Iterable[bytes]) -> Services:
+    """A capture with a service that such topics are subscribed to."""
+    services = Services()
+    events: list[AnyEvent] = [
+        Subscription(1, 1, 1, "a:9", "b:1", "subscribe", topic, "command") for topic in topics
+    ]  # fmt: skip
+    peers = (Peer("a:9", socket_type="SUB"), Peer("b:1", socket_type="PUB"))
+    events.append(Connection(1, "tcp", *peers, Sides(0, 0), Sides(0, 0), 1, 2, "fin", handshake="complete"))
+    services.take(events)
+    return services
+
+
+def test_topics_of_any_text_can_be_in_a_policy() -> None:
+    topics = [b'it\'s "quoted" \\ * ?', "wétter".encode(), b""]
+    text = policy_text(_subscriptions(topics), ["protocol"], "x\x1b\n.pcap", 2)
     assert all(char == "\n" or char.isprintable() for char in text)
-    (rule,) = [outcome for outcome in outcomes("m31_pub_sub.pcap", text).values() if outcome.rule.kind == "forbid"][-1:]
-    assert rule.rule.name == "no other topics"
-    assert not rule.passed  # this capture's topics are others
-    profile.topics.update([b"sport/football", b"weather", b"\x00\x01bin"])
-    assert outcomes("m31_pub_sub.pcap", policy_text(profile, ["protocol"], "x", 2))["no other topics"].passed
+    rules = {rule.name: rule for rule in parse_policy(text, "x.toml")}
+    endpoint = rules["b:1: subscriptions_allowed"].endpoint
+    assert endpoint is not None
+    assert isinstance(endpoint.demand, AllowedTopics)
+    assert sorted(topic for topic in [*topics, b"it's", b"x"] if any_matches(endpoint.demand.topics, topic)) == sorted(
+        topics
+    )
 
 
-def test_too_many_topics_are_not_listed() -> None:
-    profile = Profile()
-    profile.topics.update(b"topic %d" % number for number in range(5000))
-    text = policy_text(profile, ["protocol"], "x", 2)
-    assert "# 5,000 topics were subscribed to" in text
-    assert outcomes("m31_pub_sub.pcap", text)["no errors"].passed
+@pytest.mark.parametrize("topics", [[b"topic %d" % number for number in range(5000)], [b"\xff\x00"]])
+def test_topics_that_cannot_be_listed_are_not(topics: list[bytes]) -> None:
+    text = policy_text(_subscriptions(topics), ["protocol"], "x", 2)
+    assert f"# {len(topics):,} subscriptions: too many for a list, or no text." in text
+    assert "subscriptions_allowed" not in text
 
 
-def test_what_a_profile_keeps_is_bounded() -> None:
-    from dissectors.events import Subscription
-
-    profile = Profile()
-    events = [Subscription(1, 1, 1, "a:1", "b:1", "subscribe", b"%d" % number, "command") for number in range(20_000)]
-    profile.take(events)
-    assert len(profile.topics) == 10_000
-    assert profile.is_cut
+def test_what_is_kept_of_topics_is_bounded() -> None:
+    services = _subscriptions(b"%d" % number for number in range(20_000))
+    (service,) = services.services.values()
+    assert len(service.subscriptions.counts) == 10_000
+    assert service.subscriptions.is_cut
 
 
 # --------------------------------------------------------------------- compared
 
-DIFFERENCES = [
+
+def _compared(old: str | Path, new: str | Path, tolerance: float = 100) -> dict[str, Outcome]:
+    found = compare(_looked_at(old)[0], _looked_at(new)[0], tolerance, 100)
+    return {outcome.rule.name: outcome for outcome in found}
+
+
+def _worse(outcomes: dict[str, Outcome]) -> list[str]:
+    return [offence.text for outcome in outcomes.values() for offence in outcome.offences]
+
+
+@pytest.mark.parametrize("name", _ALL)
+def test_a_capture_is_no_worse_than_itself(name: str) -> None:
+    assert [outcome.found for outcome in _compared(name, name, 0).values() if outcome.failed] == []
+
+
+WORSE = [
+    # a change of the shop, and what is worse by it
     (
-        "m31_req_rep.pcap",
-        "rec_unanswered_request.pcap",
-        {"connections", "messages", "problems"},
-        ["new: REQ > REP at 127.0.0.1:5561", "gone: messages of 2 frames from REP", "new: request-unanswered"],
+        "no-archive",
+        ["127.0.0.1:5563 had at least 4 clients, has 3", '"" was subscribed to at 127.0.0.1:5563, and is not any more'],
     ),
-    ("m31_pub_sub.pcap", "x_435_to_435.pcap", {"connections", "topics", "messages"}, ['gone: "sport/football"']),
+    ("open-vault", ["127.0.0.1:5566 was CURVE, is NULL"]),
+    ("new-client", []),
     (
-        "sec_plain_refused_435.pcap",
-        "sec_plain_ok_435_435.pcap",
-        {"connections", "messages", "problems"},
-        ["gone: peer-error"],
+        "null",
+        [
+            "127.0.0.1:5566 had at least 1 client, has none",
+            "1 of 1 connection to 127.0.0.1:5566 failed, and 0 of 1 before",
+            "127.0.0.1:5566: mechanism-mismatch 1 times, and never before",
+        ],
     ),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "which", "lines"), DIFFERENCES)
-def test_captures_that_differ(old: str, new: str, which: set[str], lines: list[str]) -> None:
-    if not (capture(old).exists() and capture(new).exists()):
-        pytest.skip("the recorded captures are not here")
-    found = {outcome.rule.name: outcome for outcome in compare(_looked_at(old)[0], _looked_at(new)[0], 2, 100)}
-    assert {name for name, outcome in found.items() if not outcome.passed} == which
-    said = {offence.text for outcome in found.values() for offence in outcome.offences}
-    assert set(lines) <= said
+@pytest.mark.parametrize(("way", "said"), WORSE, ids=[way for way, _ in WORSE])
+def test_what_is_worse_is_said_with_its_service(way: str, said: list[str]) -> None:
+    assert _worse(_compared("shop/none.pcap.gz", f"shop/{way}.pcap.gz", 300)) == said
 
 
-def test_the_same_service_with_other_peers_rates_and_latencies_is_changed() -> None:
-    old, new = _looked_at("m31_req_rep.pcap")[0], _looked_at("m31_req_rep.pcap")[0]
-    ((service, side), *_) = [key for key, count in new.sent.items() if count]
-    new.sent[service, side] *= 3
-    for (each, version), count in list(new.versions.items()):
-        del new.versions[each, version]
-        new.versions[each, "3.0"] = count
-    for _ in range(100):
-        new.latencies.add(10**9)
-    lines = [offence.text for outcome in compare(old, new, 2, 10) for offence in outcome.offences]
-    assert "changed: REQ > REP at 127.0.0.1:20205: 3.1, now 3.0" in lines
-    assert any(line.startswith(f"changed: REQ > REP at 127.0.0.1:20205: {side} sent ") for line in lines)
-    assert any(line.startswith("changed: p99 was 1.011 ms, now ") for line in lines), lines
+def test_what_is_better_is_not_said() -> None:
+    said = _worse(_compared("shop/open-vault.pcap.gz", "shop/none.pcap.gz", 300))
+    assert [line for line in said if "127.0.0.1:5566" in line] == []
+
+
+def test_a_service_that_is_gone() -> None:
+    found = _compared("m31_req_rep.pcap", "m31_pub_sub.pcap")
+    assert _worse(found) == ["127.0.0.1:20205 is gone (REQ > REP)"]
+    assert found.keys() == {"services"}  # there is nothing else to compare
+
+
+def test_what_a_late_capture_lacks_is_not_worse(tmp_path: Path) -> None:
+    late = _compared("m31_req_rep.pcap", without_packets("m31_req_rep.pcap", range(1, 14), tmp_path))
+    assert _worse(late) == []
+    assert late["mechanisms"].found == "not checked: no handshake with 127.0.0.1:20205 is in the new capture"
+
+
+def test_versions_rates_and_latencies_of_a_service() -> None:
+    old, new = _looked_at("shop/none.pcap.gz")[0], _looked_at("shop/none.pcap.gz")[0]
+    service = new.services["127.0.0.1:5561"]
+    service.messages.server //= 3
+    service.versions.examples["3.0"] = service.versions.examples.pop("3.1")
+    for _ in range(1000):
+        service.latencies.add(10**9)
+    lines = [offence.text for outcome in compare(old, new, 100, 10) for offence in outcome.offences]
+    assert lines[0] == "127.0.0.1:5561 was ZMTP 3.1, is ZMTP 3.0"
+    assert lines[1].startswith("127.0.0.1:5561 sent ")
+    assert lines[2].startswith("127.0.0.1:5561 replied with p50 ")
+    assert [outcome.rule.name for outcome in compare(old, new, 100, 10) if outcome.failed] == [
+        "versions",
+        "rates",
+        "latencies",
+    ]
+    assert [outcome.rule.name for outcome in compare(old, new, 1e9, 10) if outcome.failed] == ["versions"]
 
 
 def test_baseline_as_a_command() -> None:
     same = check("--baseline", "fixtures/m31_req_rep.pcap", "fixtures/m31_req_rep.pcap", "-T", "json")
     assert (same.status, same.failed()) == (0, set())
-    other = check("--baseline", "fixtures/m31_req_rep.pcap", "fixtures/m31_pub_sub.pcap", "-T", "json")
+    shops = ["fixtures/shop/none.pcap.gz", "fixtures/shop/open-vault.pcap.gz"]
+    other = check("--baseline", *shops, "--tolerance", "300")
     assert other.status == 1
-    assert {"connections", "topics", "messages"} <= other.failed()
+    assert "127.0.0.1:5566 was CURVE, is NULL" in other.out
+    assert "compared with fixtures/shop/none.pcap.gz, within 300 %" in other.out.splitlines()[-1]

@@ -133,7 +133,7 @@ def test_it_ends_after_the_time_asked_for(tmp_path: Path) -> None:
     port = _free_port()
     with _checking(policy, "-f", f"tcp port {port}", "-a", "duration:0.5") as process:
         status, rules = _ended(process)
-    assert (status, rules) == (0, {"no errors": True})
+    assert (status, rules) == (0, {"no errors": False})  # not checked: there was no traffic
 
 
 @needs_privilege

@@ -8,9 +8,10 @@ import pytest
 from tests.support.checked import check
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.endpoint_reader import ENDPOINT_KEYS, RATE_KEYS
 from zmtpsniff.check.formats import FORMATS
 from zmtpsniff.check.model import PATTERNS
-from zmtpsniff.check.policy import LATENCY_KEYS, RULE_KEYS, PolicyError, parse_policy
+from zmtpsniff.check.policy import KINDS, LATENCY_KEYS, RULE_KEYS, PolicyError, parse_policy
 from zmtpsniff.cli.check import FORMAT_NAMES
 
 GOOD = """\
@@ -55,13 +56,13 @@ def _documentation() -> str:
 
 
 def test_what_the_documentation_shows_is_a_policy() -> None:
-    (policy,) = re.findall(r"```toml\n(.*?)```", _documentation(), re.DOTALL)
-    rules = parse_policy(policy, "policy.toml")
-    assert {rule.kind for rule in rules} == {"forbid", "expect", "latency", "order"}
+    policies = re.findall(r"```toml\n(.*?)```", _documentation(), re.DOTALL)
+    kinds = {rule.kind for policy in policies for rule in parse_policy(policy, "policy.toml")}
+    assert kinds == {*KINDS, "endpoint"}
 
 
 def test_the_documentation_has_every_key_set_and_rule() -> None:
-    for key in (*RULE_KEYS, *LATENCY_KEYS, *FORMATS, *PATTERNS):
+    for key in (*RULE_KEYS, *ENDPOINT_KEYS, *RATE_KEYS, *LATENCY_KEYS, *FORMATS, *PATTERNS):
         assert re.search(rf"`\"?{key}", _documentation()), key
     assert tuple(FORMAT_NAMES) == FORMATS
     for name, rules in SETS.items():

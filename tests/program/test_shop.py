@@ -15,7 +15,8 @@ from tests.support.paths import PROJECT, program
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
 
-def _record(fault: str, path: Path) -> None:
+def record(fault: str, path: Path, seconds: float = shop.SECONDS) -> None:
+    """Capture the shop, broken or changed in that way."""
     with separate_namespaces() as (side, _):
         side.ip("link", "set", "lo", "up")
         tcpdump = side.command("tcpdump", "-i", "lo", "-U", "-B", "65536", "-w", str(path))
@@ -23,7 +24,7 @@ def _record(fault: str, path: Path) -> None:
             assert capture.stderr is not None
             while "listening" not in capture.stderr.readline():
                 pass
-            subprocess.run(side.command(*program(shop), fault), check=True, timeout=60)
+            subprocess.run(side.command(*program(shop), fault, str(seconds)), check=True, timeout=60)
             time.sleep(1.2)  # what the kernel still has
             capture.terminate()
 
@@ -36,12 +37,12 @@ def _first_lines(path: Path) -> str:
 
 @pytest.mark.parametrize("fault", shop.FAULTS)
 def test_the_first_lines_tell(fault: str, tmp_path: Path) -> None:
-    _record(fault, tmp_path / "shop.pcap")
+    record(fault, tmp_path / "shop.pcap")
     lines = _first_lines(tmp_path / "shop.pcap")
     assert shop.FAULTS[fault].code in lines
     assert shop.FAULTS[fault].words in lines
 
 
 def test_a_healthy_shop_makes_no_alarm(tmp_path: Path) -> None:
-    _record("none", tmp_path / "shop.pcap")
+    record("none", tmp_path / "shop.pcap")
     assert alarms(diagnose(tmp_path / "shop.pcap")) == []

@@ -2,8 +2,10 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +30,10 @@ class Checked(NamedTuple):
         return {rule["name"]: rule for rule in json.loads(self.out)["rules"]}
 
     def failed(self) -> set[str]:
-        return {name for name, rule in self.rules().items() if not rule["passed"]}
+        return {name for name, rule in self.rules().items() if rule["verdict"] == "failed"}
+
+    def not_checked(self) -> set[str]:
+        return {name for name, rule in self.rules().items() if not rule["checked"]}
 
 
 def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes | None = None) -> Checked:
@@ -44,6 +49,21 @@ def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes | None = No
 def capture(name: str) -> Path:
     """A capture of the fixtures, or else of those that a checkout may have beside it."""
     return FIXTURES / name if (FIXTURES / name).exists() else CAPTURES / name
+
+
+def without_packets(name: str, numbers: Container[int], to: Path) -> Path:
+    """A copy of a pcap file of the fixtures without the packets of these numbers, from 1."""
+    data = capture(name).read_bytes()
+    order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
+    kept, place, number = [data[:24]], 24, 1
+    while place < len(data):
+        end = place + 16 + struct.unpack_from(f"{order}I", data, place + 8)[0]
+        if number not in numbers:
+            kept.append(data[place:end])
+        place, number = end, number + 1
+    path = to / f"without_{Path(name).name}"
+    path.write_bytes(b"".join(kept))
+    return path
 
 
 def outcomes(captures: str | Path | list[str], policy: str, shown: int = 5) -> dict[str, Outcome]:

@@ -1,4 +1,4 @@
-"""A small shop of 13 connections that can be broken in nine realistic ways: ``python -m tests.support.shop FAULT``.
+"""A small shop of 13 connections, broken or changed in realistic ways: ``python -m tests.support.shop WAY [SECONDS]``.
 
 It talks over loopback for some four seconds. ``none`` is the shop as it should be.
 """
@@ -38,12 +38,21 @@ FAULTS = {
 }
 
 
+# Ways in which the shop works, but not as before: a policy must tell them.
+CHANGES = {
+    "no-archive": "nobody subscribes to all prices any more",
+    "open-vault": "the vault speaks NULL, and so does its client",
+    "new-client": "somebody else subscribes to prices, too",
+}
+
+
 class Shop:
     """All sockets of the shop, each used by a thread of its own."""
 
-    def __init__(self, fault: str) -> None:
-        """Open the shop, broken in one of the ways of FAULTS."""
+    def __init__(self, fault: str, seconds: float = SECONDS) -> None:
+        """Open the shop, broken in one of the ways of FAULTS or changed in one of CHANGES, for some seconds."""
         self._fault = fault
+        self._seconds = seconds
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._context = zmq.Context()
@@ -62,7 +71,10 @@ class Shop:
         self._start(lambda: self._worker(hangs=self._fault == "hanging-worker"))
         for topic in (b"prices.GBP", b"prices.EUR", b"prices.GPB" if self._fault == "typo" else b"prices.GBP"):
             self._start(lambda topic=topic: self._subscriber(topic, 0.0))
-        self._start(lambda: self._subscriber(b"", 0.01 if self._fault == "slow-archive" else 0.0))
+        if self._fault != "no-archive":
+            self._start(lambda: self._subscriber(b"", 0.01 if self._fault == "slow-archive" else 0.0))
+        if self._fault == "new-client":
+            self._start(lambda: self._subscriber(b"prices.EUR", 0.0))
         self._start(lambda: self._packer(PRICES if self._fault == "wrong-port" else JOBS))
         self._start(lambda: self._packer(JOBS))
         self._start(self._admin_client)
@@ -70,7 +82,7 @@ class Shop:
         self._start(self._stock_client)
         for _ in range(2):
             self._start(self._customer)
-        time.sleep(SECONDS)
+        time.sleep(self._seconds)
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -149,7 +161,7 @@ class Shop:
         socket = self._socket(zmq.PUB, PRICES, bind=True, **options)
         number = 0
         fast = self._fault == "slow-archive"
-        end = time.monotonic() + SECONDS - 1
+        end = time.monotonic() + self._seconds - 1
         while not self._stop.is_set():
             if not fast or time.monotonic() < end:
                 for currency in (b"GBP", b"EUR"):
@@ -173,7 +185,8 @@ class Shop:
 
     def _vault(self) -> None:
         options = {"curve_server": 1, "curve_secretkey": self._server_secret, "zap_domain": b"shop"}
-        self._serve(self._socket(zmq.REP, VAULT, bind=True, **options), lambda _: [b"gold"])
+        secured = {} if self._fault == "open-vault" else options
+        self._serve(self._socket(zmq.REP, VAULT, bind=True, **secured), lambda _: [b"gold"])
 
     def _stock(self) -> None:
         self._serve(self._socket(zmq.ROUTER, STOCK, bind=True), lambda request: [*request[:2], b"in stock"])
@@ -206,7 +219,7 @@ class Shop:
         public, secret = zmq.curve_keypair()
         server = zmq.curve_keypair()[0] if self._fault == "server-key" else self._server_key
         keys = {"curve_publickey": public, "curve_secretkey": secret, "curve_serverkey": server}
-        socket = self._socket(zmq.REQ, VAULT, **({} if self._fault == "null" else keys))
+        socket = self._socket(zmq.REQ, VAULT, **({} if self._fault in ("null", "open-vault") else keys))
         self._ask(socket, lambda number: [b"how much?"], 0.1)
 
     def _stock_client(self) -> None:
@@ -215,4 +228,4 @@ class Shop:
 
 
 if __name__ == "__main__":
-    Shop(sys.argv[1]).run()
+    Shop(sys.argv[1], *map(float, sys.argv[2:3])).run()

@@ -15,6 +15,7 @@ ENDED = "saving-ended"  # the problem code
 STANDARD_OUTPUT = "-"
 
 _NO_LIMIT = 1 << 80
+_TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)  # Windows: no ends of lines
 _MOST_KEYS = 65_536  # lines that each further file of a ring gets; the oldest give way
 _KEYS_IN_BLOCK = 4096
 _KEYS_FOLLOW = "# keys follow, as they came"
@@ -211,7 +212,7 @@ class Saver:
                 raise CaptureError(f"{name}: not overwritten, since it is one of the captures to read")
             self._name = name
             # Packets may hold secrets: like dumpcap's, the file is for its owner only.
-            self._fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(name, _TO_WRITE, 0o600)
             self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
             self._names.append(name)
         self._put(self._header())
@@ -299,6 +300,30 @@ class SavingSource:
         if self._saver.faults and not self._told:  # there is no second
             self._told = True
             self.faults += self._saver.faults
+
+
+class KeySavingSource:
+    """A Source that saves the keys that come with the packets of another; somebody else saves the packets."""
+
+    def __init__(self, source: Source, saver: Saver) -> None:
+        """``saver`` should have the comments of ``source``."""
+        self.dropped = source.dropped
+        self.faults = source.faults
+        self.comments = source.comments
+        self.key_lines: list[str] = []
+        self._source = source
+        self._saver = saver
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets, once their keys are to be saved; raises what the source raises."""
+        for batch in self._source.batches():
+            if lines := self._source.key_lines[:]:
+                del self._source.key_lines[: len(lines)]
+                self.key_lines += lines
+                self._saver.add_keys(lines)
+            self.dropped = self._source.dropped
+            yield batch
+        self.dropped = self._source.dropped
 
 
 def _key_blocks(lines: Sequence[str]) -> bytes:

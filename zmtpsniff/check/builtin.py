@@ -8,7 +8,8 @@ import ipaddress
 from functools import lru_cache
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
-from zmtpsniff.check.model import Bounds, Filter, Rule
+from zmtpsniff.check.model import Bounds, Filter, Rule, Unseen
+from zmtpsniff.check.sight import has_handshake, types_unknown
 
 _MISSING = frozenset(
     {
@@ -75,8 +76,32 @@ def is_loopback(address: str) -> bool:
     return (inner or parsed).is_loopback
 
 
-def _rule(set_name: str, name: str, text: str, forbidden: Filter, *kinds: type) -> Rule:
-    return Rule(name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), set_name=set_name, kinds=kinds)
+def _clearness_unseen(connection: Connection) -> bool:
+    """Whether nothing tells if a connection to another machine is encrypted."""
+    if has_handshake(connection) or connection.mechanism is not None:
+        return False
+    return not (is_loopback(connection.client.address) and is_loopback(connection.server.address))
+
+
+def _handshake_unseen(connection: Connection) -> bool:
+    return not has_handshake(connection)
+
+
+def _version_unseen(connection: Connection) -> bool:
+    return not has_handshake(connection) and connection.version is None
+
+
+def _rule(
+    set_name: str,
+    name: str,
+    text: str,
+    forbidden: Filter,
+    *kinds: type,
+    unseen: Unseen | None = None,
+) -> Rule:
+    return Rule(
+        name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), set_name=set_name, kinds=kinds, unseen=unseen
+    )
 
 
 SETS: dict[str, tuple[Rule, ...]] = {
@@ -90,8 +115,16 @@ SETS: dict[str, tuple[Rule, ...]] = {
             _in_clear,
             Greeting,
             Connection,
+            unseen=_clearness_unseen,
         ),
-        _rule("secure", "no credentials in clear", "user names and passwords of PLAIN", _credentials, Command),
+        _rule(
+            "secure",
+            "no credentials in clear",
+            "user names and passwords of PLAIN",
+            _credentials,
+            Command,
+            unseen=_handshake_unseen,
+        ),
     ),
     "complete": (
         _rule(
@@ -109,7 +142,23 @@ SETS: dict[str, tuple[Rule, ...]] = {
             _no_handshake,
             Connection,
         ),
-        _rule("complete", "every request answered", "requests without a reply in time", _unanswered, Problem),
+        _rule(
+            "complete",
+            "every request answered",
+            "requests without a reply in time",
+            _unanswered,
+            Problem,
+            unseen=types_unknown,
+        ),
     ),
-    "modern": (_rule("modern", "no peer below 3.0", "peers that speak ZMTP 1.0 or 2.0", _below_3, Greeting),),
+    "modern": (
+        _rule(
+            "modern",
+            "no peer below 3.0",
+            "peers that speak ZMTP 1.0 or 2.0",
+            _below_3,
+            Greeting,
+            unseen=_version_unseen,
+        ),
+    ),
 }

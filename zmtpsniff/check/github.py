@@ -6,7 +6,7 @@ from zmtpsniff.render.text import escape
 
 
 def github(report: Report) -> str:
-    """An annotation for every rule that failed, at its line of the policy, and a notice with the sum."""
+    """An annotation for every rule that did not pass, at its line of the policy, and a notice with the sum."""
     lines = []
     for outcome in report.outcomes:
         if outcome.passed:
@@ -14,8 +14,9 @@ def github(report: Report) -> str:
         rule = outcome.rule
         properties = [] if rule.file is None else [f"file={_property(escape(rule.file))}", f"line={rule.line or 1}"]
         properties.append(f"title={_property(escape(rule.name))}")
+        level = "notice" if outcome.verdict == "not checked" else rule.level
         message = "\n".join([escape(outcome.found), *offence_lines(outcome)])
-        lines.append(f"::{rule.level} {','.join(properties)}::{_data(message)}")
+        lines.append(f"::{level} {','.join(properties)}::{_data(message)}")
     lines.append(f"::notice title=zmtpsniff check::{_data(summary(report))}")
     return "\n".join(lines) + "\n"
 

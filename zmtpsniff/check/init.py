@@ -1,135 +1,163 @@
-"""A policy made from a capture: it allows the traffic of this capture, and reports whatever is new."""
+"""A policy made from a capture: it allows the traffic of this capture, and reports what changes.
+
+What the capture may lack is no rule: another capture of the same system, with everything in it, keeps the policy. So a
+capture that is lossy, or that begins after connections were made, says what services are, and how many clients they
+have at least, but not what there is nothing else of.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, log10
 
-from zmtpsniff.check.profile import Profile
+from zmtpsniff.check.globs import AddressPattern, literal
+from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
+from zmtpsniff.render.wording import number
 
-_LONGEST_FILTER = 8_000  # characters
-_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")  # ASCII without escapes, in a filter and in a literal string of TOML
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without escapes, in a basic string of TOML
+_MOST_TOPICS = 50  # that a rule lists
+_OFTEN = 3  # times that a topic is seen, so that it is one that comes again
+_MOST_HOSTS = 50
+_ENOUGH = 20  # messages for a rate, and replies for a latency
+_LEAST_MS = {"p50_ms": 10.0, "p99_ms": 100.0}  # what is quicker differs from one run to the next
+_CERTAIN = 2  # clients of one address, which are not all the server
 
 
-def policy_text(profile: Profile, sets: Sequence[str], subject: str, factor: float) -> str:
-    """The text of a policy that the traffic of the profile passes.
+def policy_text(services: Services, sets: Sequence[str], subject: str, factor: float) -> str:
+    """The text of a policy that the traffic of a capture keeps.
 
-    ``sets`` are the built-in sets that it passes, ``subject`` names the captures; rates and latencies may change by
+    ``sets`` are the built-in sets that it keeps, ``subject`` names the captures; rates and latencies may change by
     ``factor``.
     """
     lines = [
-        f"# What {_comment(subject)} looks like, as zmtpsniff check --init wrote it down: its versions, mechanisms,",
-        f"# socket types and topics, with rates and latencies within a factor of {factor:g}. Make it yours.",
-        "",
-        f"include = [{', '.join(_quoted(name) for name in sets)}]",
+        f"# What {_comment(subject)} looks like, as zmtpsniff check --init wrote it down, with rates and latencies",
+        f"# within a factor of {factor:g}. Make it yours.",
     ]
-    for rule in _rules(profile, factor):
-        lines += ["", *rule]
+    if services.is_lossy:
+        lines.append("# Something is missing from the capture: what it may lack is left out here.")
+    if services.unseen:
+        lines.append(
+            f"# {number(services.unseen, 'connection')} began before the capture: what it may lack is left out here."
+        )
+    included = sets if services.is_whole else ()
+    lines += ["", f"include = [{', '.join(map(_toml, included))}]"]
+    known = [each for each in services.services.values() if each.working and _has_pattern(each.address)]
+    if known and services.is_whole and not services.is_cut and all(service.has_fixed_port for service in known):
+        lines.append("only_endpoints = true")
+    for service in sorted(known, key=lambda each: each.address):
+        keys = list(_keys(service, services, factor))
+        if any(not key.startswith("#") for key in keys):
+            lines += ["", "[[endpoint]]", f"address = {_toml(_escaped(service.address))}", *keys]
     return "\n".join(lines) + "\n"
 
 
-def _rules(profile: Profile, factor: float) -> Iterable[list[str]]:
-    yield from _only("versions", "version", {version for _, version in profile.versions})
-    yield from _only("mechanisms", "mechanism", {mechanism for _, mechanism in profile.mechanisms})
-    yield from _socket_types(profile)
-    yield from _topics(profile)
-    for socket_type, count in sorted(profile.messages.items(), key=lambda item: item[0] or ""):
-        which = "of unknown senders" if socket_type is None else f"from {socket_type}"
-        condition = "!socket_type" if socket_type is None else f"socket_type == {_quoted(socket_type)}"
-        yield _rate(f"messages {which}", f'type == "message" && {condition}', count, profile, factor)
-    if profile.encrypted:
-        text = 'type == "command" && name == "MESSAGE"'
-        yield _rate("encrypted messages", text, profile.encrypted, profile, factor)
-    if profile.latencies.count:
-        # The percentile is known to within 1 %.
-        limit = _up(max(profile.latencies.at(99) * factor * 1.01 / 1e6, 0.001))
-        latency = f'{{ pattern = "request-reply", p99_ms = {limit:f} }}'
-        yield ["[[rule]]", 'name = "replies come as quickly as before"', f"latency = {_short(latency)}"]
-
-
-def _only(what: str, field: str, values: set[str]) -> Iterable[list[str]]:
-    if values:
-        text = f'type == "connection" && {field} && !({field} in {_set(sorted(values))})'
-        yield ["[[rule]]", f'name = "no other {what}"', f"forbid = '{text}'"]
-
-
-def _socket_types(profile: Profile) -> Iterable[list[str]]:
-    pairs = sorted({(each.client, each.server) for each in profile.services if each.client and each.server})
-    if not pairs:
+def _keys(service: ServiceProfile, capture: Services, factor: float) -> Iterable[str]:
+    yield from _agreed("mechanism", service.mechanisms, 1)
+    whole = capture.is_whole
+    most = None if whole else 1  # of a bound socket there is one; its clients may be of several kinds
+    yield from _agreed("version", service.versions, None if whole else 0)
+    yield from _agreed("socket_type", service.socket_types, most)
+    yield from _agreed("client_socket_type", service.client_types, None if whole else 0)
+    # A port that was free may be another one next time, and which side is the server may be a guess.
+    certain = service.has_fixed_port and (whole or len(service.lifetimes) >= _CERTAIN)
+    yield from _topics(service, whole, certain)
+    yield from _clients(service, whole, certain)
+    if not certain:
         return
-    known = " || ".join(
-        f"(client.socket_type == {_quoted(client)} && server.socket_type == {_quoted(server)})"
-        for client, server in pairs
-    )
-    text = f'type == "connection" && client.socket_type && server.socket_type && !({known})'
-    if len(text) <= _LONGEST_FILTER:
-        yield ["[[rule]]", 'name = "no other socket types"', f"forbid = '{text}'"]
-    for client, server in pairs[:100]:
-        text = (
-            f'type == "connection" && client.socket_type == {_quoted(client)} '
-            f"&& server.socket_type == {_quoted(server)}"
-        )
-        yield ["[[rule]]", f"name = {_toml(f'{client} talks to {server}')}", f"expect = '{text}'"]
+    for side, count in (("server", service.messages.server), ("client", service.messages.client)):
+        if count >= _ENOUGH:
+            rate = count / capture.span.seconds
+            most_words = f", max = {_short(_up(rate * factor))}" if whole else ""
+            yield f"{side}_rate = {{ min = {_short(_down(rate / factor))}{most_words} }}"
+    if whole and service.latencies.count >= _ENOUGH:
+        limits = [f"{key} = {_limit(service, key, factor)}" for key in _LEAST_MS]
+        yield f"latency = {{ {', '.join(limits)} }}"
 
 
-def _topics(profile: Profile) -> Iterable[list[str]]:
-    if not profile.topics:
-        return
-    text = f'type == "subscription" && !incomplete && !(topic in {_set(sorted(profile.topics))})'
-    if len(text) > _LONGEST_FILTER or profile.is_cut:
-        yield [f"# {len(profile.topics):,} topics were subscribed to: too many for a rule that lists them."]
-    else:
-        yield ["[[rule]]", 'name = "no other topics"', f"forbid = '{text}'"]
+def _agreed(key: str, values: Values, most: int | None) -> Iterable[str]:
+    """What connections have in common, unless there are more than ``most`` values, or some that cannot be demanded."""
+    known = values.known
+    if known and (most is None or len(known) <= most) and not any(value.startswith(NO_MECHANISM) for value in known):
+        yield f"{key} = {_listed(known)}"
 
 
-def _rate(name: str, text: str, count: int, profile: Profile, factor: float) -> list[str]:
-    rate = count / profile.span.seconds
-    return [
-        "[[rule]]",
-        f"name = {_toml(name)}",
-        f"expect = '{text}'",
-        'per = "second"',
-        "mean = true",
-        f"min = {_short(f'{_down(rate / factor):f}')}",
-        f"max = {_short(f'{_up(rate * factor):f}')}",
-    ]
+def _topics(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[str]:
+    for kind, counter, often in (("subscriptions", service.subscriptions, 1), ("topics", service.topics, _OFTEN)):
+        globs = _globs(counter)
+        if globs is None:
+            yield f"# {len(counter.counts):,} {kind}: too many for a list, or no text."
+            continue
+        required = [glob for glob, count in globs.items() if count >= often]
+        if required and certain and not service.unseen:
+            yield f"{kind} = {_listed(required)}"
+        if whole and required and len(required) == len(globs):
+            yield f"{kind}_allowed = {_listed(required)}"
 
 
-def _down(number: float) -> float:
+def _globs(counter: TopicCounter) -> dict[str, int] | None:
+    """The topics as patterns, with their numbers; None if they cannot be listed."""
+    globs = {literal(topic): count for topic, count in sorted(counter.counts.items())}
+    if counter.is_cut or len(globs) > _MOST_TOPICS:
+        return None
+    return None if None in globs else {glob: count for glob, count in globs.items() if glob is not None}
+
+
+def _clients(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[str]:
+    if whole and len(service.clients) <= _MOST_HOSTS:
+        yield f"clients = {_listed([_escaped(host) for host in sorted(service.clients)])}"
+    most = service.most_clients()
+    if len(service.lifetimes) > 2 * most or service.lifetimes_cut:
+        return  # they come and go
+    if certain:
+        yield f"min_clients = {most}"
+    if whole:
+        yield f"max_clients = {most}"
+
+
+def _limit(service: ServiceProfile, key: str, factor: float) -> str:
+    # The percentile is known to within 1 %.
+    percent = int(key[1:3])
+    return _short(_up(max(service.latencies.at(percent) * factor * 1.01 / 1e6, _LEAST_MS[key])))
+
+
+def _down(value: float) -> float:
     """Down to three digits that matter."""
-    unit = 10.0 ** (floor(log10(number)) - 2)
-    return floor(number / unit) * unit
+    unit = 10.0 ** (floor(log10(value)) - 2)
+    return floor(value / unit) * unit
 
 
-def _up(number: float) -> float:
-    unit = 10.0 ** (floor(log10(number)) - 2)
-    return ceil(number / unit) * unit
+def _up(value: float) -> float:
+    unit = 10.0 ** (floor(log10(value)) - 2)
+    return ceil(value / unit) * unit
 
 
-def _short(number: str) -> str:
-    """Without zeros that say nothing."""
-    return re.sub(r"(\.\d*?)0+(?=\D|$)", lambda match: match[1] if match[1] != "." else ".0", number)
+def _short(value: float) -> str:
+    """A number without zeros that say nothing."""
+    return re.sub(r"(\.\d*?)0+$", lambda match: match[1] if match[1] != "." else ".0", f"{value:f}")
 
 
-def _set(values: Iterable[str | bytes]) -> str:
-    return "{" + ", ".join(map(_quoted, values)) + "}"
+def _escaped(text: str) -> str:
+    """Text as a pattern that matches it alone."""
+    return re.sub(r"[*?\\]", r"\\\g<0>", text)
 
 
-def _quoted(value: str | bytes) -> str:
-    """A string of a filter that fits into a literal string of TOML."""
-    octets = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-    text = octets.decode("utf-8", "replace")
-    if text.isprintable() and "\ufffd" not in text and all(_PLAIN.fullmatch(char) or char > "\x7f" for char in text):
-        return f'"{text}"'
-    return (
-        '"'
-        + "".join(char if _PLAIN.fullmatch(char) else f"\\x{ord(char):02x}" for char in octets.decode("latin-1"))
-        + '"'
-    )
+def _listed(values: Sequence[str]) -> str:
+    """A list of TOML; a text, if there is just one."""
+    return _toml(values[0]) if len(values) == 1 else f"[{', '.join(map(_toml, values))}]"
 
 
 def _toml(text: str) -> str:
     """A basic string of TOML."""
-    return '"' + "".join(char if _PLAIN.fullmatch(char) else f"\\U{ord(char):08x}" for char in text) + '"'
+    octets = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return '"' + "".join(char if _PLAIN.fullmatch(char) else f"\\U{ord(char):08x}" for char in octets) + '"'
+
+
+def _has_pattern(address: str) -> bool:
+    """Whether a policy can name it: what a broken capture has may be no address."""
+    try:
+        AddressPattern(_escaped(address))
+    except ValueError:
+        return False
+    return True
 
 
 def _comment(text: str) -> str:

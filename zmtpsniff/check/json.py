@@ -13,6 +13,7 @@ def as_json(report: Report) -> str:
     result["captures"] = list(report.captures)
     if report.totals is not None:
         result["totals"] = {name: getattr(report.totals, name) for name in report.totals.__struct_fields__}
+    result["counts"] = {verdict.replace(" ", "_"): count for verdict, count in report.counts.items()}
     result["rules"] = [_rule(outcome) for outcome in report.outcomes]
     # Only ASCII that can be seen, so that nothing that was captured reaches a terminal raw.
     return json.dumps(result, indent=2).replace("\x7f", "\\u007f") + "\n"
@@ -28,6 +29,8 @@ def _rule(outcome: Outcome) -> dict[str, Any]:
         "line": rule.line,
         "level": rule.level,
         "passed": outcome.passed,
+        "checked": outcome.checked,
+        "verdict": outcome.verdict,
         "text": rule.text,
         "found": outcome.found,
     }

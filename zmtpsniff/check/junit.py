@@ -15,13 +15,14 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def junit(report: Report) -> str:
     """A test suite for the run with a test case for each rule.
 
-    A rule of level warning that does not hold is a case that passed, with what was found as its output.
+    A rule of level warning that does not hold is a case that passed, with what was found as its output. One that is not
+    checked is a case that was skipped.
     """
-    failures = str(sum(outcome.failed for outcome in report.outcomes))
+    failures, skipped = str(report.counts["failed"]), str(report.counts["not checked"])
     seconds = f"{report.seconds:.3f}"
     counts = {"tests": str(len(report.outcomes)), "failures": failures, "errors": "0", "time": seconds}
     suites = ElementTree.Element("testsuites", {"name": "zmtpsniff check", **counts})
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": "zmtpsniff check", **counts, "skipped": "0"})
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "zmtpsniff check", **counts, "skipped": skipped})
     if (timestamp := _timestamp(report)) is not None:
         suite.set("timestamp", timestamp)
     properties = ElementTree.SubElement(suite, "properties")
@@ -36,6 +37,8 @@ def junit(report: Report) -> str:
         if outcome.failed:
             failure = ElementTree.SubElement(case, "failure", {"message": _clean(outcome.found), "type": rule.kind})
             failure.text = _clean(lines)
+        elif outcome.verdict == "not checked":
+            ElementTree.SubElement(case, "skipped", {"message": _clean(outcome.found)})
         elif not outcome.passed:
             ElementTree.SubElement(case, "system-out").text = _clean(f"warning: {lines}")
     ElementTree.SubElement(suite, "system-out").text = _clean(summary(report))

@@ -34,6 +34,14 @@ class Latencies:
         """How many are no longer than a limit that was given."""
         return self._within[limit]
 
+    def merge(self, other: "Latencies") -> None:
+        """Take in those of another set that has the same limits."""
+        self.count += other.count
+        self.longest = max(self.longest, other.longest)
+        for limit, count in other._within.items():
+            self._within[limit] += count
+        self._classes.update(other._classes)
+
     def at(self, percent: int) -> int:
         """The latency that so many percent of them do not exceed, in nanoseconds; 0 if there is none."""
         wanted = rank(self.count, percent)

@@ -1,4 +1,4 @@
-"""Finds the lines of rules and keys in a TOML text. tomllib does not tell them."""
+"""Finds the lines of rules, endpoints and keys in a TOML text. tomllib does not tell them."""
 
 import re
 
@@ -12,25 +12,25 @@ _OPAQUE = re.compile(
     r"|\#[^\n]*",
     re.DOTALL,
 )
-_RULE = re.compile(r"\s*\[\[\s*rule\s*\]\]")
+_LISTED = re.compile(r"\s*\[\[\s*(rule|endpoint)\s*\]\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*[.=]")
 _TABLE = re.compile(r"\s*\[+\s*([A-Za-z0-9_-]+)")
 
 
 class Lines:
-    """The lines of rules, keys and tables in a text that tomllib has read without complaint."""
+    """The lines of rules, endpoints, keys and tables in a text that tomllib has read without complaint."""
 
     def __init__(self, text: str) -> None:
         """Look through ``text``."""
         self._keys: dict[str, int] = {}  # at the top, and tables
-        self._rules: list[tuple[int, dict[str, int]]] = []
+        self._listed: dict[str, list[tuple[int, dict[str, int]]]] = {"rule": [], "endpoint": []}
         depth = 0  # of brackets that are open where a line starts
         keys = self._keys
         for number, line in enumerate(_OPAQUE.sub(_blank, text).split("\n"), 1):
             if depth == 0:
-                if _RULE.match(line):
+                if listed := _LISTED.match(line):
                     keys = {}
-                    self._rules.append((number, keys))
+                    self._listed[listed[1]].append((number, keys))
                 elif table := _TABLE.match(line):
                     self._keys.setdefault(table[1], number)
                     keys = {}  # of a table that has no place here
@@ -42,11 +42,11 @@ class Lines:
         """The line of a key or table at the top of the policy; 1 if it is not found."""
         return self._keys.get(key, 1)
 
-    def of_rule(self, place: int, key: str | None = None) -> int:
-        """The line of a key of the rule with this place (from 0), or of the rule itself if the key is not found."""
-        if place >= len(self._rules):  # rule = [{...}, ...]
-            return self.of_key("rule")
-        line, keys = self._rules[place]
+    def of_listed(self, kind: str, place: int, key: str | None = None) -> int:
+        """The line of a key of the rule or endpoint with this place (from 0), or of itself if the key is not found."""
+        if place >= len(self._listed[kind]):  # rule = [{...}, ...]
+            return self.of_key(kind)
+        line, keys = self._listed[kind][place]
         return line if key is None else keys.get(key, line)
 
 

@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, Connection
+
+if TYPE_CHECKING:
+    from zmtpsniff.check.endpoints import EndpointDemand
 
 Filter = Callable[[AnyEvent], bool]
-Kind = Literal["expect", "forbid", "latency", "order", "baseline"]
+Unseen = Callable[[Connection], bool]
+"""Whether the capture does not show of a connection what a rule asks for."""
+Kind = Literal["expect", "forbid", "latency", "order", "sequence", "no_findings", "endpoint", "baseline"]
 Per = Literal["capture", "connection", "second"]
 Level = Literal["error", "warning"]
+Verdict = Literal["passed", "failed", "warning", "not checked"]
+Limits = tuple[tuple[str, int, int], ...]
+"""Of latencies: such as ("p99", 99, nanoseconds); 100 percent is the longest."""
 PATTERNS: dict[str, str] = {"request-reply": "replies", "heartbeats": "PONG commands"}  # and what has a latency there
 PER: tuple[Per, ...] = get_args(Per)
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -31,7 +39,7 @@ class Latency(NamedTuple):
     """How long answers may take."""
 
     pattern: str  # a key of PATTERNS
-    limits: tuple[tuple[str, int, int], ...]  # such as ("p99", 99, nanoseconds); 100 percent is the longest
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,10 @@ class Rule:
     file: str | None = None  # where it stands
     line: int | None = None
     kinds: tuple[type, ...] | None = None  # of records, all that the filters may accept; None if that is not known
+    unseen: Unseen | None = None
+    endpoint: "EndpointDemand | None" = None  # a demand made of services
+    group: str | None = None  # the name of what several rules speak of
+    needs_patterns: bool = False  # it asks what messages mean to each other
 
 
 class Offence(NamedTuple):
@@ -71,8 +83,24 @@ class Outcome(NamedTuple):
     found: str  # what was found and what was wanted, as a sentence without its full stop
     offences: Sequence[Offence] = ()
     more: int = 0  # offences that are not kept
+    checked: bool = True  # False: the capture does not show whether the rule is kept, and ``found`` says why
+    strict: bool = False  # a rule that is not checked fails
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the rule."""
+        if self.passed:
+            return "passed"
+        if not self.checked and not self.strict:
+            return "not checked"
+        return "failed" if self.rule.level == "error" else "warning"
 
     @property
     def failed(self) -> bool:
         """Whether this alone makes the check fail: a warning does not."""
-        return not self.passed and self.rule.level == "error"
+        return self.verdict == "failed"
+
+
+def not_checked(rule: Rule, reason: str) -> Outcome:
+    """The outcome of a rule on what the capture does not show."""
+    return Outcome(rule, False, f"not checked: {reason}", checked=False)

@@ -1,19 +1,22 @@
 """Reads policy files: TOML that becomes :class:`Rule` objects. An error names the line in the file."""
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.endpoint_reader import PERCENTILES, EndpointReader, limits_in
+from zmtpsniff.check.endpoints import EndpointDemand, OnlyThese
+from zmtpsniff.check.globs import AddressPattern
 from zmtpsniff.check.lines import Lines, longest_key
-from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
+from zmtpsniff.check.mistakes import listed, suggest
+from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, Unseen
+from zmtpsniff.check.sight import types_unknown, unseen_by
 
-TOP_KEYS = ("include", "rule")
+TOP_KEYS = ("include", "rule", "endpoint", "only_endpoints")
 KINDS = ("expect", "forbid", "latency", "order")
 _BOUNDS = ("count", "min", "max", "per", "mean")
 RULE_KEYS = ("name", *KINDS, *_BOUNDS, "connections", "level")
-PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
 LATENCY_KEYS = ("pattern", *PERCENTILES, "where")
 _NAME_LENGTH = 200  # of a rule: more fits into no report
 _MOST_OCTETS = 4 << 20  # of a policy file
@@ -35,7 +38,7 @@ def read_policy(name: str) -> list[Rule]:
     except ValueError as error:  # a name that no file can have
         raise PolicyError(f"{name!r}: {error}") from error
     if len(data) > _MOST_OCTETS:
-        raise PolicyError(f"{name}: more than {_MOST_OCTETS >> 20} MiB: no policy, or one to be taken apart")
+        raise PolicyError(f"{name}: more than {_MOST_OCTETS >> 20} MiB: if it is a policy, split it")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -63,7 +66,7 @@ def built_in(names: Iterable[str]) -> list[Rule]:
     rules: list[Rule] = []
     for name in dict.fromkeys(names):
         if name not in SETS:
-            raise PolicyError(f"{name!r} is no built-in set of rules{_suggest(name, SETS)}; there are {_list(SETS)}")
+            raise PolicyError(f"{name!r} is no built-in set of rules{suggest(name, SETS)}; there are {listed(SETS)}")
         rules += SETS[name]
     return rules
 
@@ -75,7 +78,7 @@ def fail_if_twice(rules: Sequence[Rule]) -> None:
         other = seen.setdefault(rule.name, rule)
         if other is not rule:
             first = f"{other.file}:{other.line}" if other.file else f"the built-in set {other.set_name}"
-            raise PolicyError(f"{rule.file}:{rule.line}: rule {rule.name!r}: {first} has one of that name, too")
+            raise PolicyError(f"{rule.file}:{rule.line}: rule {rule.name!r}: {first} has a rule of the same name")
 
 
 def _syntax(text: str, name: str, error: ValueError) -> str:
@@ -93,34 +96,69 @@ class _Reader:
     def __init__(self, name: str, lines: Lines) -> None:
         self._name = name
         self._lines = lines
-        self._place = 0  # of the rule that is looked at
+        self._table = "rule"  # or "endpoint": what is looked at
+        self._place = 0  # of it
         self._title = ""
 
     def rules(self, document: dict[str, Any]) -> list[Rule]:
         """All rules, those of included sets first."""
         for key in document:
             if key not in TOP_KEYS:
-                self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{_suggest(key, (*TOP_KEYS, *RULE_KEYS))}")
+                self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{suggest(key, (*TOP_KEYS, *RULE_KEYS))}")
         rules = self._included(document.get("include", []))
         tables = document.get("rule", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self._fail_at(self._lines.of_key("rule"), "rules are written as [[rule]], with two brackets")
         if len(tables) > _MOST_RULES:
-            self._fail_at(self._lines.of_rule(_MOST_RULES), f"more than {_MOST_RULES:,} rules")
+            self._fail_at(self._lines.of_listed("rule", _MOST_RULES), f"more than {_MOST_RULES:,} rules")
         for place, table in enumerate(tables):
             self._place = place
             self._title = f"rule {place + 1}"
             rules.append(self._rule(table))
+        rules += self._endpoints(document)
         if not rules:
-            self._fail_at(1, "there is no rule in it: add a [[rule]], or include a built-in set")
+            self._fail_at(1, "there is no rule in it: add a [[rule]], an [[endpoint]], or include a built-in set")
         fail_if_twice(rules)
+        return rules
+
+    def _endpoints(self, document: dict[str, Any]) -> list[Rule]:
+        tables = document.get("endpoint", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            self._fail_at(self._lines.of_key("endpoint"), "endpoints are written as [[endpoint]], with two brackets")
+        if len(tables) > _MOST_RULES:
+            self._fail_at(self._lines.of_listed("endpoint", _MOST_RULES), f"more than {_MOST_RULES:,} endpoints")
+        self._table = "endpoint"
+        rules: list[Rule] = []
+        known: list[AddressPattern] = []
+        for place, table in enumerate(tables):
+            self._place = place
+            self._title = f"endpoint {place + 1}"
+            reader = EndpointReader(self._fail)
+            made = reader.read(table)
+            known += made.addresses
+            for key, text, endpoint in made.demands:
+                line = self._lines.of_listed("endpoint", place, key)
+                rules.append(
+                    Rule(
+                        f"{made.name}: {key}", "endpoint", text, level=made.level, file=self._name, line=line,
+                        endpoint=endpoint, group=made.name, needs_patterns=key == "latency",
+                    )
+                )  # fmt: skip
+        only = document.get("only_endpoints", False)
+        line = self._lines.of_key("only_endpoints")
+        if not isinstance(only, bool):
+            self._fail_at(line, "only_endpoints must be true or false")
+        if only:
+            everything = EndpointDemand((AddressPattern("*:*"),), OnlyThese(tuple(known)))
+            text = "no service but those of [[endpoint]]"
+            rules.append(Rule("no other endpoints", "endpoint", text, file=self._name, line=line, endpoint=everything))
         return rules
 
     def _included(self, names: Any) -> list[Rule]:
         line = self._lines.of_key("include")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             self._fail_at(
-                line, f'include must be a list of built-in sets, such as ["protocol"]; there are {_list(SETS)}'
+                line, f'include must be a list of built-in sets, such as ["protocol"]; there are {listed(SETS)}'
             )
         try:
             return built_in(names)
@@ -130,7 +168,7 @@ class _Reader:
     def _rule(self, table: dict[str, Any]) -> Rule:
         for key in table:
             if key not in RULE_KEYS:
-                self._fail(key, f"unknown key {key!r}{_suggest(key, RULE_KEYS)}")
+                self._fail(key, f"unknown key {key!r}{suggest(key, RULE_KEYS)}")
         name = table.get("name")
         if name is None:
             self._fail(None, "it has no name")
@@ -140,7 +178,7 @@ class _Reader:
         kinds = [kind for kind in KINDS if kind in table]
         if len(kinds) != 1:
             has = f"it has {' and '.join(kinds)}" if kinds else "it has none of them"
-            self._fail(kinds[1] if kinds else None, f"a rule needs one of {_list(KINDS)}; {has}")
+            self._fail(kinds[1] if kinds else None, f"a rule needs one of {listed(KINDS)}; {has}")
         kind = kinds[0]
         bounds = self._bounds(table, kind)
         connections = None
@@ -150,29 +188,33 @@ class _Reader:
             connections = self._filter("connections", table["connections"])
         level = table.get("level", "error")
         if level not in LEVELS:
-            self._fail("level", f"level must be one of {_list(LEVELS)}, not {level!r}")
+            self._fail("level", f"level must be one of {listed(LEVELS)}, not {level!r}")
         latency = None
+        unseen: Unseen | None = None
         if kind == "latency":
             latency, filters, text = self._latency(table[kind])
+            unseen = types_unknown if latency.pattern == "request-reply" else None
         elif kind == "order":
             filters, text = self._order(table[kind])
         else:
             filters, text = (self._filter(kind, table[kind]),), f"{kind} {table[kind].strip()}"
-        line = self._lines.of_rule(self._place)
+            unseen = unseen_by(table[kind])
+        line = self._lines.of_listed("rule", self._place)
         return Rule(
             name, kind, text, filters, bounds, latency, connections, level, None, self._name, line,  # type: ignore[arg-type]
+            unseen=unseen, needs_patterns=kind == "latency",
         )  # fmt: skip
 
     def _bounds(self, table: dict[str, Any], kind: str) -> Bounds:
         per = table.get("per", "capture")
         if per not in PER:
-            self._fail("per", f"per must be one of {_list(PER)}, not {per!r}")
+            self._fail("per", f"per must be one of {listed(PER)}, not {per!r}")
         if kind == "latency":
             for key in ("count", "max", "per", "mean"):
                 if key in table:
                     self._fail(key, f"{key} says nothing about a latency; min is how many answers there must be")
         if kind == "order" and per == "second":
-            self._fail("per", 'an order is looked for per "connection", or in one of the capture')
+            self._fail("per", 'records have an order per "connection" or, without per, in the whole capture')
         if kind == "forbid":
             for key in ("count", "min"):
                 if key in table:
@@ -209,25 +251,17 @@ class _Reader:
             self._fail("latency", 'latency is written as { pattern = "request-reply", p99_ms = 50 }')
         for key in table:
             if key not in LATENCY_KEYS:
-                self._fail("latency", f"latency: unknown key {key!r}{_suggest(key, LATENCY_KEYS)}")
+                self._fail("latency", f"latency: unknown key {key!r}{suggest(key, LATENCY_KEYS)}")
         pattern = table.get("pattern")
         if pattern not in PATTERNS:
-            given = "is missing" if pattern is None else f"{pattern!r} is none{_suggest(str(pattern), PATTERNS)}"
-            self._fail("latency", f"latency: pattern {given}; there are {_list(PATTERNS)}")
-        limits = []
-        for key, percent in PERCENTILES.items():
-            if key in table:
-                value = table[key]
-                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-                    self._fail("latency", f"latency: {key} must be a number of milliseconds above 0, not {value!r}")
-                limits.append((key.removesuffix("_ms"), percent, round(value * 1e6)))
-        if not limits:
-            self._fail("latency", f"latency: there is no limit; give one of {_list(PERCENTILES)}")
+            given = "is missing" if pattern is None else f"{pattern!r} is none{suggest(str(pattern), PATTERNS)}"
+            self._fail("latency", f"latency: pattern {given}; there are {listed(PATTERNS)}")
+        limits = limits_in(table, lambda reason: self._fail("latency", f"latency: {reason}"))
         filters = (self._filter("where", table["where"], "latency"),) if "where" in table else ()
         text = f"latency of {pattern}: " + ", ".join(f"{name} {_ms(limit)} at most" for name, _, limit in limits)
         if filters:
             text += f", where {table['where'].strip()}"
-        return Latency(pattern, tuple(limits)), filters, text
+        return Latency(pattern, limits), filters, text
 
     def _order(self, texts: Any) -> tuple[tuple[Filter, ...], str]:
         if not isinstance(texts, list) or len(texts) < 2:
@@ -249,7 +283,7 @@ class _Reader:
             self._fail(key or what, f"{what}: {error}")
 
     def _fail(self, key: str | None, reason: str) -> NoReturn:
-        line = self._lines.of_rule(self._place, key)
+        line = self._lines.of_listed(self._table, self._place, key)
         self._fail_at(line, f"{self._title}: {reason}")
 
     def _fail_at(self, line: int, reason: str) -> NoReturn:
@@ -258,12 +292,3 @@ class _Reader:
 
 def _ms(limit_ns: int) -> str:
     return f"{limit_ns / 1e6:g} ms"
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _list(words: Iterable[str]) -> str:
-    return ", ".join(words)

@@ -1,10 +1,10 @@
 """What a check found, as all report formats take it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from dissectors.events import Capture
-from zmtpsniff.check.model import Outcome
+from zmtpsniff.check.model import Outcome, Verdict
 
 
 class Report(NamedTuple):
@@ -19,6 +19,12 @@ class Report(NamedTuple):
     seconds: float = 0.0  # that the check took
 
     @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many rules came out how."""
+        verdicts = [outcome.verdict for outcome in self.outcomes]
+        return {verdict: verdicts.count(verdict) for verdict in get_args(Verdict)}
+
+    @property
     def passed(self) -> bool:
-        """Whether no rule failed; warnings do not count."""
+        """Whether no rule failed; warnings, and rules that are not checked, do not count."""
         return not any(outcome.failed for outcome in self.outcomes)

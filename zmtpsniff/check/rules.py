@@ -5,14 +5,19 @@ from io import StringIO
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.check.defaults import SHOWN
+from zmtpsniff.check.endpoints import Complaint, limits_of
 from zmtpsniff.check.latencies import Latencies, rank
-from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule
+from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
+from zmtpsniff.check.services import Services
+from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.summary import SummaryRenderer
+from zmtpsniff.render.wording import number
 
 # Records come nearly in the order of their times. So long after a second no more records of it come.
 _LATE_SECONDS = 300
+_TOLD = 3  # of the faults of services: the first ones in words
 
 Place = Callable[[int], tuple[str, int] | None]
 """The file that has the packet of this number, and its number there."""
@@ -36,7 +41,10 @@ class Check:
         shower = Shower(shown, utc, place)
         self.totals: Capture | None = None  # the last record, once it has come
         self.span = Span()
-        self._trials = [_trial(rule, shower) for rule in rules]
+        endpoints = [rule.endpoint for rule in rules if rule.endpoint is not None]
+        # What the demands made of services ask is summed up once for all of them.
+        self._services = Services(limits_of(endpoints)) if endpoints else None
+        self._trials = [_trial(rule, shower, self._services) for rule in rules]
         self._takes: dict[type, list[Callable[[AnyEvent], None]]] = {}  # what wants records of a type
         self._passes = passes
 
@@ -46,17 +54,21 @@ class Check:
         passes = self._passes
         ended = []
         for event in events:
-            if passes is None or passes(event):
+            passed = passes is None or passes(event)
+            if passed:
                 kind = type(event)
                 if kind not in takes:
                     takes[kind] = self._interested(kind)
                 for take in takes[kind]:
                     take(event)
             if type(event) is Connection:
-                ended.append(event)
+                ended.append((event, passed))
+        if self._services is not None:
+            self._services.take(events if passes is None else list(filter(passes, events)))
         # Problems found at the end of a connection follow its record, in the same batch.
-        for connection in ended:
+        for connection, passed in ended:
             for trial in self._trials:
+                trial.see(connection, passed)
                 trial.end(connection)
         self.span.take(events)
         if events and isinstance(last := events[-1], Capture):
@@ -101,6 +113,14 @@ class _Trial:
         self._shown = shower.shown
         self._offences: list[Offence] = []
         self._more = 0
+        self._seen = 0  # connections
+        self._unseen = 0  # those that do not show what the rule is about
+
+    def see(self, connection: Connection, passes: bool) -> None:
+        """A connection is over, of which the rule speaks if it ``passes`` the display filter; end() comes next."""
+        self._seen += 1
+        if passes and self.rule.unseen is not None and self.rule.unseen(connection):
+            self._unseen += 1
 
     def take(self, event: AnyEvent) -> None:
         raise NotImplementedError
@@ -119,6 +139,23 @@ class _Trial:
 
     def _outcome(self, passed: bool, found: str) -> Outcome:
         return Outcome(self.rule, passed, found, self._offences, self._more)
+
+    def _counted(self, number: float, found: str) -> Outcome:
+        """The outcome where ``number`` has bounds, unless the capture does not show all that is counted."""
+        least, most = self.rule.bounds.least, self.rule.bounds.most
+        too_many = most is not None and number > most
+        too_few = least is not None and number < least
+        if too_few and self._unseen:
+            return self._not_checked()
+        if not too_many and not too_few and most is not None and (self._unseen or not self._seen):
+            return self._not_checked()
+        return self._outcome(not too_many and not too_few, found)
+
+    def _not_checked(self) -> Outcome:
+        if not self._seen:
+            return not_checked(self.rule, "there is no ZMTP connection in the capture")
+        which = f"{self._unseen:,} of {_connections(self._seen)}"
+        return not_checked(self.rule, f"{which} began before the capture, which does not show what the rule asks for")
 
     def _fits(self, number: float) -> bool:
         least, most = self.rule.bounds.least, self.rule.bounds.most
@@ -153,10 +190,10 @@ class _InCapture(_Trial):
 
     def finish(self, span: Span) -> Outcome:
         if not self.rule.bounds.mean:
-            return self._outcome(self._fits(self._count), f"found {_records(self._count)}, {self._wanted()}")
+            return self._counted(self._count, f"found {_records(self._count)}, {self._wanted()}")
         rate = self._count / span.seconds
         found = f"found {rate:,.2f} records a second ({_records(self._count)} in {span.seconds:,.1f} s)"
-        return self._outcome(self._fits(rate), f"{found}, {self._wanted()}")
+        return self._counted(rate, f"{found}, {self._wanted()}")
 
 
 class _InConnections(_Trial):
@@ -190,6 +227,9 @@ class _InConnections(_Trial):
         self._connections += 1
         if self._fits(count):
             return
+        too_few = self.rule.bounds.most is None or count <= self.rule.bounds.most
+        if too_few and self.rule.unseen is not None and self.rule.unseen(connection):
+            return  # what is missing may have been before the capture
         self._wrong += 1
         if excess is None or len(self._offences) >= self._shown:
             self._note(connection, _records(count))
@@ -200,6 +240,8 @@ class _InConnections(_Trial):
         found = f"{self._wrong:,} of {_connections(self._connections)} differ, {self._wanted()} on each"
         if not self._wrong:
             found = f"{_connections(self._connections)}, {self._wanted()} on each"
+            if self._unseen or not self._seen:
+                return self._not_checked()
         return self._outcome(not self._wrong, found)
 
 
@@ -264,6 +306,8 @@ class _InSeconds(_Trial):
         each = f"{self._wanted()} in each"
         if self._high:
             return self._outcome(False, f"{_seconds(self._high)} with more records, {each}")
+        if self._unseen and (self._low or self._most is not None):
+            return self._not_checked()
         if self._low:
             found = f"{self._low:,} of {_seconds(self._seconds)} with fewer records, first {self._first_low}"
             return self._outcome(False, f"{found}, {each}")
@@ -283,6 +327,7 @@ class _InOrder(_Trial):
         self._furthest = 0
         self._connections = 0
         self._complete = 0
+        self._late = 0
 
     def take(self, event: AnyEvent) -> None:
         flow = getattr(event, "flow", None)
@@ -300,16 +345,28 @@ class _InOrder(_Trial):
         self._furthest = max(self._furthest, reached)
         if reached == len(self._filters):
             self._complete += 1
+        elif not has_handshake(connection):
+            self._late += 1  # the first of them may have been before the capture
         elif self._each or reached:
             self._note(connection, f"only the first {reached} of {len(self._filters)}")
 
     def finish(self, span: Span) -> Outcome:
         on = f"in this order on {self._complete:,} of {_connections(self._connections)}"
         passed = self._complete == self._connections > 0 if self._each else self._fits(self._complete)
+        if not passed and self._late and not self._excess():
+            self._unseen, self._offences, self._more = self._late, [], 0
+            return self._not_checked()
         if passed:
             self._offences, self._more = [], 0  # connections that need not have had it
         wanted = "each expected" if self._each else self._wanted()
         return self._outcome(passed, f"{on}, {wanted}")
+
+    def _excess(self) -> bool:
+        """Whether the rule is broken by what the capture shows, whatever it does not show."""
+        if self._each:
+            return self._complete + self._late < self._connections
+        most = self.rule.bounds.most
+        return most is not None and self._complete > most
 
 
 class _Latency(_Trial):
@@ -339,9 +396,11 @@ class _Latency(_Trial):
         count = self._latencies.count
         what = f"{count:,} {PATTERNS[latency.pattern]}"
         if not self._fits(count):
+            if self._unseen:
+                return self._not_checked()
             return self._outcome(False, f"{what} with a latency, {self._wanted()}")
         if not count:
-            return self._outcome(True, what)
+            return not_checked(self.rule, f"there are no {PATTERNS[latency.pattern]} in the capture")
         words = []
         missed = 0  # the longest limit that was exceeded: the records over it say most
         for name, percent, limit in latency.limits:
@@ -357,7 +416,44 @@ class _Latency(_Trial):
         return self._outcome(not missed, f"{what}: {'; '.join(words)}")
 
 
-def _trial(rule: Rule, shower: Shower) -> _Trial:
+class _AtEndpoint(_Trial):
+    """Whether services meet a demand."""
+
+    def __init__(self, rule: Rule, shower: Shower, services: Services) -> None:
+        super().__init__(rule, shower)
+        self._services = services
+
+    def take(self, event: AnyEvent) -> None:
+        """Services take all events, once for all demands."""
+
+    def finish(self, span: Span) -> Outcome:
+        endpoint = self.rule.endpoint
+        assert endpoint is not None
+        services = [each for each in self._services.services.values() if endpoint.matches(each.address)]
+        judgements = [endpoint.demand.judge(each, self._services) for each in services]
+        complaints = [complaint for each in judgements for complaint in each.complaints]
+        if not services:
+            absent = endpoint.demand.absent(endpoint.title)
+            if absent is None or not self._services.is_whole:
+                return not_checked(self.rule, f"nothing of {endpoint.title} is in the capture")
+            complaints = [Complaint(absent)]
+        if complaints:
+            for complaint in complaints:
+                if complaint.connection is not None:
+                    self._note(complaint.connection)
+            more = len(complaints) - _TOLD
+            words = "; ".join(complaint.text for complaint in complaints[:_TOLD])
+            return self._outcome(False, f"{words}; and {more:,} more" if more > 0 else words)
+        unknown = [each.unknown for each in judgements if each.unknown]
+        if unknown:
+            return not_checked(self.rule, "; ".join(unknown[:_TOLD]))
+        found = [each.found for each in judgements]
+        return self._outcome(True, found[0] if len(found) == 1 else number(len(found), "service"))
+
+
+def _trial(rule: Rule, shower: Shower, services: Services | None) -> _Trial:
+    if services is not None and rule.kind == "endpoint":
+        return _AtEndpoint(rule, shower, services)
     if rule.kind == "latency":
         return _Latency(rule, shower)
     if rule.kind == "order":

@@ -17,7 +17,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 
 
 def sarif(report: Report) -> str:
-    """A log with one run: all rules, and a result for each that does not hold.
+    """A log with one run: all rules, and a result for each that does not hold, or is not checked ("open").
 
     A result stands at the rule's line of the policy, or at the capture for a rule without a file; the offending
     records are its related locations.
@@ -81,11 +81,12 @@ def _rule(rule: Rule, name: str) -> dict[str, Any]:
 
 def _result(report: Report, outcome: Outcome, place_of_rule: int, rule_id: str) -> dict[str, Any]:
     rule = outcome.rule
+    is_open = outcome.verdict == "not checked"  # the capture does not say enough
     result: dict[str, Any] = {
         "ruleId": rule_id,
         "ruleIndex": place_of_rule,
-        "level": rule.level,
-        "kind": "fail",
+        "level": "none" if is_open else rule.level,
+        "kind": "open" if is_open else "fail",
         "message": {"text": f"{escape(rule.name)}: {escape(outcome.found)}"},
     }
     file = rule.file or (report.captures[0] if report.captures else None)

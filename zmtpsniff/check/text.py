@@ -1,29 +1,59 @@
 """The report for people."""
 
-from zmtpsniff.check.model import Offence, Outcome
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from zmtpsniff.check.model import Offence, Outcome, Verdict
 from zmtpsniff.check.report import Report
+from zmtpsniff.render.palette import Palette
 from zmtpsniff.render.text import escape
 from zmtpsniff.render.wording import number
 
+_LABELS: dict[Verdict, str] = {"passed": "ok", "failed": "FAIL", "warning": "WARN", "not checked": "?"}
+_PLAIN = Palette()
 
-def text(report: Report) -> str:
-    """Every rule with its outcome, the first offending records under those that failed, and a line with the totals."""
+
+def text(report: Report, palette: Palette = _PLAIN) -> str:
+    """Every rule with its outcome, the first offending records under those that failed, and a line with the totals.
+
+    What an endpoint keeps is told together.
+    """
     lines = []
-    for outcome in report.outcomes:
+    for outcome, names in _folded(report.outcomes):
+        if names:
+            label = palette.paint(palette.good, f"{_LABELS['passed']:4}")
+            lines.append(f"{label}  {palette.paint(palette.title, escape(outcome.rule.group or ''))}")
+            lines.append(f"      {escape(', '.join(names))}")
+            continue
         rule = outcome.rule
-        lines.append(f"{_verdict(outcome):4}  {escape(rule.name)}  ({escape(where(outcome))})")
-        if not outcome.passed:
+        label = palette.paint(_color(outcome.verdict, palette), f"{_LABELS[outcome.verdict]:4}")
+        place = palette.paint(palette.dim, f"({escape(where(outcome))})")
+        lines.append(f"{label}  {palette.paint(palette.title, escape(rule.name))}  {place}")
+        if not outcome.passed and outcome.checked:
             lines.append(f"      {escape(rule.text)}")
         lines.append(f"      {escape(outcome.found)}")
         lines += [f"        {line}" for line in offence_lines(outcome)]
-    lines += ["", summary(report)]
+    lines += ["", summary(report, palette)]
     return "\n".join(lines) + "\n"
 
 
-def _verdict(outcome: Outcome) -> str:
-    if outcome.passed:
-        return "ok"
-    return "FAIL" if outcome.rule.level == "error" else "WARN"
+def _folded(outcomes: Sequence[Outcome]) -> Iterable[tuple[Outcome, list[str]]]:
+    """The outcomes; of those of one group that passed only the first, with the names of all."""
+    for (group, passed), same in groupby(outcomes, lambda outcome: (outcome.rule.group, outcome.passed)):
+        if group is None or not passed:
+            yield from ((outcome, []) for outcome in same)
+        else:
+            kept = list(same)
+            yield kept[0], [outcome.rule.name.removeprefix(f"{group}: ") for outcome in kept]
+
+
+def _color(verdict: Verdict, palette: Palette) -> str:
+    return {
+        "passed": palette.good,
+        "failed": palette.error,
+        "warning": palette.warning,
+        "not checked": palette.note,
+    }[verdict]
 
 
 def where(outcome: Outcome) -> str:
@@ -49,16 +79,21 @@ def place(offence: Offence) -> str:
     return "" if offence.file is None else f"{escape(offence.file)} packet {offence.file_packet}: "
 
 
-def summary(report: Report) -> str:
+def summary(report: Report, palette: Palette = _PLAIN) -> str:
     """One line that says what came out."""
-    failed = sum(outcome.failed for outcome in report.outcomes)
-    warned = sum(not outcome.passed for outcome in report.outcomes) - failed
+    counts = report.counts
     rules = number(len(report.outcomes), "rule")
-    if failed:
-        verdict = f"{failed:,} of {rules} failed"
+    if counts["failed"]:
+        verdict = palette.paint(palette.error, f"{counts['failed']:,} of {rules} failed")
+    elif counts["passed"] == len(report.outcomes):
+        verdict = palette.paint(palette.good, f"{rules} passed")
     else:
-        verdict = f"{len(report.outcomes) - warned:,} of {rules} passed" if warned else f"{rules} passed"
-    verdict += f", {number(warned, 'warning')}" if warned else ""
+        verdict = palette.paint(palette.good, f"{counts['passed']:,} of {rules} passed")
+    if counts["warning"]:
+        verdict += f", {palette.paint(palette.warning, number(counts['warning'], 'warning'))}"
+    if counts["not checked"]:
+        unchecked = f"{counts['not checked']:,} not checked"
+        verdict += f", {palette.paint(palette.note, unchecked)}"
     totals = report.totals
     if totals is None:
         return f"{verdict}: {escape(report.subject)}"

@@ -1,21 +1,23 @@
 """``zmtpsniff check``."""
 
+import io
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.check.defaults import FACTOR, SHOWN
+from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import (
     FilePath,
     FloatRange,
     IntRange,
+    color,
     display_filter,
     dissection_options_without_secrets,
     utc,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from zmtpsniff.check.rules import Check, Place
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.render import Color
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
@@ -84,10 +87,13 @@ class CheckSettings:
     init: bool
     baseline: bool
     factor: float
+    tolerance: float  # percent
     is_live: bool
     targets: "tuple[tuple[Format, str], ...]"  # formats, each with its file
     file: str | None  # of formats that have none
     show: int  # records of each rule
+    strict: bool
+    color: "Color"
     passes: "Filter | None"  # None: all
     utc: bool
     verbosity: int
@@ -112,11 +118,15 @@ class CheckSettings:
 @click.option(
     "--baseline",
     is_flag=True,
-    help="Compare two captures, OLD and NEW. Says what is new, gone or changed; exit status 1 if anything is.",
+    help="Compare two captures, OLD and NEW, by service. Says what is worse; exit status 1 if anything is.",
 )
 @click.option(
     "--factor", type=FloatRange(1, min_open=True), default=FACTOR, show_default=True, metavar="N",
-    help="By how much rates and latencies may change (--init, --baseline).",
+    help="By how much rates and latencies may change (--init).",
+)  # fmt: skip
+@click.option(
+    "--tolerance", type=FloatRange(0), default=TOLERANCE, show_default=True, metavar="PERCENT",
+    help="By how much rates and latencies may be worse (--baseline).",
 )  # fmt: skip
 @click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C.")
 @click.option(
@@ -124,13 +134,15 @@ class CheckSettings:
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE, unless -T names a file.")
 @click.option(
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
+@click.option("--strict", is_flag=True, help="What the capture does not show, so that it is not checked, fails.")
 @display_filter
 @utc
+@color
 @click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
 @live_options
 @tshark_options
@@ -138,11 +150,10 @@ class CheckSettings:
 @dissection_options_without_secrets
 @click.pass_context
 def check(context: click.Context, /, **options: Any) -> None:
-    """Hold captured or live traffic against a policy: exit status 0 if it passes, 1 if a rule fails.
+    """Hold traffic against a policy: exit status 0 if it passes, 1 if it fails.
 
     \b
-    zmtpsniff check capture.pcap --include protocol --include secure
-    zmtpsniff check capture.pcap --policy policy.toml -T github -T junit=out.xml
+    zmtpsniff check capture.pcap --include protocol --include secure -T github
     sudo zmtpsniff check --live -i lo -a duration:30 --policy policy.toml
     zmtpsniff check --init capture.pcap -o policy.toml
     zmtpsniff check --baseline before.pcap after.pcap
@@ -157,13 +168,12 @@ def check(context: click.Context, /, **options: Any) -> None:
     else:
         rules = _rules(settings)
         report, source = _check_live(rules, settings) if settings.is_live else _check_files(rules, settings)
+    report = report._replace(outcomes=[outcome._replace(strict=settings.strict) for outcome in report.outcomes])
     _write_reports(report, settings)
     if source is not None:  # what was seen until it failed is in the reports
         if source.failure is not None:
             raise CaptureError(source.failure)
         fail_if_unsaved(source.saver)
-    if report.totals is not None and not report.totals.zmtp_flows:
-        click.echo("zmtpsniff: no ZMTP connection in it, so what is forbidden could not be there", err=True)
     if not report.passed:
         context.exit(1)
 
@@ -223,8 +233,8 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
             fail_if_twice(rules)
         except PolicyError as error:
             raise click.ClickException(str(error)) from error
-    if not settings.dissection.patterns and any(rule.kind == "latency" for rule in rules):
-        raise click.UsageError("--no-patterns: the policy has a rule on latency, which needs them")
+    if not settings.dissection.patterns and any(rule.needs_patterns for rule in rules):
+        raise click.UsageError("--no-patterns: the policy has a rule that needs them, such as one on latency")
     return rules
 
 
@@ -254,10 +264,12 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.render.palette import make_palette
     from zmtpsniff.sniffer import Collaborators
 
     for output, _ in settings.targets:
         make_report(output)  # imports it, while that can be done
+    make_palette(io.StringIO(), "always")
     trial = Check(rules, settings.show, settings.utc, None, settings.passes)
     begun = time.monotonic()
     live, dissection = settings.live, settings.dissection
@@ -285,41 +297,44 @@ def _write_policy(settings: CheckSettings) -> None:
     """Look at the captures and write what they are like as a policy."""
     from zmtpsniff.check.builtin import SETS
     from zmtpsniff.check.init import policy_text
-    from zmtpsniff.check.profile import Profile
     from zmtpsniff.check.rules import Check
+    from zmtpsniff.check.services import Services
     from zmtpsniff.cli.output import open_output
 
-    profile = Profile()
+    services = Services()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
 
     def take(events: "Sequence[AnyEvent]") -> None:
         trial.take(events)
-        profile.take(events)
+        services.take(events)
 
     _pump(_open(settings.captures, settings.dissection)[0], take)
-    failed = {outcome.rule.set_name for outcome in trial.finish() if not outcome.passed}
-    sets = [name for name in SETS if name not in failed]
+    outcomes = trial.finish()
+    left_out = {outcome.rule.set_name for outcome in outcomes if not outcome.passed}
+    sets = [name for name in SETS if name not in left_out]
+    if not services.services and not any(outcome.failed for outcome in outcomes):
+        sets = ["protocol"]  # a policy needs a rule, and whatever comes should keep this one
     names = ", ".join(os.path.basename(name) for name in settings.captures)
     with open_output(settings.file, binary=False) as stream:
-        stream.write(policy_text(profile, sets, names, settings.factor))
+        stream.write(policy_text(services, sets, names, settings.factor))
 
 
 def _compare(settings: CheckSettings) -> "Report":
     """Compare two captures; the totals are those of the new one."""
     from zmtpsniff.check.baseline import compare
-    from zmtpsniff.check.profile import Profile
     from zmtpsniff.check.report import Report
+    from zmtpsniff.check.services import Services
     from zmtpsniff.dissection import open_files
 
     started = time.monotonic()
-    profiles = []
+    every = []
     for name in settings.captures:
-        profile = Profile()
-        _pump(open_files([name], settings.dissection), profile.take)
-        profiles.append(profile)
-    old, new = profiles
-    outcomes = compare(old, new, settings.factor, settings.show)
-    subject = f"{settings.captures[1]} compared with {settings.captures[0]}"
+        services = Services()
+        _pump(open_files([name], settings.dissection), services.take)
+        every.append(services)
+    old, new = every
+    outcomes = compare(old, new, settings.tolerance, settings.show)
+    subject = f"{settings.captures[1]} compared with {settings.captures[0]}, within {settings.tolerance:g} %"
     seconds = time.monotonic() - started
     return Report(outcomes, settings.captures, subject, __version__, new.totals, new.span.start_ns, seconds)
 
@@ -342,11 +357,13 @@ def _write_reports(report: "Report", settings: CheckSettings) -> None:
     """Write the report in every format asked for."""
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
+    from zmtpsniff.render.palette import make_palette
     from zmtpsniff.render.text import encodable
 
     for output, file in settings.targets:
         name = file if file != _STANDARD_OUTPUT else settings.file
         with open_output(name, binary=False) as stream:
             change = encodable(getattr(stream, "encoding", None))
-            text = make_report(output)(report)
+            palette = make_palette(cast("TextIO", stream), settings.color) if output == "text" else None
+            text = make_report(output, palette)(report)
             stream.write(change(text) if change else text)

@@ -1,6 +1,5 @@
 """How commands say what they can do: on one screen with ``--help``, everything with ``--help-all``."""
 
-import textwrap
 from typing import Any, NamedTuple
 
 import click
@@ -14,34 +13,46 @@ HELP_NAMES = ["-h", "--help"]
 
 # The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--live", "--show"),
+    "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--tolerance", "--live", "--show"),
     "For monitoring": ("--metrics", "--otlp"),
+    "For you": ("--link", "--folder"),
+    "What Wireshark's dialog offers": (
+        "--interface", "--file", "--filter", "--decode-as", "--dissector", "--extcap-capture-filter",
+    ),
+    "What Wireshark asks": (
+        "--extcap-interfaces", "--extcap-dlts", "--extcap-config", "--extcap-interface", "--extcap-version",
+        "--capture", "--fifo",
+    ),
     "Where to": ("--to", "--bind", "--yes"),
     "Files": ("--messages", "--decompress"),
     "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
     "Tables": (
-        "--output", "--series", "--ports", "--shards", "--anew", "--strict", "--keep-days", "--vacuum-hours",
+        "--output", "--series", "--ports", "--shards", "--anew", "--keep-days", "--vacuum-hours",
     ),
     "Spark": ("--master",),
     "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "--pid", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option",
-        "--status", "--processes",
+        "-i", "--pid", "-f", "-a", "-c", "-w", "--packets-only", "-b", "--engine", "-s", "-B", "-p", "--tls-keys",
+        "--tshark-option", "--status", "--processes",
     ),
     "Decoding": (
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
-    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--utc", "--time", "--color"),
+    "Output": (
+        "-Y", "-T", "--max-bytes", "--no-bodies", "--capture-record", "-o", "-v", "--strict", "--utc", "--time",
+        "--color",
+    ),
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
     {
-        "--factor", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval", "-b", "-s", "-B",
-        "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns", "--timeout", "--payload",
-        "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting", "--idle-timeout", "--utc",
-        "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours", "--help", "--help-all",
+        "--factor", "--tolerance", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval",
+        "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns",
+        "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting",
+        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
+        "--packets-only", "--capture-record", "--help", "--help-all",
     }
 )  # fmt: skip
 
@@ -198,6 +209,8 @@ class CommandWithHelp(click.Command):
         if all_fit:
             return
         with formatter.section("More, explained by --help-all"):
+            import textwrap
+
             lines = textwrap.wrap(", ".join(rare), formatter.width - 2, break_on_hyphens=False)
             formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
 

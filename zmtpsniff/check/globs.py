@@ -1,0 +1,79 @@
+"""Patterns of addresses, hosts and topics: ``*`` is anything, ``?`` one octet, ``\\`` takes their meaning."""
+
+import re
+from collections.abc import Sequence
+
+_ANYTHING, _ONE = -1, -2
+_ADDRESS = re.compile(r"(?P<host>.+):(?P<port>\*|\d{1,5}(-\d{1,5})?)", re.DOTALL)
+_MOST_PORT = 65535
+
+
+class Glob:
+    """A pattern of octets; it takes time linear in what it is held against."""
+
+    def __init__(self, text: str) -> None:
+        """Read the pattern; it can be any text."""
+        self.text = text
+        self._parts: list[int] = []
+        octets = iter(text.encode("utf-8", "surrogateescape"))
+        for octet in octets:
+            if octet == ord("\\"):
+                self._parts.append(next(octets, octet))
+            else:
+                self._parts.append({ord("*"): _ANYTHING, ord("?"): _ONE}.get(octet, octet))
+        self.is_plain = _ANYTHING not in self._parts and _ONE not in self._parts
+
+    def matches(self, data: bytes) -> bool:
+        """Whether it matches all of ``data``."""
+        parts, place, at = self._parts, 0, 0
+        star, retry = -1, 0  # the last * and what it has swallowed
+        while at < len(data):
+            if place < len(parts) and parts[place] == _ANYTHING:
+                star, retry = place, at
+                place += 1
+            elif place < len(parts) and parts[place] in (_ONE, data[at]):
+                place += 1
+                at += 1
+            elif star >= 0:
+                retry += 1
+                place, at = star + 1, retry
+            else:
+                return False
+        return all(part == _ANYTHING for part in parts[place:])
+
+
+def literal(octets: bytes) -> str | None:
+    """The pattern that matches these octets alone; None if they are no text that people can read."""
+    try:
+        text = octets.decode()
+    except UnicodeDecodeError:
+        return None
+    return re.sub(r"[*?\\]", r"\\\g<0>", text) if text.isprintable() else None
+
+
+class AddressPattern:
+    """Which addresses are meant: a host with ``*`` and ``?``, and a port, a range of ports, or ``*``."""
+
+    def __init__(self, text: str) -> None:
+        """Read ``HOST:PORT``; raises ValueError, which says what is wrong."""
+        self.text = text
+        match = _ADDRESS.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no HOST:PORT; a port may be a range (5550-5560) or *")
+        self._host = Glob(match["host"])
+        first, _, last = match["port"].partition("-")
+        self._ports = range(_MOST_PORT + 1) if first == "*" else range(int(first), int(last or first) + 1)
+        if first != "*" and (not self._ports or self._ports[-1] > _MOST_PORT):
+            raise ValueError(f"{text!r}: ports go from the lower to the higher, up to {_MOST_PORT}")
+
+    def matches(self, address: str) -> bool:
+        """Whether an ``address:port`` is meant."""
+        host, _, port = address.rpartition(":")
+        if not (port.isascii() and port.isdecimal() and len(port) < 6):
+            return False
+        return int(port) in self._ports and self._host.matches(host.encode("utf-8", "surrogateescape"))
+
+
+def any_matches(patterns: Sequence[Glob], data: bytes) -> bool:
+    """Whether one of the patterns matches."""
+    return any(pattern.matches(data) for pattern in patterns)

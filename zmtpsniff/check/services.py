@@ -1,0 +1,300 @@
+"""Sums a capture up by service: who connects to an address, how, about what, how much and how fast.
+
+A service is the socket that is bound at an address: all connections to it are its. What belongs to a connection is kept
+by its flow until the connection is over, because only then it is told which side is the server.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Sides, Subscription
+from zmtpsniff.check.latencies import Latencies
+from zmtpsniff.check.sight import has_handshake
+from zmtpsniff.check.span import Span
+from zmtpsniff.render.wording import port_of
+
+NO_MECHANISM = "none"
+PUBLISHERS = frozenset({"PUB", "XPUB", "RADIO"})
+# Problems after which what is not seen may have been there all the same.
+BLINDING = frozenset(
+    {
+        "capture-ended",
+        "capture-gap",
+        "capture-truncated",
+        "frames-found-again",
+        "frames-lost",
+        "message-too-large",
+        "one-direction",
+        "packets-cut",
+        "tls-gap",
+    }
+)
+_LOSSES = BLINDING | {"capture-corrupt", "fragments-dropped", "multicast-lost", "packets-dropped", "segments-left-out"}
+_FIRST_EPHEMERAL = 32768  # Linux gives ports from here on to those who ask for any
+_MOST_SERVICES = 10_000
+_MOST_TOPICS = 10_000  # of one kind at one service
+_MOST_LIFETIMES = 20_000
+_MOST_EXAMPLES = 5
+_MOST_VALUES = 100
+_MOST_HOSTS = 10_000
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Lifetime(NamedTuple):
+    """How long a connection lasted: Unix time."""
+
+    start_ns: int
+    end_ns: int
+    example: int  # its place among the examples; -1 if it is none
+
+
+class Values:
+    """What connections have as one of their properties, such as their mechanisms, each with some of the connections."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.examples: dict[str, list[Connection]] = {}
+        self.unknown = 0  # connections that do not show it
+
+    def add(self, value: str | None, connection: Connection) -> None:
+        """A connection has that value; None if it is not known."""
+        if value is None:
+            self.unknown += 1
+        elif value in self.examples or len(self.examples) < _MOST_VALUES:
+            examples = self.examples.setdefault(value, [])
+            if len(examples) < _MOST_EXAMPLES:
+                examples.append(connection)
+
+    @property
+    def known(self) -> list[str]:
+        """The values, sorted."""
+        return sorted(self.examples)
+
+
+class TopicCounter:
+    """How often each topic was seen, up to a limit of different ones."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.counts: Counter[bytes] = Counter()
+        self.is_cut = False  # there were more topics, or some of which not all octets are at hand
+
+    def add(self, topic: object, count: int = 1) -> None:
+        """A topic was seen."""
+        if type(topic) is bytes and (topic in self.counts or len(self.counts) < _MOST_TOPICS):
+            self.counts[topic] += count
+        else:
+            self.is_cut = True
+
+    def merge(self, other: "TopicCounter") -> None:
+        """Take in what another one has."""
+        for topic, count in other.counts.items():
+            self.add(topic, count)
+        self.is_cut = self.is_cut or other.is_cut
+
+
+class _Flow:
+    """What is known of a connection before it is over."""
+
+    __slots__ = ("blind", "encrypted", "latencies", "mechanisms", "problems", "subscriptions", "topics")
+
+    def __init__(self, limits: Sequence[int]) -> None:
+        self.mechanisms: dict[str, str] = {}  # by the address that announces it
+        self.subscriptions = TopicCounter()
+        self.topics = TopicCounter()
+        self.latencies = Latencies(limits)
+        self.encrypted = 0  # frames that cannot be read
+        self.blind = False
+        self.problems: Counter[str] = Counter()  # codes, notes left out
+
+
+class ServiceProfile:
+    """The socket bound at an address, as its connections show it."""
+
+    def __init__(self, address: str, limits: Sequence[int] = ()) -> None:
+        """``limits`` are latencies (nanoseconds) up to which replies are to be counted exactly."""
+        self.address = address
+        self.connections = 0
+        self.unseen = 0  # connections without a handshake in the capture
+        self.failed: list[Connection] = []  # examples of those whose handshake failed
+        self.failures = 0
+        self.mechanisms = Values()
+        self.versions = Values()
+        self.socket_types = Values()  # of the service
+        self.client_types = Values()
+        self.pairs = Values()  # "REQ > REP"
+        self.announced = Values()  # mechanisms of the service, where it did not agree on one with its client
+        self.wanted = Values()  # mechanisms of such clients
+        self.subscriptions = TopicCounter()
+        self.topics = TopicCounter()  # that are published
+        self.messages = Sides(0, 0)
+        self.encrypted = 0  # frames that cannot be read: nobody knows where their messages end
+        self.latencies = Latencies(limits)
+        self.clients: dict[str, Connection] = {}  # by host, with an example
+        self.clients_cut = False
+        self.lifetimes: list[Lifetime] = []
+        self.lifetimes_cut = False
+        self.blind = False  # octets are missing
+        self.problems: Counter[str] = Counter()  # codes, notes left out
+        self._examples: list[Connection] = []
+
+    @property
+    def has_fixed_port(self) -> bool:
+        """Whether its port is one that somebody chose, and not any that was free."""
+        return 0 < port_of(self.address) < _FIRST_EPHEMERAL
+
+    @property
+    def working(self) -> int:
+        """How many of its connections did not fail to agree."""
+        return self.connections - self.failures
+
+    def most_clients(self) -> int:
+        """How many connections it had at the same time."""
+        most, _ = self._peak(None)
+        return most
+
+    def beyond(self, most: int) -> list[Connection]:
+        """Examples of connections that were more than ``most`` at the same time."""
+        return self._peak(most)[1]
+
+    def _peak(self, most: int | None) -> tuple[int, list[Connection]]:
+        # At the same instant an end comes first: a client that connects anew is not two.
+        turns = sorted(
+            turn for life in self.lifetimes for turn in ((life.start_ns, 1, life.example), (life.end_ns, 0, -1))
+        )
+        now = peak = 0
+        beyond = []
+        for _, begins, example in turns:
+            now += 1 if begins else -1
+            peak = max(peak, now)
+            if begins and most is not None and now > most and 0 <= example < len(self._examples):
+                beyond.append(self._examples[example])
+        return peak, beyond
+
+    def add(self, connection: Connection, flow: _Flow) -> None:
+        """One of its connections is over."""
+        self.connections += 1
+        self.blind = self.blind or flow.blind
+        self.problems.update(flow.problems)
+        client, server = connection.client, connection.server
+        if connection.handshake in ("failed", "incomplete"):
+            self.failures += 1
+            if len(self.failed) < _MOST_EXAMPLES:
+                self.failed.append(connection)
+            self.announced.add(flow.mechanisms.get(server.address), connection)
+            self.wanted.add(flow.mechanisms.get(client.address), connection)
+            return
+        self.unseen += not has_handshake(connection)
+        self.mechanisms.add(_mechanism(connection), connection)
+        self.versions.add(connection.version, connection)
+        self.socket_types.add(server.socket_type, connection)
+        self.client_types.add(client.socket_type, connection)
+        is_known = client.socket_type is not None and server.socket_type is not None
+        self.pairs.add(f"{client.socket_type} > {server.socket_type}" if is_known else None, connection)
+        self.subscriptions.merge(flow.subscriptions)
+        self.topics.merge(flow.topics)
+        self.messages.client += connection.messages.client
+        self.messages.server += connection.messages.server
+        self.encrypted += flow.encrypted
+        self.latencies.merge(flow.latencies)
+        self._live(connection)
+
+    def _live(self, connection: Connection) -> None:
+        host = connection.client.address.rpartition(":")[0]
+        if host in self.clients or len(self.clients) < _MOST_HOSTS:
+            self.clients.setdefault(host, connection)
+        else:
+            self.clients_cut = True
+        if len(self.lifetimes) == _MOST_LIFETIMES:
+            self.lifetimes_cut = True
+            return
+        example = -1
+        if len(self._examples) < _MOST_LIFETIMES:
+            example = len(self._examples)
+            self._examples.append(connection)
+        self.lifetimes.append(Lifetime(connection.start_ns, connection.end_ns, example))
+
+
+def _mechanism(connection: Connection) -> str | None:
+    """The mechanism agreed on; one of the versions before there were any is told by its number."""
+    if connection.mechanism is None and connection.version in ("1.0", "2.0"):
+        return f"{NO_MECHANISM} (ZMTP {connection.version})"
+    return connection.mechanism
+
+
+class Services:
+    """Takes all events of a capture and tells its services."""
+
+    def __init__(self, limits: Iterable[int] = ()) -> None:
+        """``limits`` are latencies (nanoseconds) up to which replies are to be counted exactly."""
+        self.services: dict[str, ServiceProfile] = {}
+        self.span = Span()
+        self.unseen = 0  # connections without a handshake in the capture
+        self.is_lossy = False  # something is missing from the capture
+        self.totals: Capture | None = None  # the last record
+        self.is_cut = False  # there were more services than are told apart
+        self._limits = tuple(sorted(set(limits)))
+        self._flows: dict[int, _Flow] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the capture has everything that its services said."""
+        return not self.is_lossy and not self.unseen
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Look at a batch of events."""
+        self.span.take(events)
+        ended = []
+        for event in events:
+            if type(event) is Message:
+                if event.latency_ns is not None:
+                    self._flow(event.flow).latencies.add(event.latency_ns)
+                if event.socket_type in PUBLISHERS and event.frames:
+                    self._flow(event.flow).topics.add(event.frames[0])
+            elif isinstance(event, Command):
+                if event.name == "MESSAGE":
+                    self._flow(event.flow).encrypted += 1
+            elif isinstance(event, Subscription):
+                if event.action == "subscribe" and not event.incomplete:
+                    self._flow(event.flow).subscriptions.add(event.topic)
+            elif isinstance(event, Greeting):
+                if event.mechanism is not None:
+                    self._flow(event.flow).mechanisms[event.src] = event.mechanism
+            elif isinstance(event, Connection):
+                ended.append(event)
+            else:
+                self._lose(event)
+        # Problems found at the end of a connection follow its record, in the same batch.
+        for connection in ended:
+            self._end(connection)
+
+    def _flow(self, number: int) -> _Flow:
+        flow = self._flows.get(number)
+        if flow is None:
+            flow = self._flows[number] = _Flow(self._limits)
+        return flow
+
+    def _lose(self, event: AnyEvent) -> None:
+        if isinstance(event, Problem):
+            if event.severity != "note" and event.flow is not None:
+                self._flow(event.flow).problems[event.code] += 1
+            if event.code in _LOSSES:
+                self.is_lossy = True
+                if event.flow is not None and event.code in BLINDING:
+                    self._flow(event.flow).blind = True
+        elif isinstance(event, Capture):
+            self.totals = event
+            self.is_lossy = self.is_lossy or event.dropped > 0
+
+    def _end(self, connection: Connection) -> None:
+        flow = self._flows.pop(connection.flow, None) or _Flow(self._limits)
+        self.unseen += not has_handshake(connection)
+        address = connection.server.address
+        service = self.services.get(address)
+        if service is None:
+            if len(self.services) >= _MOST_SERVICES:
+                self.is_cut = True
+                return
+            service = self.services[address] = ServiceProfile(address, self._limits)
+        service.add(connection, flow)

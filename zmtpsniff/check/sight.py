@@ -1,0 +1,56 @@
+"""What a capture may not show of a connection, so that a rule which asks for it is not checked.
+
+A capture that begins after a connection was made lacks its handshake: greetings and READY say which mechanism, version
+and socket types both sides have, and they say it once.
+"""
+
+from dissectors.events import Connection, Peer
+from zmtpsniff.check.model import Unseen
+
+# Fields of greetings and of commands of a handshake; no record but those has them.
+_OF_HANDSHAKE = frozenset(
+    {"as_server", "client_key", "cookie", "long_term_key", "password", "properties", "server_key", "shared_key",
+     "username"}
+)  # fmt: skip
+_RECORDS = frozenset({b"greeting"})
+_COMMANDS = frozenset({b"HELLO", b"WELCOME", b"INITIATE", b"READY"})
+_OF_BOTH = frozenset({"mechanism", "version"})
+_OF_PEERS = frozenset({"socket_type", "version", "identity"})
+
+
+def has_handshake(connection: Connection) -> bool:
+    """Whether its handshake is in the capture, or it has none."""
+    return connection.handshake != "not-seen"
+
+
+def types_unknown(connection: Connection) -> bool:
+    """Whether it is not known what sockets it joins, not even by what they send."""
+    return not has_handshake(connection) and None in (connection.client.socket_type, connection.server.socket_type)
+
+
+def unseen_by(text: str) -> Unseen | None:
+    """What tells the connections of which a capture does not show what a filter asks for; None if it shows all."""
+    from zmtpsniff.filters.mentions import mentions_of  # imports the parser
+
+    fields, texts = mentions_of(text)
+    if fields & _OF_HANDSHAKE or ("type" in fields and texts & _RECORDS) or ("name" in fields and texts & _COMMANDS):
+        return lambda connection: not has_handshake(connection)
+    asked = [field for field in fields if _can_be_unseen(field)]
+    if not asked:
+        return None
+    return lambda connection: not has_handshake(connection) and any(_is_missing(connection, each) for each in asked)
+
+
+def _can_be_unseen(field: str) -> bool:
+    side, _, name = field.rpartition(".")
+    return field in _OF_BOTH | _OF_PEERS or (side in ("client", "server") and name in _OF_PEERS)
+
+
+def _is_missing(connection: Connection, field: str) -> bool:
+    side, _, name = field.rpartition(".")
+    if side:
+        peer: Peer = getattr(connection, side)
+        return getattr(peer, name) is None
+    if field in _OF_BOTH:
+        return getattr(connection, field) is None
+    return getattr(connection.client, field) is None or getattr(connection.server, field) is None
