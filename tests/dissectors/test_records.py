@@ -58,12 +58,12 @@ from zmtpsniff.spark.tables import TABLES
 said["columns"] = {table: {column.name: column._asdict() for column in columns} for table, columns in TABLES.items()}
 said["rows"] = None
 if find_spec("pyarrow"):
-    from zmtpsniff.spark.rows import ConnectionId, Pending, RowOrigin, Rows
+    from zmtpsniff.spark.rows import Backlog, ConnectionId, RowOrigin, Rows
 
-    pending = Pending()
-    pending.take(events, {1: ConnectionId("01", False)})
+    backlog = Backlog()
+    backlog.take(events, {1: ConnectionId("01", False)})
     origin = RowOrigin("series", lambda packets: (["file"] * len(packets), packets, packets))
-    made = Rows(0).of_events(pending, origin)
+    made = Rows(0).of_events(backlog, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
 """

@@ -27,7 +27,7 @@ from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import places_of, where
-from zmtpsniff.spark.rows import Batch, CaptureRow, Pending, RowOrigin, Rows
+from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -368,7 +368,7 @@ class ShardRows:
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
         self._origin = RowOrigin(series, lambda places: where(places, shard.files))
-        self._pending = Pending(), Pending()  # that stay, that are provisional
+        self._backlogs = Backlog(), Backlog()  # that stay, that are provisional
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
@@ -385,15 +385,15 @@ class ShardRows:
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
         events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
-        self._pending[one.provisional and not self._stays].take(events, one.conn_ids)
+        self._backlogs[one.provisional and not self._stays].take(events, one.conn_ids)
         self._octets += one.octets
-        if sum(pending.count for pending in self._pending) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
+        if sum(backlog.count for backlog in self._backlogs) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Batch]:
-        complete, self._pending, self._octets = self._pending, (Pending(), Pending()), 0
-        for provisional, pending in enumerate(complete):
-            yield from self._rows.of_events(pending, self._origin, bool(provisional))
+        complete, self._backlogs, self._octets = self._backlogs, (Backlog(), Backlog()), 0
+        for provisional, backlog in enumerate(complete):
+            yield from self._rows.of_events(backlog, self._origin, bool(provisional))
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:
