@@ -90,10 +90,15 @@ def commands(
     )
     yield Made(path, command, context)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
+        for name, inner in _commands_in(command, context):
             yield from commands(inner, f"{path} {name}", context)
+
+
+def _commands_in(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield name, command
 
 
 def _page(title: str, *lines: str) -> str:
@@ -136,16 +141,16 @@ def commands_page() -> str:
                 lines += ["<!-- run by tests/spark/test_report.py -->"]
             elif path == "zmtpsniff browse":
                 lines += ["<!-- run by tests/browse/test_terminal.py -->"]
+            elif path == "zmtpsniff extcap":
+                lines += ["<!-- run by tests/extcap/test_extcap.py -->"]
             elif path == "zmtpsniff keys":
                 lines += ["<!-- run by tests/peers/test_curve_keys.py -->"]
             lines += ["```sh", *(line for example in described.examples for line in _commented(example)), "```", ""]
         if isinstance(command, click.Group):
-            listed = [(name, command.commands[name]) for name in command.list_commands(context)]
             anchor = path.replace(" ", "-")
-            lines += _table(
-                "Command | What it does",
-                [(f"[{name}](#{anchor}-{name})", _cell(inner.get_short_help_str(200))) for name, inner in listed],
-            )
+            inner = _commands_in(command, context)
+            rows = [(f"[{name}](#{anchor}-{name})", _cell(one.get_short_help_str(200))) for name, one in inner]
+            lines += _table("Command | What it does", rows)
         for title, options in sections(command, context):
             rows = [(_code(synopsis(option)), _cell(details(option))) for option in options]
             lines += _table(f"{title} | What it does", rows)
@@ -283,9 +288,9 @@ def manual_page(made: Made) -> str:
     lines.pop()
     if isinstance(command, click.Group):
         lines.append(".SH COMMANDS")
-        for inner in command.list_commands(context):
-            short = command.commands[inner].get_short_help_str(200)
-            lines += [".TP", f".B {_roff(f'{name}-{inner}')}(1)", _roff(short)]
+        for inner_name, inner in _commands_in(command, context):
+            short = inner.get_short_help_str(200)
+            lines += [".TP", f".B {_roff(f'{name}-{inner_name}')}(1)", _roff(short)]
     for title, options in sections(command, context):
         lines.append(f".SH {_roff(title.upper())}")
         for option in options:

@@ -77,6 +77,13 @@ def test_where() -> None:
         assert capture.totals.messages > len(events)
 
 
+def test_findings() -> None:
+    with zmtpsniff.open(FIXTURES / "rec_reconnect_storm.pcap", where='type == "nothing"') as capture:
+        assert [(each.code, each.severity) for each in capture.findings()][:1] == [("reconnect-storm", "warning")]
+        assert list(capture) == []
+    assert zmtpsniff.open(FIXTURES / "m31_req_rep.pcap").findings() == []
+
+
 def test_several_files() -> None:
     other = FIXTURES / "m31_pub_sub.pcap"
     expected = Counter(record["type"] for record in shown(str(CAPTURE), str(other)))

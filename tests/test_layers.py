@@ -70,6 +70,7 @@ ALLOWED = {
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
+        "zmtpsniff.analysis.findings",
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
@@ -77,9 +78,16 @@ ALLOWED = {
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
+        "zmtpsniff.net.witness",
         "zmtpsniff.key_file",
     },
-    "zmtpsniff/pytest_plugin.py": {"zmtpsniff", "zmtpsniff.capture", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/pytest_plugin.py": {
+        "zmtpsniff",
+        "zmtpsniff.analysis.findings.finding",
+        "zmtpsniff.capture",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
     "zmtpsniff/testing.py": {
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.decode_as",
@@ -101,6 +109,15 @@ ALLOWED = {
         "zmtpsniff.errors",
         "dissectors.events",
         "dissectors.zmtp.sockets",
+    },
+    "zmtpsniff/extcap": {
+        "zmtpsniff.extcap",
+        "zmtpsniff.capture.source",
+        "zmtpsniff.errors",
+        "zmtpsniff.render.payload",
+        "dissectors.events",
+        "dissectors.zmtp.encoder",
+        "dissectors.zmtp.wire",
     },
     "zmtpsniff/replay": {
         "zmtpsniff.replay",
@@ -285,9 +302,30 @@ def test_dissectors_do_no_input_or_output() -> None:
 
 
 def test_start_up_imports_little() -> None:
-    code = f"import sys, zmtpsniff.cli.main; print([name for name in {LATE} if name in sys.modules])"
+    """Not even where all commands are asked for, as ``--help`` does."""
+    code = f"""
+import sys
+from zmtpsniff.cli.main import cli
+
+with cli.make_context("zmtpsniff", ["read"]) as context:
+    assert all(cli.get_command(context, name) for name in cli.list_commands(context))
+print([name for name in {LATE} if name in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_reading_imports_what_it_uses() -> None:
+    """Each of these takes as long as a capture of a thousand packets."""
+    unused = {"importlib.metadata", "subprocess", "zmtpsniff.capture.strace", "zmtpsniff.cli.live", "zmtpsniff.host"}
+    code = "import atexit, sys, zmtpsniff.cli.main as main; atexit.register(lambda: print(*sys.modules)); main.main()"
+    capture = PROJECT / "fixtures" / "m31_req_rep.pcap"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "read", "-T", "json", capture], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "zmtpsniff.sniffer" in modules
+    assert not unused & modules
 
 
 def test_the_helper_reads_nothing_of_the_network() -> None:

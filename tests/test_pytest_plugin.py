@@ -42,6 +42,27 @@ def test_a_failed_test_has_its_capture(tmp_path: Path) -> None:
 
 
 @needs_namespaces
+def test_findings_of_what_is_wrong(tmp_path: Path) -> None:
+    """A subscriber that connects to where nobody listens: no connection, no message, no problem."""
+    text = """
+import socket, time
+
+def test_it(zmtp_capture):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        for _ in range(12):
+            with socket.socket() as client:
+                client.connect_ex(closed.getsockname())
+            time.sleep(0.1)
+    assert [finding.code for finding in zmtp_capture.findings] == ["endpoint-refused"]
+    assert "nobody listens" in zmtp_capture.findings[0].summary
+    assert not zmtp_capture.connections
+"""
+    done = run(tmp_path, text, *ALONE)
+    assert done.returncode == 0, done.stdout
+
+
+@needs_namespaces
 def test_the_marker(tmp_path: Path) -> None:
     marker = "import pytest\n@pytest.mark.zmtp_capture(capture_filter='udp')\n"
     done = run(tmp_path, EXAMPLE.replace("def test", f"{marker}def test"), *ALONE)

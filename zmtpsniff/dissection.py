@@ -6,6 +6,8 @@ for the program to decide.
 
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
@@ -17,6 +19,7 @@ from zmtpsniff.capture.source import Source
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.errors import Error
 from zmtpsniff.filters import FilterError, compile_filter
+from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import NOBODY, Collaborators, Sniffer
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 
+    from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.capture.engines.engine import EngineName
 
 CaptureFile = str | PathLike[str] | BinaryIO
@@ -71,7 +75,7 @@ class Dissection:
         self._through = through
         self._where = where
         self._stop = stop
-        self._run = self._begin(source)  # the last one
+        self._run = self._begin(source, collaborators)  # the last one
         self._first: _Run | None = self._run  # until somebody iterates over it
         self._totals: Capture | None = None
 
@@ -106,18 +110,28 @@ class Dissection:
 
         Raises as iterating does.
         """
+        with closing(self._all_batches(self._collaborators.witness)) as batches:
+            for events in batches:
+                yield self._passing(events)
+
+    def _all_batches(self, witness: Witness | None) -> Generator[list[AnyEvent], None, None]:
+        """The events in lists, whatever the filter; ``witness`` is told what is below them."""
         run, self._first = self._first, None
-        if run is None:
-            run = self._run = self._begin(self._again())
+        if run is None or witness is not self._collaborators.witness:
+            source = self._again() if run is None else run.source
+            run = self._run = self._begin(source, replace(self._collaborators, witness=witness))
         try:
             for events in run.sniffer.events():
-                yield self._passing(events)
+                self._note_totals(events)
+                yield events
         finally:
             run.source.close()
 
     def finish(self) -> list[AnyEvent]:
         """End an iteration that was broken off: the events that it would still give for the packets so far."""
-        return self._passing(self._run.sniffer.finish())
+        events = self._run.sniffer.finish()
+        self._note_totals(events)
+        return self._passing(events)
 
     def messages(self) -> Iterator[Message]:
         """The messages that pass the filter. Raises as iterating does."""
@@ -130,6 +144,18 @@ class Dissection:
     def problems(self) -> Iterator[Problem]:
         """The problems. Raises as iterating does."""
         return self._only(Problem)
+
+    def findings(self) -> "list[Finding]":
+        """What is wrong, the most harmful first, as ``zmtpsniff diagnose`` tells it (docs/diagnose.md).
+
+        Reads the capture to its end, whatever the filter: of a live capture until stop(). Raises as iterating does.
+        """
+        from zmtpsniff.analysis.findings import Diagnosis
+
+        diagnosis = Diagnosis(self._settings.decode_as, self._settings.reply_seconds)
+        for events in self._all_batches(diagnosis):
+            diagnosis.take(events)
+        return diagnosis.findings()
 
     @property
     def totals(self) -> Capture:
@@ -197,17 +223,19 @@ class Dissection:
         if run is not None:
             run.source.close()
 
-    def _begin(self, source: ClosableSource) -> "_Run":
+    def _begin(self, source: ClosableSource, collaborators: Collaborators) -> "_Run":
         packets: Source = source if self._through is None else self._through(source)
         try:
-            return _Run(source, Sniffer(packets, self._settings, self._collaborators))
+            return _Run(source, Sniffer(packets, self._settings, collaborators))
         except Exception:
             source.close()
             raise
 
-    def _passing(self, events: list[AnyEvent]) -> list[AnyEvent]:
+    def _note_totals(self, events: list[AnyEvent]) -> None:
         if events and isinstance(events[-1], Capture):
             self._totals = events[-1]
+
+    def _passing(self, events: list[AnyEvent]) -> list[AnyEvent]:
         return events if self._where is None else list(filter(self._where, events))
 
     def _only(self, kind: type[_Event]) -> Iterator[_Event]:

@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
+    from zmtpsniff.analysis.findings.finding import Finding
 
 _MOST_LINES = 60  # of a capture in the report of a failed test
 _JOIN_SECONDS = 10.0
@@ -77,6 +78,15 @@ class ZmtpCapture:
         from dissectors.events import Problem
 
         return [event for event in self.events if isinstance(event, Problem)]
+
+    @cached_property
+    def findings(self) -> "list[Finding]":
+        """What is wrong, with advice, as ``zmtpsniff diagnose`` tells it. Raises zmtpsniff.Error."""
+        import zmtpsniff
+
+        self.finish()
+        with zmtpsniff.open(self.path) as capture:
+            return capture.findings()
 
     @property
     def totals(self) -> "Capture":

@@ -30,6 +30,7 @@ class Majordomo:
     """Both protocols, that of clients and that of workers; replies are joined with their requests."""
 
     name = "mdp"
+    signature = b"MDP"
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether one of the four headers is where it should be."""

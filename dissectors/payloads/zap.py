@@ -20,6 +20,7 @@ class Zap:
     """Requests to an authenticator and its replies."""
 
     name = "zap"
+    signature = _VERSION
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether version, status or mechanism and the number of frames are right."""

@@ -401,7 +401,10 @@ class Opening:
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, a letter for HTTP."""
-        if data[position] != wire.SIGNATURE_START and not self.forced:
+        if data[position] == wire.SIGNATURE_START:
+            self.state = "signature"
+            return self._signature(data, position)
+        if not self.forced:
             may_be = upgrade.may_be_head(data[position : position + 5])
             if may_be is None and not self.ended:
                 self._wait(len(data) - position + 1)

@@ -387,8 +387,7 @@ class Session:
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
         command = Command(
             *journal.place, name, offset=journal.begin, seen=journal.seen, incomplete=incomplete,
-            encrypted=self.encrypted or fields.get("encrypted") is True,
-            **{field: value for field, value in fields.items() if field != "encrypted"},  # type: ignore[arg-type]
+            **{"encrypted": self.encrypted, **fields},  # type: ignore[arg-type]
         )  # fmt: skip
         if wait is None:
             self.missed = self.missed or name == "MESSAGE"

@@ -235,6 +235,23 @@ def test_a_signature_leaves_out_no_message_of_its_protocol() -> None:
     assert found > 100
 
 
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("zap", [b"1.0", b"1", b"200", b"OK", b"me", b""]),
+        ("zap", [b"1.0", b"1", b"domain", b"10.0.0.1", b"", b"NULL"]),
+        *(("mdp", [header, b"more"]) for header in (b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02")),
+    ],
+)
+def test_a_signature_is_found_wherever_the_body_begins(name: str, body: list[bytes]) -> None:
+    (dissector,) = [dissector for dissector in built_in() if dissector.name == name]
+    signature: bytes = getattr(dissector, "signature")  # noqa: B009 (not every dissector has one)
+    for identities in range(8):
+        message = Message(*PLACE, [*[b"id"] * identities, b"", *body])
+        assert dissector.match(message, PayloadConnection(1, *PLACE[-2:]))
+        assert has_signature(message.frames, (signature,))
+
+
 def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> None:
     asked: list[list[Any]] = []
 

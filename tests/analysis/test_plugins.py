@@ -6,6 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from tests.support.made_up import greetings, message
 from tests.support.paths import PROJECT
 from tests.support.saved_files import save
 from tests.support.streams import CLIENT, SERVER, Conversation, Piece, packets, segments
-from zmtpsniff.analysis.plugins import load_dissectors, load_file
+from zmtpsniff.analysis.plugins import installed, load_dissectors, load_file
 from zmtpsniff.errors import PluginError
 from zmtpsniff.testing import dissect_capture, dissect_message, new_connection
 
@@ -151,6 +154,37 @@ def test_entry_points_of_installed_packages(shop: Path, monkeypatch: pytest.Monk
     done = program(shop, "read", "-T", "summary", "shop.pcap")
     assert done.returncode == 2
     assert "faulty.py, line 3: ZeroDivisionError" in done.stderr
+
+
+def test_entry_points_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path for modules may have archives of packages beside folders."""
+    with zipfile.ZipFile(tmp_path / "shop.zip", "w") as archive:
+        archive.writestr("shop-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+        archive.writestr("shop-1.0.dist-info/entry_points.txt", "[zmtpsniff.dissectors]\norders = orders:Orders\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "shop.zip"))
+    assert [entry.name for entry in installed()] == ["orders"]
+
+
+def test_entry_points_that_another_finder_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shelf:
+        """A finder of modules that has packages of its own."""
+
+        def find_spec(self, *_: object) -> None:
+            return None
+
+        def find_distributions(self, context: object) -> Iterator[Distribution]:
+            yield Shop()
+
+    class Shop(Distribution):
+        def read_text(self, filename: str) -> str | None:
+            texts = {"METADATA": "Name: shop\n", "entry_points.txt": "[zmtpsniff.dissectors]\norders = orders:Orders\n"}
+            return texts.get(filename)
+
+        def locate_file(self, path: object) -> Path:
+            raise NotImplementedError
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Shelf()])
+    assert [entry.name for entry in installed()] == ["orders"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -122,19 +123,32 @@ def test_an_interface_that_ends_by_itself() -> None:
     assert 0 < last["packets"] <= 1000
 
 
-@pytest.fixture
-def listening() -> Iterator[tuple[LiveProgram, list[int]]]:
+class Listening(NamedTuple):
     """A capture of what comes by UDP to a port, for which tshark starts udpdump and dumpcap; and all its processes."""
+
+    program: LiveProgram
+    children: list[int]
+    port: int
+
+
+@contextmanager
+def listen(*options: str) -> Iterator[Listening]:
+    """A capture on a port that nobody else has: by default udpdump takes 5555, which only one can."""
     known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
     if not re.search(r"^\d+\. udpdump", known, re.MULTILINE):
         pytest.skip("tshark has no udpdump interface here")
-    with live("--engine", "tshark", "-i", "udpdump") as program:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("", 0))
+        port: int = free.getsockname()[1]
+    command = ("--engine", "tshark", "-i", "udpdump", "--tshark-option", f"extcap.udpdump.port:{port}", *options)
+    with live(*command) as program:
         wait_for(lambda: {"udpdump", "dumpcap"} <= set(names(program.children()).values()))
         children = program.children()
-        yield program, children
-        # Nothing of a failure goes on.
-        for pid in running(children):
-            os.kill(pid, signal.SIGKILL)
+        try:
+            yield Listening(program, children, port)
+        finally:  # nothing of a failure goes on
+            for pid in running(children):
+                os.kill(pid, signal.SIGKILL)
 
 
 def names(pids: list[int]) -> dict[int, str]:
@@ -144,33 +158,44 @@ def names(pids: list[int]) -> dict[int, str]:
     return {pid: found[str(pid)] for pid in pids if str(pid) in found}
 
 
-def test_an_extcap_program_ends_with_the_capture(listening: tuple[LiveProgram, list[int]]) -> None:
-    program, children = listening
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        wait_for(lambda: bool(sender.sendto(b"hello", ("127.0.0.1", 5555))))
-        time.sleep(1)
-    records = program.interrupt()
-    assert records[-1]["packets"] == 1
-    assert running(children) == []
+def test_an_extcap_program_ends_with_the_capture() -> None:
+    with (
+        listen("-c", "1") as (program, children, port),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+
+        def send_until_it_ends() -> bool:
+            """Send again: what comes before udpdump has its socket is lost."""
+            sender.sendto(b"hello", ("127.0.0.1", port))
+            return program.process.poll() is not None
+
+        wait_for(send_until_it_ends)
+        assert program.process.returncode == 0, program.said()
+        assert program.read_all()[-1]["packets"] == 1
+        assert running(children) == []
 
 
-def test_no_extcap_program_outlives_us(listening: tuple[LiveProgram, list[int]]) -> None:
-    program, children = listening
-    program.process.kill()
-    wait_for(lambda: running(children) == [])
+def test_an_extcap_program_ends_with_an_interrupt() -> None:
+    with listen() as (program, children, _):
+        assert program.interrupt()[-1]["type"] == "capture"
+        assert running(children) == []
 
 
-def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture(
-    listening: tuple[LiveProgram, list[int]],
-) -> None:
+def test_no_extcap_program_outlives_us() -> None:
+    with listen() as (program, children, _):
+        program.process.kill()
+        wait_for(lambda: running(children) == [])
+
+
+def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture() -> None:
     """It goes on, since dumpcap does; but nobody would end it if not the group that both belong to."""
-    program, children = listening
-    (udpdump,) = [pid for pid, name in names(children).items() if name == "udpdump"]
-    parent = subprocess.run(["ps", "-o", "ppid=", "-p", str(udpdump)], capture_output=True, text=True, check=True)
-    os.kill(int(parent.stdout), signal.SIGKILL)
-    wait_for(lambda: running([int(parent.stdout)]) == [])
-    program.interrupt()
-    assert running(children) == []
+    with listen() as (program, children, _):
+        (udpdump,) = [pid for pid, name in names(children).items() if name == "udpdump"]
+        parent = subprocess.run(["ps", "-o", "ppid=", "-p", str(udpdump)], capture_output=True, text=True, check=True)
+        os.kill(int(parent.stdout), signal.SIGKILL)
+        wait_for(lambda: running([int(parent.stdout)]) == [])
+        program.interrupt()
+        assert running(children) == []
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -120,7 +121,8 @@ def test_the_sidecar_runs_what_there_is() -> None:
     (sidecar,) = [each for each in containers if each["name"] == "zmtpsniff"]
     program, name, *arguments = sidecar["command"]
     assert program == "zmtpsniff"
-    command = _reference().cli.commands[name]
+    cli = _reference().cli
+    command = cli.get_command(click.Context(cli), name)
     with command.make_context(name, arguments) as context:
         assert context.params["interfaces"] == ("any",)
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
 from tests.support.paths import PROJECT
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.cli.main import cli
 from zmtpsniff.export.metrics import Metrics
 
@@ -33,7 +34,7 @@ class _Nothing:
 def names() -> set[str]:
     """The names of all samples."""
     registry = CollectorRegistry()
-    registry.register(Metrics(_Nothing()))
+    registry.register(Metrics(_Nothing(), Diagnosis()))
     found = set()
     for family in registry.collect():
         found |= {family.name} if family.type == "gauge" else {f"{family.name}_total"}

@@ -120,10 +120,12 @@ def _parse(arguments: list[str], text: str) -> None:
     command: click.Command = cli
     words = [word for word in arguments if word != "…"]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        if words[0] in ("COMMAND", "spark") and words[0] not in command.commands:
+        inner = command.get_command(click.Context(command), words[0])
+        if words[0] in ("COMMAND", "spark") and inner is None:
             return
-        assert words[0] in command.commands, text
-        command = command.commands[words.pop(0)]
+        assert inner is not None, text
+        command = inner
+        del words[0]
     # Of a part of a command line, such as a subcommand alone, the argument may be missing.
     no_arguments = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)  # since click 8.2
     with contextlib.suppress(click.exceptions.Exit, click.MissingParameter, no_arguments):

@@ -15,6 +15,8 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
 from tests.support.live_program import live, needs_privilege
 from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.errors import Error
 from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
 
@@ -44,7 +46,7 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, tuple[str, ...]], float]:
     """All samples, by name and the values of their labels, as Prometheus reads them."""
-    metrics = Metrics(Source(*going_on))
+    metrics = Metrics(Source(*going_on), Diagnosis())
     registry = CollectorRegistry()
     registry.register(metrics)  # which asks, so that the next events bring the numbers up to date
     for begin in range(0, len(events), 10):
@@ -93,6 +95,17 @@ def test_they_are_what_the_records_say(name: str) -> None:
     assert (total(found, "zmtpsniff_packets_total"), total(found, "zmtpsniff_packets_dropped_total")) == (7, 1)
 
 
+@pytest.mark.parametrize("name", ["rec_reconnect_storm.pcap", "rec_plain_wrong_password.pcap", "m31_req_rep.pcap"])
+def test_findings_are_those_of_diagnose(name: str) -> None:
+    events = list(zmtpsniff.open(FIXTURES / name))
+    diagnosis = Diagnosis()
+    diagnosis.take(events)
+    expected = Counter((each.code, each.severity) for each in diagnosis.findings())
+    found = {labels: value for (name, labels), value in made(events).items() if name == "zmtp_findings"}
+    assert found == expected
+    assert {code for code, _ in found} <= set(FINDINGS)  # nothing of the wire gets into a label
+
+
 def said(latency_ns: int) -> Message:
     message = Message(1, 1, 1, "10.0.0.2:5555", "10.0.0.1:40000", [b"x"], "REP")
     message.latency_ns = latency_ns
@@ -119,7 +132,7 @@ def test_hostile_labels() -> None:
 
 def test_what_goes_on_counts_once() -> None:
     """Before its summary has come, and after."""
-    metrics = Metrics(Source(connected(1, messages=5), connected(2)))
+    metrics = Metrics(Source(connected(1, messages=5), connected(2)), Diagnosis())
     list(metrics.collect())
     metrics.take([])
     registry = CollectorRegistry()
@@ -148,7 +161,7 @@ def test_buckets_add_up() -> None:
 
 
 def test_it_answers_where_it_was_told_to() -> None:
-    metrics = Metrics(Source())
+    metrics = Metrics(Source(), Diagnosis())
     metrics.take([connected(5555)])
     port = metrics.serve("127.0.0.1", 0)
     try:
@@ -156,7 +169,7 @@ def test_it_answers_where_it_was_told_to() -> None:
             found = samples(answer.read().decode())
         assert total(found, "zmtpsniff_packets_total") == 7
         with pytest.raises(Error, match="in use"):
-            Metrics(Source()).serve("127.0.0.1", port)
+            Metrics(Source(), Diagnosis()).serve("127.0.0.1", port)
     finally:
         metrics.close()
 

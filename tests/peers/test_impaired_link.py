@@ -11,7 +11,6 @@ import pickle
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -22,7 +21,16 @@ from click.testing import CliRunner
 from tests.support import peers
 from tests.support.captured_octets import Capture, Hole, holes, later, sent_by, thinned
 from tests.support.conversation import Logs, check, closed, converse, logged, octets, wrong
-from tests.support.impaired_link import LEFT, RIGHT, DroppedError, Impairment, impaired_link, needs_tap, needs_tcpdump
+from tests.support.impaired_link import (
+    LEFT,
+    RIGHT,
+    DroppedError,
+    Impairment,
+    LostEndError,
+    impaired_link,
+    needs_tap,
+    needs_tcpdump,
+)
 from tests.support.live_program import Record, live
 from tests.support.made_up import frame, pushes
 from tests.support.namespaces import needs_namespaces
@@ -60,37 +68,20 @@ class Recording(NamedTuple):
     live: list[Record]  # what zmtpsniff showed while it went on, on the side of the server
 
 
-_TRIES = 4  # to capture all packets of a conversation on a busy machine
-
-
-@pytest.fixture(scope="session")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
-    """All conversations, which take place at the same time; one worker of pytest-xdist records them for all."""
-    folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    saved = shared / "recordings.pickle"
-    with (shared / "recordings.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not saved.exists():
-            folders = [tmp_path_factory.mktemp(name) for name in IMPAIRMENTS]
-            with ThreadPoolExecutor() as recorders:
-                made = dict(zip(IMPAIRMENTS, recorders.map(record, IMPAIRMENTS.values(), folders), strict=True))
-            saved.write_bytes(pickle.dumps(made))
-    found: dict[str, Recording] = pickle.loads(saved.read_bytes())
-    return found
+_TRIES = 4  # to capture all packets of a conversation on a busy machine, and all ends of its connections
 
 
 def record(impairment: Impairment, folder: Path) -> Recording:
-    for _ in range(_TRIES - 1):
+    for seed in range(1, _TRIES):
         try:
-            return record_once(impairment, folder)
-        except DroppedError:
+            return record_once(impairment, seed, folder)
+        except (DroppedError, LostEndError):
             pass
-    return record_once(impairment, folder)
+    return record_once(impairment, _TRIES, folder)
 
 
-def record_once(impairment: Impairment, folder: Path) -> Recording:
-    with impaired_link(impairment, seed=1, folder=folder) as link:
+def record_once(impairment: Impairment, seed: int, folder: Path) -> Recording:
+    with impaired_link(impairment, seed, folder) as link:
         client, server = link.sides
         options = ("--engine", "tcpdump", "-i", server.interface, "--max-bytes", "0", "-f", "tcp")
         with live(*options, prefix=server.command()) as program:
@@ -116,9 +107,18 @@ _NEEDS = (needs_namespaces, needs_tap, needs_tcpdump)
         pytest.param(name, marks=_NEEDS if name == "jitter" else [*_NEEDS, pytest.mark.slow]) for name in IMPAIRMENTS
     ],
 )
-def recording(request: pytest.FixtureRequest, recordings: dict[str, Recording]) -> Recording:
-    """One of the conversations."""
-    return recordings[request.param]
+def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """One of the conversations; the worker of pytest-xdist that needs it first records it for all."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    saved = shared / f"{request.param}.pickle"
+    with (shared / f"{request.param}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not saved.exists():
+            made = record(IMPAIRMENTS[request.param], tmp_path_factory.mktemp(request.param))
+            saved.write_bytes(pickle.dumps(made))
+    found: Recording = pickle.loads(saved.read_bytes())
+    return found
 
 
 def read(folder: Path, *captures: Sequence[Packet]) -> list[Record]:

@@ -32,7 +32,7 @@ def converse(server: Side, client: Side, host: str, exchanges: Sequence[str], **
     try:
         # Both are read at the same time: one whose log fills its pipe waits, and the other one waits for it.
         with ThreadPoolExecutor() as readers:
-            said = list(readers.map(lambda process: process.communicate(timeout=60), running))
+            said = list(readers.map(lambda process: process.communicate(timeout=180), running))
     finally:
         for process in running:
             process.kill()

@@ -19,7 +19,7 @@ Record = dict[str, Any]
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "live"]
 ENGINES = ("dumpcap", "tcpdump", "scapy", "tshark")
 _SINGLE = {"tcpdump"}  # capture on one interface only
-_PATIENCE = 60.0  # seconds; a machine that does much else may be slow
+_PATIENCE = 120.0  # seconds; a machine that does much else may be slow
 
 needs_privilege = pytest.mark.skipif(os.geteuid() != 0, reason="capturing needs root here")
 

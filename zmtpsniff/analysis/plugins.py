@@ -1,9 +1,10 @@
 """Plug-ins: dissectors of payloads from files and from installed packages."""
 
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 from dissectors.payloads import PayloadDissector
@@ -12,6 +13,7 @@ from zmtpsniff.errors import PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
 ENTRY_POINTS = "zmtpsniff.dissectors"
 
@@ -31,6 +33,8 @@ def load_file(name: str) -> list[PayloadDissector]:
 
     Raises PluginError if the file cannot be run or has none.
     """
+    from pathlib import Path
+
     path = Path(name).absolute()
     try:
         path.stat()
@@ -72,9 +76,36 @@ def is_dissector(thing: object) -> bool:
 
 def installed() -> "list[EntryPoint]":
     """What installed packages offer in the entry point group ``zmtpsniff.dissectors``; nothing of it runs yet."""
+    if not _is_anything_offered():
+        return []
     from importlib.metadata import entry_points
 
     return sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
+
+
+def _is_anything_offered() -> bool:
+    """Whether any package may have such an entry point.
+
+    Nearly nobody has one, and importlib.metadata takes as long as a capture of some thousand packets.
+    """
+    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
+        return True
+    group = ENTRY_POINTS.encode()
+    for folder in sys.path:
+        try:
+            names = [name for name in os.listdir(folder or ".") if name.lower().endswith("-info")]
+        except FileNotFoundError:
+            continue
+        except OSError:  # not a folder, but perhaps an archive that has packages
+            return True
+        for name in names:
+            try:
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                    if group in file.read():
+                        return True
+            except OSError:
+                pass
+    return False
 
 
 def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
@@ -91,11 +122,13 @@ def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
     return found
 
 
-def place_of(error: Exception, path: Path | None = None) -> str | None:
+def place_of(error: Exception, path: "Path | None" = None) -> str | None:
     """Where code of a plug-in failed, as ``FILE, line N``; None if nothing says so.
 
     That is the last line in its file, at ``path``, that ran; without ``path`` the last that ran in any file.
     """
+    from pathlib import Path
+
     place = None
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{Path(error.filename).name}, line {error.lineno}"
@@ -108,13 +141,15 @@ def place_of(error: Exception, path: Path | None = None) -> str | None:
     return place
 
 
-def file_of(dissector: PayloadDissector) -> Path | None:
+def file_of(dissector: PayloadDissector) -> "Path | None":
     """The file that the class of a dissector is in."""
+    from pathlib import Path
+
     file = getattr(sys.modules.get(type(dissector).__module__), "__file__", None)
     return None if file is None else Path(file)
 
 
-def _in_words(error: Exception, path: Path | None = None) -> str:
+def _in_words(error: Exception, path: "Path | None" = None) -> str:
     """An error on one line, with the line that it came from: of the file at ``path``, if it ran."""
     place = place_of(error, path)
     if place is not None and path is not None:

@@ -6,7 +6,8 @@ import msgspec
 
 from dissectors.events import AnyEvent, Body, Capture, Cut, Hidden, Message, Octets, Payload
 from dissectors.records import record_fields
-from zmtpsniff.browse.wire import Name, WireImage
+from dissectors.zmtp.encoder import Name
+from zmtpsniff.browse.wire import WireImage
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
 from zmtpsniff.render.text import escape, quote

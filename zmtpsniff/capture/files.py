@@ -8,7 +8,7 @@ from io import FileIO
 from itertools import chain
 from typing import BinaryIO
 
-from zmtpsniff.capture import compression, pcap, pcapng, strace
+from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 
@@ -193,6 +193,8 @@ def _recognise(
     if data[:4] == pcapng.MAGIC:
         return pcapng.read_pcapng(stream, data, source, offsets)
     if data[:1] in _TEXT_STARTS:
+        from zmtpsniff.capture import strace  # which compiles many expressions
+
         data, is_log = strace.find_log(stream, data)
         if is_log:
             return strace.read_log(stream, data, source)

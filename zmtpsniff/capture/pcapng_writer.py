@@ -1,6 +1,6 @@
 """Writing the pcapng file format, as draft-ietf-opsawg-pcapng describes it: blocks as octets, no file."""
 
-import os
+import platform
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -69,9 +69,8 @@ class PcapngSection:
     def header(self, comments: Sequence[str]) -> bytes:
         """The section header, with comments on the whole capture; forgets which interfaces were described."""
         self._interfaces.clear()
-        system = os.uname()
         body = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
-        options = [_comments(comments), _option(SHB_OS, f"{system.sysname} {system.release}".encode())]
+        options = [_comments(comments), _option(SHB_OS, f"{platform.system()} {platform.release()}".encode())]
         options.append(_option(SHB_USERAPPL, self._origin.application.encode()))
         return _block(SECTION_HEADER, body, b"".join(options))
 

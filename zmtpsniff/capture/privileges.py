@@ -2,8 +2,11 @@
 
 import ctypes
 import os
-import pwd
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pwd
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
 
@@ -12,10 +15,12 @@ class NoPrivilegeDropError(Exception):
     """The privileges could not be given up; its text is one line that says why."""
 
 
-def invoking_user() -> pwd.struct_passwd | None:
-    """Who called sudo, doas or pkexec; None if nobody did, or root."""
-    if os.geteuid() != 0:
+def invoking_user() -> "pwd.struct_passwd | None":
+    """Who called sudo, doas or pkexec; None if nobody did, or root, and on Windows, which has none of these."""
+    if sys.platform == "win32" or os.geteuid() != 0:
         return None
+    import pwd
+
     try:
         for name in ("SUDO_UID", "PKEXEC_UID"):
             if os.environ.get(name):

@@ -15,6 +15,7 @@ ENDED = "saving-ended"  # the problem code
 STANDARD_OUTPUT = "-"
 
 _NO_LIMIT = 1 << 80
+_TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)  # Windows: no ends of lines
 _MOST_KEYS = 65_536  # lines that each further file of a ring gets; the oldest give way
 _KEYS_IN_BLOCK = 4096
 _KEYS_FOLLOW = "# keys follow, as they came"
@@ -211,7 +212,7 @@ class Saver:
                 raise CaptureError(f"{name}: not overwritten, since it is one of the captures to read")
             self._name = name
             # Packets may hold secrets: like dumpcap's, the file is for its owner only.
-            self._fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(name, _TO_WRITE, 0o600)
             self._regular = stat.S_ISREG(os.fstat(self._fd).st_mode)
             self._names.append(name)
         self._put(self._header())

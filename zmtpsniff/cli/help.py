@@ -1,6 +1,5 @@
 """How commands say what they can do: on one screen with ``--help``, everything with ``--help-all``."""
 
-import textwrap
 from typing import Any, NamedTuple
 
 import click
@@ -16,6 +15,14 @@ HELP_NAMES = ["-h", "--help"]
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--tolerance", "--live", "--show"),
     "For monitoring": ("--metrics", "--otlp"),
+    "For you": ("--link", "--folder"),
+    "What Wireshark's dialog offers": (
+        "--interface", "--file", "--filter", "--decode-as", "--dissector", "--extcap-capture-filter",
+    ),
+    "What Wireshark asks": (
+        "--extcap-interfaces", "--extcap-dlts", "--extcap-config", "--extcap-interface", "--extcap-version",
+        "--capture", "--fifo",
+    ),
     "Where to": ("--to", "--bind", "--yes"),
     "Files": ("--messages", "--decompress"),
     "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
@@ -199,6 +206,8 @@ class CommandWithHelp(click.Command):
         if all_fit:
             return
         with formatter.section("More, explained by --help-all"):
+            import textwrap
+
             lines = textwrap.wrap(", ".join(rare), formatter.width - 2, break_on_hyphens=False)
             formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
 

@@ -13,7 +13,7 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import start_host
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.observers import ObserverSettings, load_observers, observer_options, start_observers
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
@@ -77,6 +77,7 @@ def live(
     dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
+    diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
     source = None
     observers: list[Observer] = []
@@ -101,11 +102,13 @@ def live(
             if source.saver is not None:
                 host.keys.save = source.saver.add_keys
         # It runs plug-ins, so without the privileges of capturing.
-        collaborators = Collaborators(clock=time.time_ns, tls=started.tls, host=host, dissectors=dissectors)
+        collaborators = Collaborators(
+            clock=time.time_ns, tls=started.tls, host=host, dissectors=dissectors, witness=diagnosis
+        )
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
         yields = status is None and leads_to_a_program(output.file)
         line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
-        observers = start_observers(observer, capture)
+        observers = start_observers(observer, capture, diagnosis)
         run(capture, dissection, output, line, is_live=True, observers=observers)
     finally:
         for each in observers:

@@ -1,5 +1,6 @@
 """The command line: its commands, and the only place that ends the program."""
 
+import importlib
 import os
 import signal
 import sys
@@ -7,25 +8,29 @@ import sys
 import click
 
 from zmtpsniff import __version__
-from zmtpsniff.cli.browse import browse
-from zmtpsniff.cli.check import check
-from zmtpsniff.cli.diagnose import diagnose
-from zmtpsniff.cli.extract import extract
-from zmtpsniff.cli.fields import fields
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.interfaces import interfaces
-from zmtpsniff.cli.keys import keys
-from zmtpsniff.cli.live import live
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
-from zmtpsniff.cli.read import read
-from zmtpsniff.cli.replay import replay
-from zmtpsniff.cli.report import report
-from zmtpsniff.cli.schema import schema
-from zmtpsniff.cli.spark import spark
-from zmtpsniff.cli.stats import stats
 from zmtpsniff.collector import dismiss_collector
 from zmtpsniff.errors import Error
 
+# Each is made by the module of its name, which is imported when the command is asked for.
+_MODULES = {
+    "browse": "zmtpsniff.cli.browse",
+    "check": "zmtpsniff.cli.check",
+    "diagnose": "zmtpsniff.cli.diagnose",
+    "extcap": "zmtpsniff.cli.extcap",
+    "extract": "zmtpsniff.cli.extract",
+    "fields": "zmtpsniff.cli.fields",
+    "interfaces": "zmtpsniff.cli.interfaces",
+    "keys": "zmtpsniff.cli.keys",
+    "live": "zmtpsniff.cli.live",
+    "read": "zmtpsniff.cli.read",
+    "replay": "zmtpsniff.cli.replay",
+    "report": "zmtpsniff.cli.report",
+    "schema": "zmtpsniff.cli.schema",
+    "spark": "zmtpsniff.cli.spark",
+    "stats": "zmtpsniff.cli.stats",
+}
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
 
@@ -33,11 +38,22 @@ _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scrip
 class Commands(Group):
     """All commands; a capture in place of a command is to be read, and nothing at all asks for help."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the order of the alphabet."""
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, None if there is none."""
+        if cmd_name not in _MODULES:
+            return None
+        command: click.Command = getattr(importlib.import_module(_MODULES[cmd_name]), cmd_name)
+        return command
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put in what goes without saying."""
         if not args:
             args = ["--help"]
-        elif args[0] not in self.commands and (args[0] == "-" or os.path.isfile(args[0])):
+        elif args[0] not in _MODULES and (args[0] == "-" or os.path.isfile(args[0])):
             args = ["read", *args]
         return super().parse_args(ctx, args)
 
@@ -56,25 +72,6 @@ def cli() -> None:
     zmtpsniff report capture.pcap -o FILE.html   one page to pass on
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
-
-
-for _command in (
-    read,
-    live,
-    browse,
-    diagnose,
-    check,
-    stats,
-    report,
-    extract,
-    replay,
-    keys,
-    interfaces,
-    fields,
-    schema,
-    spark,
-):
-    cli.add_command(_command)
 
 
 def main() -> None:

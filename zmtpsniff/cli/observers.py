@@ -9,8 +9,10 @@ from zmtpsniff.cli.options import option_group
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.export import Observer
+    from zmtpsniff.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +47,32 @@ def load_observers(settings: ObserverSettings) -> None:
         parse_address(settings.metrics)
 
 
-def start_observers(settings: ObserverSettings, capture: "Dissection") -> "list[Observer]":
-    """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing."""
+def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagnosis | None":
+    """What the capture is to have as its witness for the observers, None if they need nobody."""
+    if settings.metrics is None:
+        return None
+    from zmtpsniff.analysis.findings import Diagnosis
+
+    return Diagnosis(dissection.decode_as, dissection.reply_seconds)
+
+
+def start_observers(
+    settings: ObserverSettings, capture: "Dissection", diagnosis: "Diagnosis | None"
+) -> "list[Observer]":
+    """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing.
+
+    ``diagnosis`` is what make_diagnosis() made, the witness of ``capture``.
+    """
     observers: list[Observer] = []
     if settings.otlp is not None:
         from zmtpsniff.export.spans import make_spans
 
         observers.append(make_spans(settings.otlp))
-    if settings.metrics is not None:
+    if settings.metrics is not None and diagnosis is not None:
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(capture)
+        metrics = Metrics(capture, diagnosis)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:

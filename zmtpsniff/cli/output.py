@@ -80,6 +80,9 @@ def must_be_read(stream: IO[Any]) -> None:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Let interrupts wait meanwhile: one in the middle of a write to a full pipe costs what is left of it."""
+    if sys.platform == "win32":  # which cannot
+        yield
+        return
     waiting = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

@@ -40,6 +40,28 @@ class MetricsSource(Protocol):
         """The address and port of the server of a connection that goes on."""
 
 
+class CodedFinding(Protocol):
+    """What Metrics tells of a finding; its words and endpoints are for people."""
+
+    @property
+    def code(self) -> str:
+        """Which finding this is."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is."""
+
+
+class FindingsSource(Protocol):
+    """What Metrics asks a Diagnosis."""
+
+    def take(self, events: Sequence[AnyEvent], /) -> None:
+        """Look at some events."""
+
+    def findings(self) -> Sequence[CodedFinding]:
+        """What is wrong, by the events so far."""
+
+
 class _Counts:
     """What summaries of connections add up to."""
 
@@ -73,9 +95,11 @@ class Metrics:
     events, and asks for the summaries of connections that go on when somebody asks for samples.
     """
 
-    def __init__(self, capture: MetricsSource) -> None:
-        """``capture`` knows the connections that go on."""
+    def __init__(self, capture: MetricsSource, diagnosis: FindingsSource) -> None:
+        """``capture`` knows the connections that go on, ``diagnosis`` what is wrong."""
         self._capture = capture
+        self._diagnosis = diagnosis
+        self._findings: dict[tuple[str, str], int] = {}
         self._services: set[str] = set()
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
         self._over = _Counts()
@@ -111,6 +135,7 @@ class Metrics:
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Count some events."""
+        self._diagnosis.take(events)
         for event in [event for event in events if type(event) is not Message or event.latency_ns is not None]:
             if type(event) is Message:
                 latencies = self._flows.get(event.flow)
@@ -134,7 +159,11 @@ class Metrics:
             self._is_new.set()
 
     def _look(self) -> None:
-        """Add up what is over and what goes on."""
+        """Add up what is over and what goes on, and see what is wrong."""
+        findings: dict[tuple[str, str], int] = {}
+        for each in self._diagnosis.findings():
+            findings[each.code, each.severity] = findings.get((each.code, each.severity), 0) + 1
+        self._findings = findings
         now = self._over.copy()
         self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
@@ -177,6 +206,8 @@ class Metrics:
         yield _family(actions, list(self._subscriptions.items()))
         problems = CounterMetricFamily("zmtp_problems", "Problems: docs/problems.md.", labels=["code", "severity"])
         yield _family(problems, list(self._problems.items()))
+        found = GaugeMetricFamily("zmtp_findings", "Findings so far: docs/diagnose.md.", labels=["code", "severity"])
+        yield _family(found, list(self._findings.items()))
         yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._capture.packets)
         yield CounterMetricFamily(
             "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._capture.dropped

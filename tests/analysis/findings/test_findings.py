@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import zmtpsniff
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.tap import Packets, packets
@@ -50,6 +51,17 @@ PCAPS = sorted(FIXTURES.glob("*.pcap*"))
 def test_fixtures(path: Path) -> None:
     found = [code for code, _ in alarms(diagnose(path))]
     assert found == FAULTY.get(path.name.partition(".")[0], [])
+
+
+@pytest.mark.parametrize("name", ["app_salt.pcap", "rec_late_reply.pcap", "rec_reconnect_storm.pcap", "rec_proxy.pcap"])
+def test_to_ask_before_the_end_changes_nothing(name: str) -> None:
+    events = list(zmtpsniff.open(FIXTURES / name))
+    once, often = Diagnosis(), Diagnosis()
+    once.take(events)
+    for start in range(0, len(events), 7):
+        often.take(events[start : start + 7])
+        often.findings()
+    assert often.findings() == once.findings()
 
 
 def test_every_faulty_capture_is_there() -> None:

@@ -208,7 +208,10 @@ class Diagnosis:
     # ------------------------------------------------------------------ results
 
     def findings(self) -> list[Finding]:
-        """What is wrong, the most harmful first. To be asked once, when all events have been taken."""
+        """What is wrong, the most harmful first: by the events so far, if there are more to come.
+
+        Some of it is known only once a connection is over, or the capture.
+        """
         claims: dict[tuple[str, str], Claim] = {}
         for one in self._inquiries:
             for claim in one.claims(self._now_ns):

@@ -1,0 +1,1 @@
+"""zmtpsniff as a capture interface of Wireshark: its extcap protocol, and messages as exported PDUs."""

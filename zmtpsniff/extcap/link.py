@@ -1,0 +1,61 @@
+"""A program in Wireshark's folder for extcap programs that is zmtpsniff."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from zmtpsniff.errors import Error
+
+_ASK_SECONDS = 30.0
+_WORDS = "-P -m zmtpsniff extcap"  # -P: whatever lies in the folder that Wireshark runs in, this zmtpsniff is run
+
+
+def personal_folder() -> Path:
+    """Where Wireshark looks for extcap programs of this user; raises Error for a Wireshark that has no such folder.
+
+    tshark knows; without it, where Wireshark from 4.2 on has it.
+    """
+    if os.environ.get("WIRESHARK_EXTCAP_DIR"):
+        return Path(os.environ["WIRESHARK_EXTCAP_DIR"])
+    if shutil.which("tshark"):
+        try:
+            asked = subprocess.run(
+                ["tshark", "-G", "folders"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise Error("tshark does not say its folders; name one with --folder") from None
+        folders = dict(line.partition(":")[::2] for line in asked.stdout.splitlines())
+        if personal := folders.get("Personal Extcap path"):
+            return Path(personal.strip())
+        if common := folders.get("Extcap path"):
+            raise Error(
+                f"this Wireshark has no folder for extcap programs of a user: give --folder {common.strip()} as root"
+            )
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA", ""), "Wireshark", "extcap")
+    return Path.home() / ".local/lib/wireshark/extcap"
+
+
+def link(folder: Path) -> Path:
+    """Write a program that calls zmtpsniff, and return its name; raises Error if that cannot be done.
+
+    What an earlier call wrote is written anew, and nothing else is.
+    """
+    if sys.platform == "win32":
+        path = folder / "zmtpsniff.bat"
+        text = f'@"{sys.executable}" {_WORDS} %*\n'
+    else:
+        path = folder / "zmtpsniff"
+        text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {_WORDS} "$@"\n'
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink() or (path.exists() and _WORDS.encode() not in path.read_bytes()):
+            raise Error(f"{path}: there is something else of this name")
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from None
+    return path
