@@ -58,7 +58,7 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },
-    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "zmtpsniff.settings", "dissectors"},
+    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
@@ -67,6 +67,7 @@ ALLOWED = {
         "dissectors.zmtp.limits",
     },
     "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
+    "zmtpsniff/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
     "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.arrow",
@@ -75,10 +76,10 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
-        "zmtpsniff.net.witness",
         "zmtpsniff.key_file",
     },
     "zmtpsniff/pytest_plugin.py": {
@@ -129,8 +130,10 @@ ALLOWED = {
     "zmtpsniff/filters": {
         "zmtpsniff.filters",
         "zmtpsniff.errors",
+        "zmtpsniff.analysis.bodies",
         "zmtpsniff.render.text",
         "dissectors.events",
+        "dissectors.payloads",
         "dissectors.records",
     },
     "zmtpsniff/report": {

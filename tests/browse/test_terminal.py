@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import zmq
 
+from tests.support import curve_pair
 from tests.support.live_program import needs_privilege
-from tests.support.paths import FIXTURES
+from tests.support.namespaces import needs_namespaces, separate_namespaces
+from tests.support.paths import FIXTURES, program
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 PROGRAM = f"{sys.executable} -m zmtpsniff browse"
@@ -114,6 +116,34 @@ def test_messages_come_while_somebody_looks(tmux: Tmux) -> None:
         tmux.until('"message 99"')
         tmux.press("s")
         tmux.until("over")
+
+
+@needs_tmux
+@needs_namespaces
+def test_keys_of_the_programs_open_what_they_say(tmux: Tmux) -> None:
+    with separate_namespaces() as (side, _):
+        side.ip("link", "set", "lo", "up")
+        tmux.start(" ".join(side.command(PROGRAM, "-i", "lo", "--curve-keys", "auto")), 120)
+        tmux.until("following")
+        command = side.command(*program(curve_pair), "5960", "0")
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pair:
+            assert pair.stdin is not None
+            assert pair.stdout is not None
+            try:
+                assert pair.stdout.readline() == b"ready\n"
+                pair.stdin.write(b"what it costs\n")
+                pair.stdin.flush()
+                tmux.until("reply to what it costs")
+            finally:
+                pair.kill()
+        tmux.press("q")
+
+
+def test_keys_of_programs_are_for_interfaces() -> None:
+    command = [*PROGRAM.split(), "--curve-keys", "auto", str(FIXTURES / "m31_req_rep.pcap")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--curve-keys auto: only with -i" in done.stderr
 
 
 @needs_tmux

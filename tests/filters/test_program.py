@@ -14,12 +14,14 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent
+from dissectors.payloads.registry import built_in
 from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
@@ -27,7 +29,7 @@ from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.terminal import Terminal
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
-from zmtpsniff.filters.fields import list_fields
+from zmtpsniff.filters.fields import list_fields, payload_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
 
 Record = dict[str, Any]
@@ -224,6 +226,17 @@ def test_read_shows_what_passes_and_the_totals() -> None:
     assert "READY" not in tree
 
 
+def test_totals_are_left_out_on_demand() -> None:
+    path = str(REQ_REP)
+    whole = _records(path)
+    assert _records(path, "--no-capture-record") == whole[:-1]
+    messages = [record for record in whole if record["type"] == "message"]
+    assert _records(path, "-Y", 'type == "message"', "--no-capture-record") == messages
+    assert _records(path, "-Y", 'type == "message"', "--capture-record") == [*messages, whole[-1]]
+    assert _records(path, "-Y", 'type == "capture"', "--no-capture-record") == []
+    assert len(_run("read", "-T", "summary", "--no-capture-record", path).stdout.splitlines()) == len(whole) - 1
+
+
 def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
     records = _records("--max-bytes", "3", "-Y", 'frames == "request 1" && !frames.truncated', str(REQ_REP))
     assert [_text(record, "frames", 1) for record in records[:-1]] == [{"length": 9, "text": "req", "truncated": True}]
@@ -257,7 +270,7 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     done = _run("fields", "-T", "json")
     listed = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["name"], each["kind"], each["records"]) for each in listed] == [
-        (info.name, info.kind, list(info.records)) for info in list_fields()
+        (info.name, info.kind, list(info.records)) for info in (*list_fields(), *payload_fields(built_in()))
     ]
     table = _run("fields").stdout.splitlines()
     assert [line.split()[0] for line in table[1 : len(listed) + 1]] == [each["name"] for each in listed]
@@ -267,6 +280,29 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     ]
     wrong = _run("fields", "nothing-like-this")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_fields_lists_those_that_a_plug_in_declares(tmp_path: Path) -> None:
+    plugin = tmp_path / "orders.py"
+    plugin.write_text(
+        "class Orders:\n"
+        "    name = 'orders'\n"
+        "    fields = {'qty': 'number', 'header.name': 'text'}\n"
+        "    def match(self, message, connection): return False\n"
+        "    def dissect(self, message, connection): return None\n"
+    )
+    listed = [
+        json.loads(line)
+        for line in _run("fields", "--plugin", str(plugin), "orders", "-T", "json").stdout.split("\n")[:-1]
+    ]
+    assert [(each["name"], each["kind"]) for each in listed] == [
+        ("payload.header.name", "text"),
+        ("payload.qty", "number"),
+    ]
+    plugin.write_text(plugin.read_text().replace("'number'", "'int'"))
+    wrong = _run("fields", "--plugin", str(plugin))
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "qty is 'int', which is none of text, number" in wrong.stderr
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
@@ -330,6 +366,22 @@ def test_live_shows_what_passes_and_the_totals(engine: str) -> None:
     assert logs
 
 
+@needs_namespaces
+@engines(only=["tcpdump", "dumpcap"])
+def test_live_saves_the_connections_that_pass(engine: str, tmp_path: Path) -> None:
+    text = 'type == "message" && socket_type == "REP"'
+    saved = tmp_path / "saved.pcapng"
+    with joined_namespaces() as (here, there):
+        options = ("--engine", engine, "-i", here.interface, "-f", "tcp", "-Y", text, "-w", str(saved))
+        with live(*options, prefix=here.command()) as program:
+            converse(here, there, here.ipv4, ("req_rep", "pub_sub"))
+            program.read_until(lambda records: any(record["type"] == "message" for record in records))
+            *shown, _ = program.interrupt()
+    *again, totals = _records("-Y", text, str(saved))
+    assert [_frames(record) for record in again] == [_frames(record) for record in shown]
+    assert totals["flows"] == len({record["flow"] for record in shown})
+
+
 @lru_cache(1)
 def _examples() -> list[tuple[str, str]]:
     """The filters of the guide, with the capture that each is tried on."""
@@ -340,7 +392,7 @@ def test_examples_of_the_guide_find_something() -> None:
     assert len(_examples()) > 10
     for capture, text in _examples():
         passes = compile_filter(text)
-        events = list(zmtpsniff.open(PROJECT / capture, payload=False))
+        events = list(zmtpsniff.open(PROJECT / capture))
         assert any(map(passes, events)), text
 
 
