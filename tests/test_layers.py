@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -58,7 +59,7 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },
-    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "zmtpsniff.settings", "dissectors"},
+    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
     "zmtpsniff/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
@@ -76,10 +77,10 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
         "zmtpsniff.filters",
+        "zmtpsniff.net.witness",
         "zmtpsniff.settings",
         "zmtpsniff.sniffer",
         "dissectors",
-        "zmtpsniff.net.witness",
         "zmtpsniff.key_file",
     },
     "zmtpsniff/pytest_plugin.py": {
@@ -348,6 +349,7 @@ def _sources() -> dict[str, Path]:
     return {".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
+@lru_cache(1)
 def _bases() -> dict[str, list[str]]:
     """Each class of ours by its whole name, with the classes that it is made from."""
     found = {}

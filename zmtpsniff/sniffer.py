@@ -84,7 +84,7 @@ class Sniffer:
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
-        self._factory = DissectorFactory(self._events, settings, self._curve, self._doubts)
+        self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
         self._flows = FlowTable(

@@ -3,14 +3,13 @@
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.host import start_host
+from zmtpsniff.cli.host import pass_keys, start_host
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     type=IntRange(1),
     multiple=True,
     metavar="PID",
-    help="Instead of an interface: what this process says over tcp:// and ipc://, by strace. Repeatable.",
+    help="Instead of an interface trace this process, by strace: tcp:// and ipc://. Repeatable.",
 )
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @click.option(
@@ -80,7 +79,6 @@ def live(
     """
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.host.source import KeyedSource
     from zmtpsniff.render.text import escape
     from zmtpsniff.selector import PacketSelector
     from zmtpsniff.sniffer import Collaborators
@@ -108,13 +106,7 @@ def live(
             more_keys=dissection.host_keys,
             saves_all=output.passes is None,
         )
-        through = None
-        if host is not None and host.keys is not None:
-            source.key_lines = host.keys.lines
-            if host.watches:
-                through = partial(KeyedSource, host=host)
-            if opened is not None:
-                host.keys.save = opened.add_keys
+        through = pass_keys(host, source, opened)
         if opened is not None and output.passes is not None:
             selector = PacketSelector(opened, source, packets_only=packets_only)
         # It runs plug-ins, so without the privileges of capturing.

@@ -133,7 +133,7 @@ def _make_settings(
 ) -> Settings:
     """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
     if _AUTO in curve_keys and not is_live:
-        raise click.UsageError(f"--curve-keys {_AUTO}: only with live; a file of this name is ./{_AUTO}")
+        raise click.UsageError(f"--curve-keys {_AUTO}: only with live and browse -i; a file of this name is ./{_AUTO}")
     if not payload:
         for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
             if given:
@@ -172,8 +172,8 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
 
 curve_key_files = click.option(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
-    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live: auto takes the keys of this "
-    "machine's programs. Repeatable.",
+    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live and browse -i: auto takes the "
+    "keys of this machine's programs. Repeatable.",
 )  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
@@ -181,9 +181,9 @@ _dissection = (
     click.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
-        help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
-        "5555-5560 for several ports. For RADIO and DISH over UDP: udp.port==5556,zmtp; to take its messages for a "
-        "protocol: tcp.port==5557,mlm; to declare the type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
+        help="Read a port as ZMTP: tcp.port==5555,zmtp. Whatever its octets look like. 5555-5560 are several ports, "
+        "zmtp1, zmtp2 and zmtp3 versions. RADIO and DISH over UDP: udp.port==5556,zmtp. The protocol inside messages: "
+        "tcp.port==5557,mlm. The type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,
@@ -191,7 +191,7 @@ _dissection = (
     ),
     click.option(
         "--timeout", type=FloatRange(0, min_open=True), default=REPLY_SECONDS, show_default=True, metavar="SECONDS",
-        help="Report a request that waits for its reply for longer.",
+        help="Report a request that waits longer for its reply.",
     ),
     click.option(
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
@@ -211,11 +211,11 @@ _dissection = (
     ),
     click.option(
         "--max-waiting", type=IntRange(1), default=_FLOWS.waiting_octets >> 20, show_default=True, metavar="MIB",
-        help="Memory for segments that wait for a missing one, of all connections; one may use a sixteenth.",
+        help="Memory for segments that wait for a missing one. Each direction of a connection may use a sixteenth.",
     ),
     click.option(
         "--idle-timeout", type=FloatRange(1), default=_FLOWS.idle_seconds, show_default=True, metavar="SECONDS",
-        help="End a connection after so long without a packet.",
+        help="End a connection that has had no packet for so long.",
     ),
 )  # fmt: skip
 
@@ -274,8 +274,8 @@ output_options = option_group(
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",
-        help="Octets to show of each body, 0 for all. By default a few dozen, on a terminal what a line holds, with "
-        "-vv 4,096, in JSON 65,536, in dump all.",
+        help="Octets to show of each body, 0 for all. Default: a few dozen, or what fits a line of the terminal; 4,096 "
+        "with -vv; 65,536 in JSON; all in dump.",
     ),
     output_file,
     click.option(

@@ -281,7 +281,7 @@ class FlowTable:
         if flow.ended:
             return
         flow.attend()
-        if flow.early or flow.client.waiting or flow.server.waiting:
+        if flow.awaits_octets:
             self._waiting.setdefault(flow.number, flow)
         elif self._waiting:
             self._waiting.pop(flow.number, None)
@@ -592,6 +592,7 @@ class FlowTable:
         flow.closing = "rst" if ahead else flow.closing or "rst"
         if flow.unwanted:
             return
+        flow.was_reset = True
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
             # A receiver obeys only a RST with the very number that it expects (RFC 9293, section 3.10.7.4). Any other
@@ -794,6 +795,8 @@ class FlowTable:
             flow.give_up(flow.last_ns, flow.last_packet)
             if flow.dissection.rejected:
                 self._drop(flow)
+            elif flow.closing and flow.was_reset:  # the network fills no hole any more
+                self._end(flow, flow.closing)
             elif flow.closing:
                 self._close_if_over(flow)
         self._attend(flow)
