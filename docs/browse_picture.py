@@ -1,4 +1,7 @@
-"""Makes ``docs/browse.svg``, the picture of ``zmtpsniff browse``, from what it really shows of a capture."""
+"""Makes ``docs/browse.svg``, the picture of ``zmtpsniff browse``, from what it really shows of a capture.
+
+python -m docs.browse_picture
+"""
 
 import asyncio
 import re
@@ -11,21 +14,21 @@ DOCS = Path(__file__).parent
 CAPTURE = DOCS.parent / "fixtures" / "m31_req_rep.pcap"
 
 
-async def _draw() -> str:
+async def _screen() -> str:
     look = BrowseOptions("fixtures/m31_req_rep.pcap", utc=True, theme="dark")
     async with browsing(make_reader(CAPTURE), (110, 34), look) as shown:
         await shown.press(*["j"] * 4, "tab", *["j"] * 10)
         return shown.app.export_screenshot(title="zmtpsniff browse fixtures/m31_req_rep.pcap", simplify=True)
 
 
-def main() -> None:
+def draw(target: Path) -> None:
     """Look at the first request, at its second frame."""
-    svg = asyncio.run(_draw())
+    svg = asyncio.run(_screen())
     # The fonts that rich names are on a server; those of the reader's machine will do.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
     svg = re.sub(r"terminal-\d+", "browse", svg)
-    (DOCS / "browse.svg").write_text(svg.rstrip() + "\n")
+    target.write_text(svg.rstrip() + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    draw(DOCS / "browse.svg")

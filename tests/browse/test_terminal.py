@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import zmq
 
+from tests.support import curve_pair
 from tests.support.live_program import needs_privilege
-from tests.support.paths import FIXTURES
+from tests.support.namespaces import needs_namespaces, separate_namespaces
+from tests.support.paths import FIXTURES, program
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 PROGRAM = f"{sys.executable} -m zmtpsniff browse"
@@ -33,10 +35,10 @@ class Tmux:
     def screen(self, *options: str) -> str:
         return self._run("capture-pane", "-p", *options)
 
-    def until(self, text: str) -> str:
+    def until(self, text: str, *options: str) -> str:
         """What is on the screen once it has a text."""
         deadline = time.monotonic() + _PATIENCE
-        while text not in (screen := self.screen()):
+        while text not in (screen := self.screen(*options)):
             assert time.monotonic() < deadline, screen
             time.sleep(0.1)
         return screen
@@ -86,8 +88,7 @@ def test_a_capture_is_looked_around_in(tmux: Tmux, width: int) -> None:
 def test_without_colours_there_are_none(tmux: Tmux) -> None:
     tmux.start(f"NO_COLOR=1 {PROGRAM} {FIXTURES / 'm31_req_rep.pcap'}")
     tmux.until("1/30")
-    screen = tmux.screen("-e")
-    assert "\x1b[7m" in screen  # the cursor
+    screen = tmux.until("\x1b[7m", "-e")  # the cursor
     assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
 
 
@@ -114,6 +115,34 @@ def test_messages_come_while_somebody_looks(tmux: Tmux) -> None:
         tmux.until('"message 99"')
         tmux.press("s")
         tmux.until("over")
+
+
+@needs_tmux
+@needs_namespaces
+def test_keys_of_the_programs_open_what_they_say(tmux: Tmux) -> None:
+    with separate_namespaces() as (side, _):
+        side.ip("link", "set", "lo", "up")
+        tmux.start(" ".join(side.command(PROGRAM, "-i", "lo", "--curve-keys", "auto")), 120)
+        tmux.until("following")
+        command = side.command(*program(curve_pair), "5960", "0")
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pair:
+            assert pair.stdin is not None
+            assert pair.stdout is not None
+            try:
+                assert pair.stdout.readline() == b"ready\n"
+                pair.stdin.write(b"what it costs\n")
+                pair.stdin.flush()
+                tmux.until("reply to what it costs")
+            finally:
+                pair.kill()
+        tmux.press("q")
+
+
+def test_keys_of_programs_are_for_interfaces() -> None:
+    command = [*PROGRAM.split(), "--curve-keys", "auto", str(FIXTURES / "m31_req_rep.pcap")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--curve-keys auto: only with -i" in done.stderr
 
 
 @needs_tmux

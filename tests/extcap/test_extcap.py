@@ -178,6 +178,16 @@ def test_what_no_key_opens_and_passwords_are_left_out() -> None:
     assert any(pdu.octets[2:].startswith(b"\x05HELLO") for pdu in pdus(name, show_secrets=True))
 
 
+@pytest.mark.parametrize("pattern", ["bad_*", "net_*", "sec_*", "zap_*", "draft_*", "raw_*"])
+def test_whatever_comes_is_said_once_and_fits(pattern: str) -> None:
+    for path in sorted(FIXTURES.glob(f"{pattern}.pcap*")):
+        for dissector in ("zmtp", "data"):
+            for pdu in pdus(path.name, dissector):
+                assert len(pdu.octets) <= pdu.length
+                # What is missing from the capture, and passwords.
+                assert len(pdu.octets) == pdu.length or pattern in ("bad_*", "net_*", "zap_*"), path.name
+
+
 def test_bodies_for_another_dissector() -> None:
     found = pdus("m31_req_rep.pcap", "json")
     with zmtpsniff.open(REQ_REP) as capture:

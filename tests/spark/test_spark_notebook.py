@@ -28,7 +28,8 @@ def make_notebook() -> ModuleType:
 
 def test_notebook_is_that_of_its_source() -> None:
     made = make_notebook()
-    assert made.NOTEBOOK.read_text() == made.notebook(made.SOURCE.read_text()), "python docs/make_notebook.py makes it"
+    spark = made.SPARK_NOTEBOOK
+    assert spark.target.read_text() == made.notebook(spark), "python docs/make_notebook.py makes it"
 
 
 @pytest.mark.slow
@@ -43,7 +44,7 @@ def test_notebook_runs(
     made = make_notebook()
     names: dict[str, Any] = {}
     shown = []
-    for kind, text in made.cells(made.SOURCE.read_text()):
+    for kind, text in made.cells(made.SPARK_NOTEBOOK.source.read_text()):
         if kind == "code":
             exec(compile(text, "spark-notebook", "exec"), names)
             shown.append(capsys.readouterr().out)

@@ -11,8 +11,9 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import pass_keys, start_host, tell
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.options import FilePath, color, dissection_options, utc
+from zmtpsniff.cli.options import FilePath, color, live_dissection_options, utc
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings
@@ -23,6 +24,7 @@ from zmtpsniff.settings import Settings
 if TYPE_CHECKING:
     from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
 
@@ -34,7 +36,7 @@ THEMES = ("terminal", "dark", "light")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @live_options
 @saver_options
-@dissection_options
+@live_dissection_options
 @click.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
 @click.option(
     "--time",
@@ -72,6 +74,7 @@ def browse(
     zmtpsniff browse capture.pcap
     zmtpsniff browse -Y 'type == "problem"' monday.pcap tuesday.pcap
     zmtpsniff browse -i any -f 'tcp port 5555'
+    sudo zmtpsniff browse -i any --curve-keys auto
     """  # fmt: skip
     if find_spec("textual") is None:
         raise click.ClickException("browse needs textual, which is not installed: pip install 'zmtpsniff[browse]'")
@@ -79,6 +82,8 @@ def browse(
         raise click.UsageError("either CAPTURE... or -i INTERFACE: what to look around in")
     if saver.path is not None and not live.interfaces:
         raise click.UsageError("-w: only with -i; P saves packets of files")
+    if dissection.host_keys and not live.interfaces:
+        raise click.UsageError("--curve-keys auto: only with -i; a file of this name is ./auto")
     if saver.path == "-":
         raise click.UsageError("-w -: the terminal is taken")
     if "-" in captures:
@@ -131,18 +136,33 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     dissectors = load_dissection(settings)
     import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
 
-    started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
-    source = started.source
-    settle_capture(started, live, saver, records=None, count=settings.count, verbosity=0)
-    packets = StoredPackets()
-    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-    collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, dissectors=dissectors)
-    tapped = partial(TappedSource, tap=packets.take)
-    capture = Dissection(source, settings, collaborators, through=tapped, stop=source.stop)
+    said: list[str] = []  # once the screen is free again
+    host = start_host(with_processes=False, with_keys=settings.host_keys, say=said.append)
+    source = None
     try:
+        started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
+        source = started.source
+        settle_capture(
+            started, live, saver, records=None, count=settings.count, verbosity=0, keys=settings.curve_keys,
+            more_keys=settings.host_keys,
+        )  # fmt: skip
+        keyed = pass_keys(host, source)
+        packets = StoredPackets()
+        diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+        collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
+
+        def through(packets_of: "Source") -> "Source":
+            return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)
+
+        capture = Dissection(source, settings, collaborators, through=through, stop=source.stop)
         _run(CaptureReader(capture, packets, diagnosis), options)
     finally:
-        source.close()
+        if source is not None:
+            source.close()
+        if host is not None:
+            host.close()
+        for line in said:
+            tell(line)
     if source.failure is not None:
         raise CaptureError(source.failure)
     fail_if_unsaved(source.saver)

@@ -158,28 +158,29 @@ def _give(settings: ExtcapSettings, fifo: "IO[bytes]") -> None:
     if settings.network_interface:
         _capture_live(settings.network_interface, settings, dissection, fifo)
     elif settings.file:
-        from zmtpsniff.capture.files import open_captures
-        from zmtpsniff.dissection import Dissection
+        from zmtpsniff.dissection import open_files
 
-        _write(Dissection(open_captures([settings.file]), dissection), settings, fifo, is_live=False)
+        _write(open_files([settings.file], dissection, where=settings.passes), settings, fifo, is_live=False)
 
 
 def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings, fifo: "IO[bytes]") -> None:
-    dissectors = load_dissection(dissection)
-    import zmtpsniff.extcap.pdus  # noqa: F401  # as long as it can be read
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.sniffer import Collaborators
+
+    dissectors = load_dissection(dissection)
+    import zmtpsniff.extcap.pdus  # noqa: F401  # as long as it can be read
 
     live = LiveSettings(
         interfaces=(interface,), capture_filter=settings.capture_filter, autostop=None,
         snaplen=_DEFAULTS.snaplen, buffer_mib=_DEFAULTS.buffer_mib, not_promiscuous=False, engine="auto",
     )  # fmt: skip
-    capture = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
-    source = capture.source
+    started = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
+    source = started.source
     try:
-        settle_capture(capture, live, _NOTHING_SAVED, records=None, count=None, verbosity=0)
+        settle_capture(started, live, _NOTHING_SAVED, records=None, count=None, verbosity=0)
         collaborators = Collaborators(clock=time.time_ns, dissectors=dissectors)
-        _write(Dissection(source, dissection, collaborators), settings, fifo, is_live=True)
+        capture = Dissection(source, dissection, collaborators, where=settings.passes)
+        _write(capture, settings, fifo, is_live=True)
     finally:
         source.close()
     if source.failure is not None:
@@ -199,7 +200,6 @@ def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]",
     for events in capture.batches():
         if is_live:
             must_be_read(stream)
-        shown = events if settings.passes is None else list(filter(settings.passes, events))
-        if packets := list(encoder.packets(shown)):
+        if packets := list(encoder.packets(events)):
             stream.write(section.packets(packets))
             stream.flush()

@@ -1,5 +1,6 @@
 """What a live capture learns from the machine that it runs on: started before privileges are given up."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -7,14 +8,27 @@ import click
 from zmtpsniff.capture.source import CaptureError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.capture.saver import Saver
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.host.local import LocalHost
 
 
-def start_host(*, with_processes: bool, with_keys: bool) -> "LocalHost | None":
+def tell(text: str) -> None:
+    """Say a line on standard error."""
+    from zmtpsniff.render.text import escape
+
+    click.echo(f"zmtpsniff: {escape(text)}", err=True)
+
+
+def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], None]" = tell) -> "LocalHost | None":
     """Start the helper that keeps the privileges of now; None if nothing is asked of it.
 
     The caller closes what is returned. With keys every library in use that makes some is followed once this returns; if
     that is not possible one line says why, and keys are looked for in memory alone. Raises CaptureError.
+    ``say`` is called with lines for people, then and later, in any thread.
     """
     if not with_processes and not with_keys:
         return None
@@ -34,11 +48,28 @@ def start_host(*, with_processes: bool, with_keys: bool) -> "LocalHost | None":
             helper.watch(for_live=True)
         except NoUprobesError as error:
             watches = False
-            _tell(f"zmtpsniff looks for keys in memory only: {error}")
-    host = LocalHost(helper, _tell, with_processes=with_processes, with_keys=with_keys)
+            say(f"zmtpsniff looks for keys in memory only: {error}")
+    host = LocalHost(helper, say, with_processes=with_processes, with_keys=with_keys)
     host.watches = watches
     host.start()
     return host
+
+
+def pass_keys(
+    host: "LocalHost | None", source: "LiveSource", saver: "Saver | None" = None
+) -> "Callable[[Source], Source] | None":
+    """Give a live capture the keys that its machine's programs make, if ``host`` has them, and ``saver`` those to save.
+
+    Returns what makes its packets wait for these keys, None if they need not.
+    """
+    from zmtpsniff.host.source import KeyedSource
+
+    if host is None or host.keys is None:
+        return None
+    source.key_lines = host.keys.lines
+    if saver is not None:
+        host.keys.save = saver.add_keys
+    return partial(KeyedSource, host=host) if host.watches else None
 
 
 def need_sodium() -> None:
@@ -49,9 +80,3 @@ def need_sodium() -> None:
         sodium()
     except NoSodiumError as error:
         raise CaptureError(str(error)) from None
-
-
-def _tell(text: str) -> None:
-    from zmtpsniff.render.text import escape
-
-    click.echo(f"zmtpsniff: {escape(text)}", err=True)

@@ -3,20 +3,26 @@
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.host import start_host
+from zmtpsniff.cli.host import pass_keys, start_host
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
-from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
+from zmtpsniff.cli.options import IntRange, Output, capture_record, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
-from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.saver import (
+    SaverSettings,
+    fail_if_nothing_to_select,
+    fail_if_unsaved,
+    packets_only,
+    saver_options,
+    tell_missing_packets,
+)
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
@@ -43,7 +49,9 @@ if TYPE_CHECKING:
 @observer_options
 @tshark_options
 @saver_options
+@packets_only
 @live_dissection_options
+@capture_record
 @output_options
 def live(
     command: tuple[str, ...],
@@ -54,7 +62,9 @@ def live(
     observer: ObserverSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
+    packets_only: bool,
     dissection: Settings,
+    capture_record: bool,
     output: Output,
 ) -> None:
     """Dissect traffic while it passes.
@@ -69,22 +79,23 @@ def live(
     """
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.host.source import KeyedSource
     from zmtpsniff.render.text import escape
+    from zmtpsniff.selector import PacketSelector
     from zmtpsniff.sniffer import Collaborators
 
+    fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = replace(live, pids=pids, command=command)
     dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
     diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
-    source = None
+    source = opened = selector = None
     observers: list[Observer] = []
     try:
         started = start_capture(live, tshark, saver)
         source = started.source
-        settle_capture(
+        opened = settle_capture(
             started,
             live,
             saver,
@@ -93,23 +104,34 @@ def live(
             verbosity=output.verbosity,
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,
+            saves_all=output.passes is None,
         )
-        through = None
-        if host is not None and host.keys is not None:
-            source.key_lines = host.keys.lines
-            if host.watches:
-                through = partial(KeyedSource, host=host)
-            if source.saver is not None:
-                host.keys.save = source.saver.add_keys
+        through = pass_keys(host, source, opened)
+        if opened is not None and output.passes is not None:
+            selector = PacketSelector(opened, source, packets_only=packets_only)
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(
-            clock=time.time_ns, tls=started.tls, host=host, dissectors=dissectors, witness=diagnosis
+            clock=time.time_ns,
+            tls=started.tls,
+            host=host,
+            dissectors=dissectors,
+            witness=diagnosis,
+            selector=selector,
         )
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
         yields = status is None and leads_to_a_program(output.file)
         line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
         observers = start_observers(observer, capture, diagnosis)
-        run(capture, dissection, output, line, is_live=True, observers=observers)
+        run(
+            capture,
+            dissection,
+            output,
+            line,
+            is_live=True,
+            observers=observers,
+            selector=selector,
+            capture_record=capture_record,
+        )
     finally:
         for each in observers:
             each.close()
@@ -119,6 +141,8 @@ def live(
             host.close()
     if source.said:
         click.echo(f"zmtpsniff: {escape(source.said)}", err=True)
+    if selector is not None:
+        tell_missing_packets(selector)
     if source.failure is not None:
         raise CaptureError(source.failure)
-    fail_if_unsaved(source.saver)
+    fail_if_unsaved(opened)

@@ -48,7 +48,7 @@ def load_observers(settings: ObserverSettings) -> None:
 
 
 def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagnosis | None":
-    """What the capture is to have as its witness for the observers, None if they need nobody."""
+    """What a dissection is to have as its witness for the observers, None if they need nobody."""
     if settings.metrics is None:
         return None
     from zmtpsniff.analysis.findings import Diagnosis

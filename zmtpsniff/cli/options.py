@@ -19,6 +19,8 @@ from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dissectors.events import AnyEvent
     from dissectors.zmtp.curve_keys import Key
 
@@ -58,6 +60,14 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
             return compile_filter(value)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}", ctx) from None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The filters that may become of the beginning of one: its last word completed to the name of a field."""
+        from click.shell_completion import CompletionItem
+
+        from zmtpsniff.filters.completion import FieldCompletion
+
+        return [CompletionItem(text) for text in FieldCompletion().completions(incomplete)]
 
 
 class IntRange(click.IntRange):
@@ -123,7 +133,7 @@ def _make_settings(
 ) -> Settings:
     """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
     if _AUTO in curve_keys and not is_live:
-        raise click.UsageError(f"--curve-keys {_AUTO}: only with live; a file of this name is ./{_AUTO}")
+        raise click.UsageError(f"--curve-keys {_AUTO}: only with live and browse -i; a file of this name is ./{_AUTO}")
     if not payload:
         for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
             if given:
@@ -162,8 +172,8 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
 
 curve_key_files = click.option(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
-    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live: auto takes the keys of this "
-    "machine's programs. Repeatable.",
+    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live and browse -i: auto takes the "
+    "keys of this machine's programs. Repeatable.",
 )  # fmt: skip
 _show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
@@ -228,6 +238,11 @@ utc = click.option("--utc", is_flag=True, help="Show times in UTC, not in local 
 table_format = click.option(
     "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="table: for people; json: JSON Lines.",
+)  # fmt: skip
+
+capture_record = click.option(
+    "--capture-record/--no-capture-record", default=True,
+    help="Write the totals, which are the last record, whatever -Y says.",
 )  # fmt: skip
 
 output_file = click.option(
