@@ -212,7 +212,7 @@ class Message(WireEvent, tag="message"):
     )
     payload: Annotated[
         Payload | None,
-        relation("What the application says; payload.NAME is a field of its protocol, as octets: docs/payloads.md."),
+        relation("What the application says; payload.NAME is a field of its protocol, of the type that it has there."),
     ] = None
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
 
@@ -334,6 +334,7 @@ class Capture(Event, tag="capture"):
     messages: Annotated[int, meaning("How many message records there were.")]
     problems: Annotated[int, meaning("How many problem records there were.")]
     duration_ns: Annotated[int, meaning("How long it took from the first packet to the last.", "ns")]
+    end_ns: Annotated[int | None, internal()] = None  # when the last packet was captured, since 1970
 
 
 AnyEvent = Greeting | Command | Subscription | Message | Beacon | Problem | Comment | Connection | Work | Capture

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import click
 
 from dissectors.events import AnyEvent
+from dissectors.payloads.registry import built_in
 from dissectors.records import record_fields
 from zmtpsniff import __version__
 from zmtpsniff.check import endpoint_reader, policy
@@ -19,7 +20,7 @@ from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import LEVELS, PATTERNS, PER
 from zmtpsniff.cli.help import describe, details, sections, synopsis
 from zmtpsniff.cli.main import cli
-from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields
+from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields, payload_fields
 from zmtpsniff.render.schema import VERSION
 
 DOCS = Path(__file__).parent
@@ -196,9 +197,8 @@ def records_page() -> str:
 def fields_page() -> str:
     """The fields of display filters."""
     lines = ["What `-Y` can ask ([Display filters](../filters.md)); `zmtpsniff fields` prints this, too.", ""]
-    rows = [
-        (_code(field.name), _type(field), ", ".join(field.records), _cell(field.meaning)) for field in list_fields()
-    ]
+    listed = [*list_fields(), *payload_fields(built_in())]
+    rows = [(_code(field.name), _type(field), ", ".join(field.records), _cell(field.meaning)) for field in listed]
     lines += _table("Field | Type | Records | What it is", rows)
     lines += ["Octets have parts:", ""]
     lines += _table("Part | What it is", [(_code(f".{part}"), meaning) for part, meaning in PART_MEANINGS.items()])

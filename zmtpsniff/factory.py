@@ -1,31 +1,39 @@
 """Who dissects what flows carry: dissectors made by what addresses and the user's rules say."""
 
+from collections.abc import Sequence
+
 from dissectors.beacon import Beacons
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
-from zmtpsniff.decode_as import first_match
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import Kind
 from zmtpsniff.net.dissection import FlowDissection
-from zmtpsniff.settings import Settings
 
 
 class DissectorFactory:
     """Makes a dissector for each flow, which adds what it finds to one list of events."""
 
     def __init__(
-        self, events: list[AnyEvent], settings: Settings, curve: Curve | None = None, doubts: Doubts | None = None
+        self,
+        events: list[AnyEvent],
+        limits: Limits,
+        rules: Sequence[DecodeAs] = (),
+        doubts: Doubts | None = None,
+        curve: Curve | None = None,
     ) -> None:
-        """``events`` is the list that all dissectors add to; ``curve`` opens the boxes of CURVE, if there are keys.
+        """``events`` is the list that all dissectors add to; the first rule that matches a flow holds.
 
         ``doubts`` takes note of connections that may speak ZMTP and are not shown; None for nobody who asks.
+        ``curve`` opens the boxes of CURVE, if there are keys.
         """
         self._events = events
-        self._limits = settings.limits
-        self._rules = settings.decode_as
+        self._limits = limits
+        self._rules = rules
         self._doubts = doubts
         self._curve = curve
 

@@ -31,6 +31,7 @@ from zmtpsniff.settings import Settings
 if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls, TlsConnection
+    from zmtpsniff.selector import PacketSelector
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _MOST_KEY_FAULTS = 8
@@ -49,6 +50,8 @@ class Collaborators:
     """Is told what connections show below their octets."""
     host: "LocalHost | None" = None
     """Says which processes of this machine have the connections."""
+    selector: "PacketSelector | None" = None
+    """Is given the packets, with what the layers below connections know of them, and saves some."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
     """Loads the dissectors of payloads; None for the plug-ins of settings and of packages, and the built-in ones."""
 
@@ -77,10 +80,11 @@ class Sniffer:
         self._doubts = Doubts()
         self._curve = Curve(KeyRing(settings.curve_keys))
         self._host = collaborators.host
+        self._selector = collaborators.selector
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_LATE_NS
         self._key_faults: set[str] = set()
-        self._factory = DissectorFactory(self._events, settings, self._curve, self._doubts)
+        self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
         self._flows = FlowTable(
@@ -97,6 +101,8 @@ class Sniffer:
             is_beacon,
             settings.flow_limits,
         )
+        if self._selector is not None:
+            self._selector.may_speak = self._flows.may_speak
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -152,6 +158,7 @@ class Sniffer:
                 messages=self._messages,
                 problems=self._problems,
                 duration_ns=0 if self._first_ns is None else self._last_ns - self._first_ns,
+                end_ns=None if self._first_ns is None else self._last_ns,
             )
         )
         return events
@@ -228,8 +235,10 @@ class Sniffer:
         self._dissect(packets[begin:] if begin else packets)
 
     def _dissect(self, packets: list[Packet]) -> None:
-        segments = self._headers.segments(packets, self._packets + 1)
+        first = self._packets + 1
+        segments = all_segments = self._headers.segments(packets, first)
         self._packets += len(packets)
+        of_datagrams: list[tuple[int, bytes]] = []
         if self._headers.datagrams:
             # Each in its place among the segments.
             begin = 0
@@ -237,9 +246,13 @@ class Sniffer:
                 end = bisect(segments, datagram[1], begin, key=itemgetter(1))
                 self._flows.take(segments[begin:end])
                 begin = end
-                self._datagrams.take(datagram)
+                key = self._datagrams.take(datagram)
+                if key is not None:
+                    of_datagrams.append((datagram[1], key))
             segments = segments[begin:]
         self._flows.take(segments)
+        if self._selector is not None:
+            self._selector.take(packets, first, all_segments, of_datagrams, self._headers.fragments)
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]

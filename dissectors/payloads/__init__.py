@@ -4,7 +4,7 @@ A dissector is any object with the attributes of :class:`PayloadDissector`. Buil
 plug-ins are elsewhere; both import from this module only.
 """
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from dissectors.events import Hidden, Message, Octets, Payload, at_hand
 
@@ -15,12 +15,20 @@ __all__ = [
     "Payload",
     "PayloadConnection",
     "PayloadDissector",
+    "PayloadKind",
     "Reader",
     "at_hand",
     "body_start",
+    "fields_of",
     "has_signature",
     "text",
 ]
+
+PayloadKind = Literal[
+    "text", "number", "boolean", "octets", "object", "value", "list of texts", "list of numbers", "list of octets",
+    "list of objects", "list of values",
+]  # fmt: skip
+"""The type of a field of a payload; a ``value`` is of the type that it has in each message."""
 
 _ENVELOPE = 8  # frames in which the end of an envelope is looked for
 
@@ -54,6 +62,9 @@ class PayloadDissector(Protocol):
 
     It may also have a ``signature``: octets with which, in every message of its protocol, a frame begins where a body
     may begin (:func:`has_signature`). Then it is asked about messages with such a frame only.
+
+    And it may have ``fields``: the names of its payloads' fields, those inside others as ``header.date``, and the
+    :data:`PayloadKind` of each.
     """
 
     name: str  # short, as users type it: "mlm"
@@ -67,6 +78,20 @@ class PayloadDissector(Protocol):
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
         """What the message says; None if it is not of this protocol after all."""
+
+
+def fields_of(dissector: PayloadDissector) -> dict[str, PayloadKind]:
+    """The fields that a dissector says its payloads have; none if it does not say so.
+
+    Raises ValueError if it says something else.
+    """
+    fields = getattr(dissector, "fields", {})
+    if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
+        raise ValueError("fields: no dict of names")
+    for name, kind in fields.items():
+        if kind not in get_args(PayloadKind):
+            raise ValueError(f"fields: {name} is {kind!r}, which is none of {', '.join(get_args(PayloadKind))}")
+    return fields
 
 
 class Reader:

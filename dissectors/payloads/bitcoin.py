@@ -1,8 +1,8 @@
 """Notifications of Bitcoin Core and its relatives (bitcoin/bitcoin, doc/zmq.md)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-from dissectors.payloads import Message, Payload, PayloadConnection
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
 
 _HASH = 32
 _SEQUENCE = 4
@@ -22,6 +22,10 @@ class Bitcoin:
     """Blocks and transactions, as they are published."""
 
     name = "bitcoin"
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        "topic": "text", "sequence": "number", "body": "octets", "hash": "text", "event": "text",
+        "mempool_sequence": "number",
+    }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether topic, the length of the body and that of the sequence number are right."""

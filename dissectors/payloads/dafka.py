@@ -1,6 +1,8 @@
 """Dafka: producers, consumers and stores of records (46/DAFKA)."""
 
-from dissectors.payloads import Message, Payload, PayloadConnection, text
+from typing import ClassVar
+
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind, text
 from dissectors.payloads.zproto import Codec, command
 
 _RECORD = "address:string subject:string sequence:number-8"
@@ -28,6 +30,7 @@ class Dafka:
 
     name = "dafka"
     signature = _CODEC.signature
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "topic": "text"}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether topic, signature, command and version are of this protocol."""

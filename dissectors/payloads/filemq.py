@@ -1,6 +1,8 @@
 """FileMQ, versions 1 and 2 (19/FILEMQ, 35/FILEMQ)."""
 
-from dissectors.payloads import Hidden, Message, Payload, PayloadConnection
+from typing import ClassVar
+
+from dissectors.payloads import Hidden, Message, Payload, PayloadConnection, PayloadKind
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -51,6 +53,13 @@ class FileMq:
 
     name = "filemq"
     signature = _CODEC.signature
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        **_CODEC_V1.fields(),
+        **_CODEC.fields(),
+        **dict.fromkeys(_FRAMES.values(), "octets"),
+        "operation": "text",
+        "eof": "boolean",
+    }
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""

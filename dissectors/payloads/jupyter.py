@@ -1,11 +1,11 @@
 """Jupyter's messaging protocol, version 5: notebooks and kernels."""
 
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, text
+from dissectors.payloads import Message, Octets, Payload, PayloadConnection, PayloadKind, text
 
 _DELIMITER = b"<IDS|MSG>"
 _IDENTITIES = 16  # frames in which the delimiter is looked for
@@ -39,6 +39,15 @@ class Jupyter:
     """All channels; what a kernel says is joined with the request that it is about, whatever channel it comes by."""
 
     name = "jupyter"
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        "channel": "text", "msg_type": "text", "identities": "list of octets", "signature": "text", "header": "object",
+        "header.msg_id": "text", "header.session": "text", "header.username": "text", "header.date": "text",
+        "header.msg_type": "text", "header.version": "text", "parent_header": "object", "parent_header.msg_id": "text",
+        "parent_header.msg_type": "text", "metadata": "value", "content": "value", "content.execution_count": "number",
+        "content.execution_state": "text", "content.status": "text", "content.code": "text", "content.name": "text",
+        "content.text": "text", "content.ename": "text", "content.evalue": "text", "buffers": "list of octets",
+        "request": "number", "answers": "text",
+    }  # fmt: skip
 
     def __init__(self) -> None:
         """Start without any request."""

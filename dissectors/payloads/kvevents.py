@@ -1,8 +1,8 @@
 """Events of the key-value caches of vLLM and SGLang (vllm/distributed/kv_events.py, ZmqEventPublisher)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-from dissectors.payloads import Message, Payload, PayloadConnection, messagepack, text
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind, messagepack, text
 
 _SEQUENCE = 8
 _BATCHES = frozenset({0x92, 0x93})  # of MessagePack: an array of 2 or 3
@@ -19,6 +19,12 @@ class KvEvents:
     """Batches of events as they are published, and as they are sent again to who asks for what it has missed."""
 
     name = "kvevents"
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        "sequence": "number", "time": "number", "events": "list of objects", "events.event": "text",
+        "events.block_hashes": "list of values", "events.parent_block_hash": "value",
+        "events.token_ids": "list of numbers", "events.block_size": "number", "events.medium": "text",
+        "topic": "text", "rank": "number",
+    }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether topic, sequence number and batch are there: an array of a time, a list of known events, a rank."""

@@ -1,9 +1,9 @@
 """Majordomo 0.1 and 0.2: clients, a broker and its workers (7/MDP, 18/MDP)."""
 
 from collections import deque
-from typing import Any
+from typing import Any, ClassVar
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, body_start, text
+from dissectors.payloads import Message, Octets, Payload, PayloadConnection, PayloadKind, body_start, text
 
 _CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2 = b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02"
 _HEADERS = frozenset({_CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2})
@@ -31,6 +31,10 @@ class Majordomo:
 
     name = "mdp"
     signature = b"MDP"
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        "version": "text", "role": "text", "command": "text", "service": "text", "body": "list of octets",
+        "addresses": "list of octets", "request": "number",
+    }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether one of the four headers is where it should be."""

@@ -1,8 +1,9 @@
 """The Malamute protocol (zeromq/malamute, src/mlm_proto.bnf)."""
 
 from collections import deque
+from typing import ClassVar
 
-from dissectors.payloads import Message, Payload, PayloadConnection
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -74,6 +75,7 @@ class Malamute:
 
     name = "mlm"
     signature = _CODEC.signature
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "answers": "text", "request": "number"}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""

@@ -1,10 +1,10 @@
 """Salt over ZeroMQ: what masters publish and minions return, and events (saltstack/salt, salt/transport/zeromq.py)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, body_start, messagepack
+from dissectors.payloads import Message, Octets, Payload, PayloadConnection, PayloadKind, body_start, messagepack
 
 _END_OF_TAG = b"\n\n"  # salt/utils/event.py: TAGEND
 _LONGEST_TAG = 256
@@ -24,6 +24,9 @@ class Salt:
     """Envelopes of messages between masters and minions; most are encrypted inside."""
 
     name = "salt"
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        "kind": "text", "enc": "text", "load": "value", "tag": "text", "data": "object", "request": "number",
+    }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether there is a MessagePack map with "enc" and "load", or an event's tag with a map behind it."""

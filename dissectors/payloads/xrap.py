@@ -1,6 +1,8 @@
 """XRAP, resources as in REST (40/XRAP)."""
 
-from dissectors.payloads import Message, Payload, PayloadConnection
+from typing import ClassVar
+
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -55,6 +57,7 @@ class Xrap:
 
     name = "xrap"
     signature = _CODEC.signature
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "request": "number"}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol, and the fields as long as they should be."""

@@ -1,8 +1,18 @@
 """ZAP 1.0, with which libzmq asks whether a peer may connect (27/ZAP)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-from dissectors.payloads import Hidden, Message, Octets, Payload, PayloadConnection, at_hand, body_start, text
+from dissectors.payloads import (
+    Hidden,
+    Message,
+    Octets,
+    Payload,
+    PayloadConnection,
+    PayloadKind,
+    at_hand,
+    body_start,
+    text,
+)
 
 _VERSION = b"1.0"
 # Mechanism to the names of its credentials (27/ZAP, "NULL Mechanism" and the others).
@@ -21,6 +31,11 @@ class Zap:
 
     name = "zap"
     signature = _VERSION
+    fields: ClassVar[dict[str, PayloadKind]] = {
+        "kind": "text", "request_id": "octets", "domain": "text", "address": "text", "identity": "octets",
+        "mechanism": "text", "username": "octets", "password": "octets", "public_key": "octets", "principal": "octets",
+        "status": "number", "reason": "text", "user_id": "text", "metadata": "object", "request": "number",
+    }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether version, status or mechanism and the number of frames are right."""

@@ -1,6 +1,8 @@
 """The gossip protocol of CZMQ (zeromq/czmq, src/zgossip_msg.xml)."""
 
-from dissectors.payloads import Message, Payload, PayloadConnection
+from typing import ClassVar
+
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -22,6 +24,7 @@ class Zgossip:
 
     name = "zgossip"
     signature = _CODEC.signature
+    fields: ClassVar[dict[str, PayloadKind]] = _CODEC.fields()
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and version are of this protocol."""

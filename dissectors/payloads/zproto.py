@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dissectors.payloads import Message, Octets, Payload, Reader, at_hand, body_start
+from dissectors.payloads import Message, Octets, Payload, PayloadKind, Reader, at_hand, body_start
 
 
 def _short_strings(reader: Reader) -> list[str]:
@@ -31,6 +31,17 @@ _KINDS: dict[str, Callable[[Reader], Any]] = {
     "number-4": lambda reader: reader.number(4),
     "number-8": lambda reader: reader.number(8),
     "chunk": lambda reader: reader.octets(reader.number(4)),
+}
+
+
+_TYPES: dict[str, PayloadKind] = {
+    "string": "text",
+    "longstr": "text",
+    "strings": "list of texts",
+    "short-strings": "list of texts",
+    "dictionary": "object",
+    "short-dictionary": "object",
+    "chunk": "octets",
 }
 
 
@@ -69,6 +80,15 @@ class Codec:
         self._commands = commands
         self._version = version
         self._topic = topic
+
+    def fields(self) -> dict[str, PayloadKind]:
+        """The names and types of all fields of all commands."""
+        found: dict[str, PayloadKind] = {"command": "text"}
+        for known in self._commands.values():
+            found |= {name: _TYPES.get(kind, "number") for name, kind in known.fields}
+            if known.content:
+                found["content"] = "list of octets"
+        return found
 
     def place(self, message: Message) -> int | None:
         """The place of the frame with the command, None if there is none."""

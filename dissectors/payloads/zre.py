@@ -1,6 +1,8 @@
 """ZRE, with which Zyre's peers find each other and talk in groups (36/ZRE, and 20/ZRE before it)."""
 
-from dissectors.payloads import Message, Payload, PayloadConnection
+from typing import ClassVar
+
+from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -64,6 +66,7 @@ class Zre:
 
     name = "zre"
     signature = _CODEC.signature
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), **_CODEC_V1.fields()}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and version are of this protocol."""
@@ -79,6 +82,7 @@ class ZreLog:
 
     name = "zrelog"
     signature = _LOG.signature
+    fields: ClassVar[dict[str, PayloadKind]] = {**_LOG.fields(), "level": "text", "event": "text"}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether the signature is right, and length, level and event."""

@@ -232,9 +232,9 @@ class ZmtpConnection:
         if not detail:
             beginning = half.opening.beginning
             what = next((name for start, name in _OTHERS if beginning.startswith(start)), None)
-            detail = f"the {half.side} does not speak ZMTP, its octets begin {beginning.hex(' ')}"
+            detail = f"the {half.side} does not speak ZMTP: its octets begin {beginning.hex(' ')}"
             if what:
-                detail = f"the {half.side} speaks {what} instead of ZMTP, its octets begin {beginning.hex(' ')}"
+                detail = f"the {half.side} speaks {what} instead of ZMTP: its octets begin {beginning.hex(' ')}"
         half.journal.problem(code, detail)
         self.security.failed = True
         self._other(half).resume()
@@ -295,7 +295,7 @@ class ZmtpConnection:
         other = self._other(half)
         if not other.opening.greeted and not other.opening.framing:
             other.expect(half.opening.framing)
-        where = f"frames were found {skipped} octets after the start" if skipped else "it starts with a frame"
+        where = f"zmtpsniff found frames {skipped} octets after the start" if skipped else "it starts with a frame"
         half.journal.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
 
     def found_messages(self, half: Half) -> None:

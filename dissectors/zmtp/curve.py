@@ -320,18 +320,16 @@ class Boxes:
         if self.hello_for is not None:
             if known is None or known == self.hello_for:
                 return None
-            return (
-                f"the client's HELLO is for the server key {self.hello_for.hex()}, the key of {server} is {known.hex()}"
-            )
+            return f"the client's HELLO is for the server key {self.hello_for.hex()}, but {server} has {known.hex()}"
         secrets = [key.public for key in self.ring.secrets(0, _MOST_SECRETS) if key.secret is not None]
         if not secrets:
             return None
         if known is not None:
-            return f"the client's HELLO is for another server key than that of {server}, which is {known.hex()}"
+            return f"the client's HELLO is for another key than that of {server}: {known.hex()}"
         none = (
             "the secret key given does not open" if len(secrets) == 1 else f"none of {len(secrets)} secret keys opens"
         )
-        return f"the client has a wrong key of {server}: {none} its HELLO, at which the connection ended"
+        return f"the client has a wrong key of {server}: {none} its HELLO, and the connection ended with it"
 
     # ------------------------------------------------------------------ snapshots
 

@@ -201,7 +201,7 @@ class Multicast:
             return
         journal.time_ns, journal.packet = time_ns, packet
         what = "1 data packet is" if packets == 1 else f"{packets} data packets are"
-        journal.problem("multicast-lost", f"{what} not in the capture, and no repair of it")
+        journal.problem("multicast-lost", f"{what} not in the capture, nor is a repair")
         self._leave()
 
     def cut(self, time_ns: int, packet: int) -> None:
@@ -222,8 +222,10 @@ class Multicast:
                 "multicast-repaired", f"{what} lost on the way to a receiver or to the capture, and repaired"
             )
         if parity:
-            what = "1 packet of parity is" if parity == 1 else f"{parity} packets of parity are"
-            journal.problem("multicast-parity", f"{what} not used: what only they could repair is told as lost")
+            what = "1 packet of parity" if parity == 1 else f"{parity} packets of parity"
+            journal.problem(
+                "multicast-parity", f"zmtpsniff does not use {what}: what only parity repairs counts as lost"
+            )
         if self._buffer.held or session.parts or self._reader.body is not None:
             journal.problem("capture-ends-inside", "the last message is not whole")
         self._leave()

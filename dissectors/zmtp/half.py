@@ -605,8 +605,8 @@ class Half:
     def _report_found(self, skipped: int) -> None:
         """Frames were found after ``skipped`` octets in which none were."""
         if self.opening.proven and self.opening.greeted:
-            detail = f"the next frame was found after {skipped} octets, and was certain only with this packet; "
-            self.journal.problem("frames-found-again", detail + "the other side may have answered further up")
+            detail = f"zmtpsniff found the next frame after {skipped} octets; only this packet proved it, "
+            self.journal.problem("frames-found-again", detail + "so answers of the other side may stand above")
         else:
             self._pair.found(self, skipped)
         self.opening.greeted = True

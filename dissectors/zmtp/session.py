@@ -553,7 +553,8 @@ class Session:
         return fields, self._not_opened("MESSAGE") if accused else _NO_FAULTS
 
     def _not_opened(self, name: str) -> list[commands.Fault]:
-        detail = f"the box of a {name} does not open with the key of its connection: its octets are not those sealed"
+        detail = f"the box of a {name} does not open with the key of its connection: "
+        detail += "its octets are not those that the sender sealed"
         return [("box-not-opened", detail)]
 
     def _settle(self, boxes: Boxes) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
-from dissectors.payloads import PayloadConnection, has_signature
+from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
 from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.cli.main import cli
 from zmtpsniff.decode_as import parse
 from zmtpsniff.render import FORMATS
 
@@ -34,10 +36,10 @@ PLACE = (1_700_000_000_000_000_000, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 
 
 def read(path: Path, *options: str) -> list[dict[str, Any]]:
-    """The records that the program gives."""
-    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", *options, str(path)]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The records that the command gives."""
+    done = CliRunner().invoke(cli, ["read", "-T", "json", *options, str(path)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout_bytes.splitlines()]
 
 
 def payloads_of(path: Path, *options: str) -> list[dict[str, Any]]:
@@ -194,6 +196,42 @@ def test_every_dissector_takes_what_is_cut_or_empty(dissector: Any) -> None:
         assert event.payload is None
 
 
+# ---------------------------------------------------------------------- types of fields
+
+
+def _kinds(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The names and types of a field and of those in it."""
+    if isinstance(value, list | tuple):
+        yield from (
+            (f"{name}", f"list of {kind}") for each in value for inner, kind in _kinds(name, each) if inner == name
+        )
+        yield from ((inner, kind) for each in value for inner, kind in _kinds(name, each) if inner != name)
+        return
+    kinds = {str: "text", bool: "boolean", int: "number", float: "number", dict: "object", type(None): "value"}
+    yield name, kinds.get(type(value), "octets")
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _kinds(f"{name}.{key}", each)
+
+
+@needs_captures
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_fields_have_the_types_that_their_dissector_declares(name: str) -> None:
+    declared = {dissector.name: fields_of(dissector) for dissector in built_in()}
+    seen = 0
+    for event in zmtpsniff.open(CAPTURES / name):
+        if not isinstance(event, Message) or event.payload is None:
+            continue
+        fields = declared[event.payload.protocol]
+        assert event.payload.fields.keys() <= fields.keys()
+        for field, value in event.payload.fields.items():
+            for inner, kind in _kinds(field, value):
+                known = fields.get(inner)
+                seen += known is not None
+                assert known in (None, "value", "list of values", kind, f"{kind}s"), (inner, kind)
+    assert seen > 50
+
+
 # ---------------------------------------------------------------------- filters
 
 
@@ -204,6 +242,9 @@ def test_every_dissector_takes_what_is_cut_or_empty(dissector: Any) -> None:
         ("app_malamute", 'payload.protocol == "mlm"', 47),
         ("app_malamute", 'payload.command == "OK"', 11),
         ("app_malamute", 'payload.status_code == "200"', 11),
+        ("app_malamute", "payload.status_code == 200", 11),
+        ("app_malamute", "100 < payload.status_code < 300", 11),
+        ("app_malamute", 'payload.status_code < "3"', 0),
         ("app_malamute", 'payload.content contains "page"', 2),
         ("app_malamute", "payload.answers", 17),
         ("app_malamute", "payload.nothing_of_that_name", 0),

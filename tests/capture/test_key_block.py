@@ -62,7 +62,7 @@ def test_keys_in_either_byte_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("octets", "reason"),
     [
-        ((FIXTURES / "m31_req_rep.pcap").read_bytes(), "not a pcapng file, which alone can hold keys"),
+        ((FIXTURES / "m31_req_rep.pcap").read_bytes(), "not a pcapng file, and only pcapng holds keys"),
         (b"", "not a pcapng file"),
         (struct.pack("<IIIHHqI", 0x0A0D0D0A, 27, 0x1A2B3C4D, 1, 0, -1, 28), "claims 27 octets"),
         (struct.pack("<IIIHH", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0), "cut short"),

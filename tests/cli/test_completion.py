@@ -27,6 +27,8 @@ COMPLETIONS: list[tuple[list[str], set[str]]] = [
     (["check", "-T", "j"], {"junit", "json"}),
     (["live", "-i", "l"], {"lo"}),
     (["live", "--engine", "tc"], {"tcpdump"}),
+    (["read", "-Y", "latency"], {"latency_ns"}),
+    (["stats", "-Y", "payload.status_c"], {"payload.status_code"}),
 ]
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+import zmtpsniff
 from dissectors.events import Comment
 from tests.capture.test_live import free_port, request_and_reply
 from tests.support.live_program import PROGRAM, needs_privilege, wait_for
+from tests.support.paths import FIXTURES
 from tests.support.terminal import Terminal
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.status import StatusLine
-from zmtpsniff.dissection import Dissection
-from zmtpsniff.settings import Settings
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def test_it_waits_while_another_program_may_show_records_on_the_terminal(monkeyp
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     terminal = io.StringIO()
-    line = StatusLine(terminal, Dissection(Nothing(), Settings()), visible=True, yields=True)
+    line = StatusLine(terminal, zmtpsniff.open(FIXTURES / "m31_req_rep.pcap"), visible=True, yields=True)
     line.draw()
     assert "0 packets" in terminal.getvalue()  # nothing has come
     record = Comment("one")
@@ -87,16 +87,6 @@ def test_it_waits_while_another_program_may_show_records_on_the_terminal(monkeyp
     now += 0.2
     line.draw()
     assert len(terminal.getvalue()) > written
-
-
-class Nothing:
-    """A source without packets."""
-
-    dropped = 0
-    comments = ()
-
-    def batches(self) -> Iterator[list[object]]:
-        yield from ()
 
 
 def test_a_pipe_leads_to_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,20 +14,24 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent
+from dissectors.payloads.registry import built_in
 from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from tests.support.saved_files import read as packets_of
+from tests.support.saved_files import save
 from tests.support.terminal import Terminal
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
-from zmtpsniff.filters.fields import list_fields
+from zmtpsniff.filters.fields import list_fields, payload_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
 
 Record = dict[str, Any]
@@ -224,6 +228,17 @@ def test_read_shows_what_passes_and_the_totals() -> None:
     assert "READY" not in tree
 
 
+def test_totals_are_left_out_on_demand() -> None:
+    path = str(REQ_REP)
+    whole = _records(path)
+    assert _records(path, "--no-capture-record") == whole[:-1]
+    messages = [record for record in whole if record["type"] == "message"]
+    assert _records(path, "-Y", 'type == "message"', "--no-capture-record") == messages
+    assert _records(path, "-Y", 'type == "message"', "--capture-record") == [*messages, whole[-1]]
+    assert _records(path, "-Y", 'type == "capture"', "--no-capture-record") == []
+    assert len(_run("read", "-T", "summary", "--no-capture-record", path).stdout.splitlines()) == len(whole) - 1
+
+
 def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
     records = _records("--max-bytes", "3", "-Y", 'frames == "request 1" && !frames.truncated', str(REQ_REP))
     assert [_text(record, "frames", 1) for record in records[:-1]] == [{"length": 9, "text": "req", "truncated": True}]
@@ -257,7 +272,7 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     done = _run("fields", "-T", "json")
     listed = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["name"], each["kind"], each["records"]) for each in listed] == [
-        (info.name, info.kind, list(info.records)) for info in list_fields()
+        (info.name, info.kind, list(info.records)) for info in (*list_fields(), *payload_fields(built_in()))
     ]
     table = _run("fields").stdout.splitlines()
     assert [line.split()[0] for line in table[1 : len(listed) + 1]] == [each["name"] for each in listed]
@@ -269,6 +284,39 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
+def test_fields_lists_those_that_a_plug_in_declares(tmp_path: Path) -> None:
+    plugin = tmp_path / "orders.py"
+    plugin.write_text(
+        "class Orders:\n"
+        "    name = 'orders'\n"
+        "    fields = {'qty': 'number', 'header.name': 'text'}\n"
+        "    def match(self, message, connection): return False\n"
+        "    def dissect(self, message, connection): return None\n"
+    )
+    listed = [
+        json.loads(line)
+        for line in _run("fields", "--plugin", str(plugin), "orders", "-T", "json").stdout.split("\n")[:-1]
+    ]
+    assert [(each["name"], each["kind"]) for each in listed] == [
+        ("payload.header.name", "text"),
+        ("payload.qty", "number"),
+    ]
+    plugin.write_text(plugin.read_text().replace("'number'", "'int'"))
+    wrong = _run("fields", "--plugin", str(plugin))
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "qty is 'int', which is none of text, number" in wrong.stderr
+
+
+@pytest.fixture(scope="module")
+def of_several(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A capture of what several have, since a tshark takes long to start."""
+    names = ("m31_req_rep", "m31_ipv6", "rec_dealer_dealer_ipv6", "m31_pub_sub", "sec_types_push_pub")
+    batches = [packets_of(FIXTURES / f"{name}.pcap")[0] for name in names]
+    path = tmp_path_factory.mktemp("several") / "all.pcapng"
+    save(path, batches)
+    return str(path)
+
+
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize(
     "text",
@@ -277,29 +325,20 @@ def test_fields_lists_them_for_people_and_for_programs() -> None:
      "frame.number > 20 && frame.number <= 30", "any tcp.port > 40000", "all tcp.port > 20100", "tcp.port != 20205",
      "frame.time_epoch > 1795263457.61", "tcp.dstport lt tcp.srcport"],
 )  # fmt: skip
-def test_names_of_wireshark_mean_what_they_mean_there(text: str) -> None:
+def test_names_of_wireshark_mean_what_they_mean_there(text: str, of_several: str) -> None:
     passes = compile_filter(text)
-    names = (
-        "m31_req_rep.pcap",
-        "m31_ipv6.pcap",
-        "rec_dealer_dealer_ipv6.pcap",
-        "m31_pub_sub.pcap",
-        "sec_types_push_pub.pcap",
-    )
+    command = ["tshark", "-r", of_several, "-Y", text, "-T", "fields", "-e", "frame.number"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode and ("any " in text or "all " in text):
+        pytest.skip("this tshark does not know any and all")
+    assert done.returncode == 0, done.stderr
+    frames = {int(number) for number in done.stdout.split()}
     asked = 0
-    for name in names:
-        path = str(FIXTURES / name)
-        command = ["tshark", "-r", path, "-Y", text, "-T", "fields", "-e", "frame.number"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode and ("any " in text or "all " in text):
-            pytest.skip("this tshark does not know any and all")
-        assert done.returncode == 0, done.stderr
-        frames = {int(number) for number in done.stdout.split()}
-        for event in zmtpsniff.open(path, patterns=False, payload=False):
-            packet = getattr(event, "packet", None)
-            if packet is not None:
-                assert passes(event) == (packet in frames), (name, event)
-                asked += 1
+    for event in zmtpsniff.open(of_several, patterns=False, payload=False):
+        packet = getattr(event, "packet", None)
+        if packet is not None:
+            assert passes(event) == (packet in frames), event
+            asked += 1
     assert asked > 50
 
 
@@ -330,6 +369,22 @@ def test_live_shows_what_passes_and_the_totals(engine: str) -> None:
     assert logs
 
 
+@needs_namespaces
+@engines(only=["tcpdump", "dumpcap"])
+def test_live_saves_the_connections_that_pass(engine: str, tmp_path: Path) -> None:
+    text = 'type == "message" && socket_type == "REP"'
+    saved = tmp_path / "saved.pcapng"
+    with joined_namespaces() as (here, there):
+        options = ("--engine", engine, "-i", here.interface, "-f", "tcp", "-Y", text, "-w", str(saved))
+        with live(*options, prefix=here.command()) as program:
+            converse(here, there, here.ipv4, ("req_rep", "pub_sub"))
+            program.read_until(lambda records: any(record["type"] == "message" for record in records))
+            *shown, _ = program.interrupt()
+    *again, totals = _records("-Y", text, str(saved))
+    assert [_frames(record) for record in again] == [_frames(record) for record in shown]
+    assert totals["flows"] == len({record["flow"] for record in shown})
+
+
 @lru_cache(1)
 def _examples() -> list[tuple[str, str]]:
     """The filters of the guide, with the capture that each is tried on."""
@@ -340,7 +395,7 @@ def test_examples_of_the_guide_find_something() -> None:
     assert len(_examples()) > 10
     for capture, text in _examples():
         passes = compile_filter(text)
-        events = list(zmtpsniff.open(PROJECT / capture, payload=False))
+        events = list(zmtpsniff.open(PROJECT / capture))
         assert any(map(passes, events)), text
 
 

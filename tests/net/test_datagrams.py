@@ -171,7 +171,7 @@ def test_the_trailing_edge_says_that_nothing_will_be_repaired() -> None:
     assert messages(events) == [[b"hello"]] * 4
     assert [event.detail.split(" are")[0] for event in events if getattr(event, "code", "") == "multicast-lost"] == [
         "3 data packets",
-        "1 data packet is not in the capture, and no repair of it",
+        "1 data packet is not in the capture, nor is a repair",
         "3 data packets",
     ]
 
@@ -203,7 +203,7 @@ def test_parity_is_told_but_not_used() -> None:
     events = sniff(packets)
     assert messages(events) == [[b"hello"]] * 2
     assert problems(events) == ["multicast-parity"]
-    assert "1 packet of parity is" in next(event.detail for event in events if isinstance(event, Problem))
+    assert "does not use 1 packet of parity:" in next(event.detail for event in events if isinstance(event, Problem))
 
 
 def test_what_only_parity_could_repair_is_lost() -> None:

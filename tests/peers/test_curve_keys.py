@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import curve_pair
 from tests.support.conversation import UNDER_CURVE, check, closed, converse, octets, wrong
-from tests.support.live_program import Record, live, wait_for
+from tests.support.live_program import LiveProgram, Record, live, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from tests.support.paths import PROJECT, program
 from tests.support.shown import blocks
@@ -186,6 +186,7 @@ def test_memory_of_programs(side: Side, tmp_path: Path, handshake: bool, where: 
     with pair(side) if not handshake else saving as first, saving if not handshake else pair(side) as second:
         peers, sniffer = (second, first) if handshake else (first, second)
         assert isinstance(peers, Pair)
+        assert isinstance(sniffer, LiveProgram)
         peers.ask("one")
         sniffer.read_until(lambda records: sum(record.get("name") == "MESSAGE" for record in records) >= 4)
         sniffer.interrupt()

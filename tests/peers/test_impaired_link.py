@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner
 
+from dissectors.events import Command
 from tests.support import peers
 from tests.support.captured_octets import Capture, Hole, holes, later, sent_by, thinned
 from tests.support.conversation import Logs, check, closed, converse, logged, octets, wrong
@@ -206,6 +207,24 @@ def test_what_never_arrived_was_not_lost_by_the_capture() -> None:
         Sent(CLIENT, client + 1, b"", 0, RST),
     ]
     assert complaints(sniff(packets(sent))) == []
+
+
+@pytest.mark.parametrize("resets", [(CLIENT,), (SERVER,), (CLIENT, SERVER)])
+def test_what_a_reset_leaves_lost_was_not_lost_by_the_capture(resets: Sequence[int]) -> None:
+    """The network loses a PING, the PONG behind it comes, and a RST ends the connection before TCP can mend that."""
+    ping, pong = frame(b"\4PING\0\0", command=True), frame(b"\4PONG", command=True)
+    sent = segments(pushes(3, Random(1), 20), fin=False)
+    client, server = (max(segment.end for segment in sent if segment.side == side) for side in (CLIENT, SERVER))
+    after = server + len(ping)
+    sent += [
+        Sent(SERVER, after, pong, client, ACK),
+        Sent(CLIENT, client, b"", server, ACK),
+        Sent(SERVER, after + len(pong), b"", client, FIN | ACK),
+        *[Sent(side, client if side == CLIENT else server, b"", 0, RST) for side in resets],
+    ]
+    events = sniff(packets(sent))
+    assert complaints(events) == []
+    assert [event for event in events if isinstance(event, Command) and event.name in ("PING", "PONG")] == []
 
 
 # ---------------------------------------------------------------------- several captures

@@ -457,7 +457,7 @@ def test_the_command(peers: Peers) -> None:
 def test_the_exit_status(peers: Peers) -> None:
     done = replay(FIXTURES / "m31_req_rep.pcap", "--to", where(peers(zmq.ROUTER)), "--patience", "1", "--speed", "100")
     assert done.exit_code == 1
-    assert "12 that the capture has did not come" in done.stderr
+    assert "12 of the capture did not come" in done.stderr
 
 
 def test_it_asks_before_it_sends_to_another_host() -> None:

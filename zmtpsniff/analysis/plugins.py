@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
-from dissectors.payloads import PayloadDissector
+from dissectors.payloads import PayloadDissector, fields_of
 from dissectors.payloads.registry import built_in
 from zmtpsniff.errors import PluginError
 
@@ -59,6 +59,8 @@ def load_file(name: str) -> list[PayloadDissector]:
             for kind in vars(module).values()
             if isinstance(kind, type) and kind.__module__ == module_name and is_dissector(kind)
         ]
+        for dissector in made:
+            fields_of(dissector)
     except Exception as error:  # it may raise anything, and may not be readable
         raise PluginError(f"{name}: {_in_words(error, path)}") from error
     finally:
@@ -114,6 +116,7 @@ def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
         try:
             kind = entry.load()
             dissector = kind() if isinstance(kind, type) else kind
+            fields_of(dissector)
         except Exception as error:
             raise PluginError(f"{entry.name} of an installed package ({entry.value}): {_in_words(error)}") from error
         if not is_dissector(dissector):

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from zmtpsniff.browse.exporter import FILES, Exporter
 from zmtpsniff.browse.options import THEMES, BrowseOptions
 from zmtpsniff.browse.panes import RecordClock
-from zmtpsniff.browse.prompt import FieldCompletion, Prompt
+from zmtpsniff.browse.prompt import Prompt
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.record_view import RecordView
 from zmtpsniff.browse.search import RecordSearch
@@ -24,6 +24,7 @@ from zmtpsniff.browse.status import StatusBar
 from zmtpsniff.browse.views import Views
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.filters import FilterError, compile_filter
+from zmtpsniff.filters.completion import FieldCompletion
 from zmtpsniff.render.clock import TIMES
 
 _SYNC_SECONDS = 0.2

@@ -1,6 +1,5 @@
 """Lines to type in: the display filter with completion, and questions below the panes."""
 
-import re
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -8,41 +7,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from zmtpsniff.filters.fields import FieldInfo, list_fields
-
-_WORD = re.compile(r"[A-Za-z_][\w.]*$")
-_VALUE = re.compile(r'\b(type)\s*==\s*"(\w*)$')
-
-
-class FieldCompletion:
-    """How a display filter may go on."""
-
-    def __init__(self) -> None:
-        """Know all fields."""
-        self._fields: tuple[FieldInfo, ...] = ()
-
-    def candidates(self, text: str) -> list[str]:
-        """What the last word of a filter may become, the shortest first."""
-        if not self._fields:
-            self._fields = list_fields()
-        if value := _VALUE.search(text):
-            kinds = dict.fromkeys(kind for info in self._fields for kind in info.records)
-            return [kind for kind in kinds if kind.startswith(value[2])]
-        word = _WORD.search(text)
-        if word is None:
-            return []
-        names = [info.name for info in self._fields if info.name.startswith(word[0])]
-        return sorted(names, key=lambda name: (name.count("."), len(name), name))
-
-    def complete(self, text: str) -> str | None:
-        """The text with its last word completed, None if there is no way, or nothing to complete."""
-        found = self.candidates(text)
-        if not found:
-            return None
-        typed = _VALUE.search(text)
-        word = typed[2] if typed else _WORD.search(text)[0]  # type: ignore[index]  # there are candidates for it
-        whole = found[0] + ('"' if typed else "")
-        return None if whole == word else text[: len(text) - len(word)] + whole
+from zmtpsniff.filters.completion import FieldCompletion
 
 
 class FieldSuggester(Suggester):

@@ -43,7 +43,7 @@ def _section_header(path: str, begin: bytes, file: BufferedReader) -> bytes:
     """The first block of the file, of which ``begin`` has been read."""
     order = BYTE_ORDERS.get(begin[8:12])
     if begin[:4] != MAGIC or order is None:
-        raise CaptureError(f"{path}: not a pcapng file, which alone can hold keys; zmtpsniff read -w makes one")
+        raise CaptureError(f"{path}: not a pcapng file, and only pcapng holds keys; zmtpsniff read -w makes one")
     (length,) = struct.unpack_from(f"{order}I", begin, 4)
     if length < 28 or length % 4 or length > LARGEST_BLOCK:
         raise CaptureError(f"{path}: a pcapng file whose section header claims {length} octets")

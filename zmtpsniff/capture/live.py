@@ -172,10 +172,10 @@ class LiveSource:
         if (kernel, here) == self._told or not (at_end or now - self._told_at > _LOSS_SECONDS):
             return
         if kernel > self._told[0]:
-            detail = f"{kernel - self._told[0]} packets were dropped by the kernel, {kernel} in all"
+            detail = f"the kernel dropped {kernel - self._told[0]} packets, {kernel} in all"
             self.faults.append(Fault("packets-dropped", detail))
         if here > self._told[1]:
-            detail = f"{here - self._told[1]} packets were dropped while waiting to be read, {here} in all"
+            detail = f"zmtpsniff dropped {here - self._told[1]} packets that waited to be read, {here} in all"
             self.faults.append(Fault("packets-dropped", detail))
         self._told = (kernel, here)
         self._told_at = now

@@ -82,7 +82,7 @@ def _packets(
                     Fault(
                         "record-over-snaplen",
                         f"{stream.name}: the record at offset {where} holds {captured} octets, but the file header "
-                        f"states a snaplen of {snaplen}; this and others like it are read all the same",
+                        f"states a snaplen of {snaplen}; zmtpsniff reads such records all the same",
                     )
                 )
                 expected = most

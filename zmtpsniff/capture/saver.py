@@ -302,6 +302,30 @@ class SavingSource:
             self.faults += self._saver.faults
 
 
+class KeySavingSource:
+    """A Source that saves the keys that come with the packets of another; somebody else saves the packets."""
+
+    def __init__(self, source: Source, saver: Saver) -> None:
+        """``saver`` should have the comments of ``source``."""
+        self.dropped = source.dropped
+        self.faults = source.faults
+        self.comments = source.comments
+        self.key_lines: list[str] = []
+        self._source = source
+        self._saver = saver
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets, once their keys are to be saved; raises what the source raises."""
+        for batch in self._source.batches():
+            if lines := self._source.key_lines[:]:
+                del self._source.key_lines[: len(lines)]
+                self.key_lines += lines
+                self._saver.add_keys(lines)
+            self.dropped = self._source.dropped
+            yield batch
+        self.dropped = self._source.dropped
+
+
 def _key_blocks(lines: Sequence[str]) -> bytes:
     return b"".join(key_block(lines[begin : begin + _KEYS_IN_BLOCK]) for begin in range(0, len(lines), _KEYS_IN_BLOCK))
 

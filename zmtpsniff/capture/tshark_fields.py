@@ -114,7 +114,7 @@ class LineReader:
         """What has to be told about the packets so far; ``title`` is that of the capture."""
         if not self.left_out:
             return []
-        detail = f"{title}: {self.left_out} TCP segments were left out, because others share their packets"
+        detail = f"{title}: {self.left_out} TCP segments are left out: tshark gives only the last one of each packet"
         return [Fault("segments-left-out", detail)]
 
     def _packet(self, layers: _Layers) -> Packet:

@@ -38,7 +38,7 @@ def read_policy(name: str) -> list[Rule]:
     except ValueError as error:  # a name that no file can have
         raise PolicyError(f"{name!r}: {error}") from error
     if len(data) > _MOST_OCTETS:
-        raise PolicyError(f"{name}: more than {_MOST_OCTETS >> 20} MiB: no policy, or one to be taken apart")
+        raise PolicyError(f"{name}: more than {_MOST_OCTETS >> 20} MiB: if it is a policy, split it")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -78,7 +78,7 @@ def fail_if_twice(rules: Sequence[Rule]) -> None:
         other = seen.setdefault(rule.name, rule)
         if other is not rule:
             first = f"{other.file}:{other.line}" if other.file else f"the built-in set {other.set_name}"
-            raise PolicyError(f"{rule.file}:{rule.line}: rule {rule.name!r}: {first} has one of that name, too")
+            raise PolicyError(f"{rule.file}:{rule.line}: rule {rule.name!r}: {first} has a rule of the same name")
 
 
 def _syntax(text: str, name: str, error: ValueError) -> str:
@@ -214,7 +214,7 @@ class _Reader:
                 if key in table:
                     self._fail(key, f"{key} says nothing about a latency; min is how many answers there must be")
         if kind == "order" and per == "second":
-            self._fail("per", 'an order is looked for per "connection", or in one of the capture')
+            self._fail("per", 'records have an order per "connection" or, without per, in the whole capture')
         if kind == "forbid":
             for key in ("count", "min"):
                 if key in table:

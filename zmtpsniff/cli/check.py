@@ -134,7 +134,7 @@ class CheckSettings:
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE what has none of its own.")
+@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE, unless -T names a file.")
 @click.option(
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",

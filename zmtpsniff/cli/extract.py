@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @click.command(cls=CommandWithHelp, short_help="Take bodies of messages out as files.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
 @click.option("--to", "folder", required=True, type=FilePath(), metavar="DIR", help="A new or empty folder.")
-@click.option("--messages", "whole", is_flag=True, help="A file a message, its frames joined; else a file a frame.")
+@click.option(
+    "--messages", "whole", is_flag=True, help="Write a file for each message, its frames joined, not for each frame."
+)
 @click.option("--decompress", is_flag=True, help="Undo gzip, zlib and zstd, up to 64 MiB a file.")
 @dissection_options
 @display_filter

@@ -5,7 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.options import color, table_format
+from zmtpsniff.cli.options import FilePath, color, table_format
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,9 +18,13 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 @click.command(cls=CommandWithHelp, short_help="List what -Y can ask.")
 @click.argument("word", required=False)
+@click.option(
+    "--plugin", "plugins", type=FilePath(), multiple=True, metavar="FILE",
+    help="List what the payload dissectors in this Python file name, too. Repeatable.",
+)  # fmt: skip
 @table_format
 @color
-def fields(word: str | None, output_format: str, color: "Color") -> None:
+def fields(word: str | None, plugins: tuple[str, ...], output_format: str, color: "Color") -> None:
     """List the fields of display filters (-Y), or those with WORD in their name or meaning.
 
     \b
@@ -28,11 +32,13 @@ def fields(word: str | None, output_format: str, color: "Color") -> None:
     zmtpsniff fields latency
     zmtpsniff fields -T json | jq -r .name
     """
+    from zmtpsniff.analysis.plugins import load_dissectors
     from zmtpsniff.cli.output import open_output
-    from zmtpsniff.filters.fields import list_fields
+    from zmtpsniff.filters.fields import list_fields, payload_fields
 
     wanted = (word or "").lower()
-    listed = [each for each in list_fields() if wanted in each.name.lower() or wanted in each.meaning.lower()]
+    fields = [*list_fields(), *payload_fields(load_dissectors(plugins))]
+    listed = [each for each in fields if wanted in each.name.lower() or wanted in each.meaning.lower()]
     if not listed:
         raise click.UsageError(f"no field has {word!r} in its name or meaning")
     with open_output(None, binary=False) as stream:

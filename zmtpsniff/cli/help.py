@@ -33,14 +33,17 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Files that come": ("--follow", "--once", "--idle"),
     "What to count": ("--top", "--sort", "--interval"),
     "Packets": (
-        "-i", "--pid", "-f", "-a", "-c", "-w", "-b", "--engine", "-s", "-B", "-p", "--tls-keys", "--tshark-option",
-        "--status", "--processes",
+        "-i", "--pid", "-f", "-a", "-c", "-w", "--packets-only", "-b", "--engine", "-s", "-B", "-p", "--tls-keys",
+        "--tshark-option", "--status", "--processes",
     ),
     "Decoding": (
         "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
         "--max-flows", "--max-waiting", "--idle-timeout",
     ),
-    "Output": ("-Y", "-T", "--max-bytes", "--no-bodies", "-o", "-v", "--strict", "--utc", "--time", "--color"),
+    "Output": (
+        "-Y", "-T", "--max-bytes", "--no-bodies", "--capture-record", "-o", "-v", "--strict", "--utc", "--time",
+        "--color",
+    ),
 }  # fmt: skip
 # Seldom needed: --help only names them.
 RARE = frozenset(
@@ -49,7 +52,7 @@ RARE = frozenset(
         "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns",
         "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting",
         "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
-        "--help", "--help-all",
+        "--packets-only", "--capture-record", "--help", "--help-all",
     }
 )  # fmt: skip
 

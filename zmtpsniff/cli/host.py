@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.capture.saver import Saver
     from zmtpsniff.capture.source import Source
     from zmtpsniff.host.local import LocalHost
 
@@ -47,15 +48,17 @@ def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], N
             helper.watch(for_live=True)
         except NoUprobesError as error:
             watches = False
-            say(f"keys are only looked for in memory: {error}")
+            say(f"zmtpsniff looks for keys in memory only: {error}")
     host = LocalHost(helper, say, with_processes=with_processes, with_keys=with_keys)
     host.watches = watches
     host.start()
     return host
 
 
-def pass_keys(host: "LocalHost | None", source: "LiveSource") -> "Callable[[Source], Source] | None":
-    """Give a live capture the keys that its machine's programs make, if ``host`` has them.
+def pass_keys(
+    host: "LocalHost | None", source: "LiveSource", saver: "Saver | None" = None
+) -> "Callable[[Source], Source] | None":
+    """Give a live capture the keys that its machine's programs make, if ``host`` has them, and ``saver`` those to save.
 
     Returns what makes its packets wait for these keys, None if they need not.
     """
@@ -64,8 +67,8 @@ def pass_keys(host: "LocalHost | None", source: "LiveSource") -> "Callable[[Sour
     if host is None or host.keys is None:
         return None
     source.key_lines = host.keys.lines
-    if source.saver is not None:
-        host.keys.save = source.saver.add_keys
+    if saver is not None:
+        host.keys.save = saver.add_keys
     return partial(KeyedSource, host=host) if host.watches else None
 
 

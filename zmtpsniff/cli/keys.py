@@ -36,8 +36,8 @@ _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connect
     type=FilePath(),
     multiple=True,
     metavar="CAPTURE",
-    help="Look for the keys of connections that are open already, those in CAPTURE, in the memory of the processes "
-    "that have them. Repeatable.",
+    help="Search the memory of programs for the keys of the connections in CAPTURE, which are open already. "
+    "Repeatable.",
 )
 @click.option(
     "--pid",
@@ -45,7 +45,7 @@ _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connect
     type=IntRange(1),
     multiple=True,
     metavar="PID",
-    help="With --capture: look in this process. Repeatable.",
+    help="With --capture: search this process. Repeatable.",
 )
 @click.option(
     "--core",
@@ -53,13 +53,13 @@ _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connect
     type=FilePath(),
     multiple=True,
     metavar="FILE",
-    help="With --capture: look in a core dump. Repeatable.",
+    help="With --capture: search a core dump. Repeatable.",
 )
 @click.option(
     "--into",
     type=FilePath(),
     metavar="CAPTURE",
-    help="Put the keys of the connections in CAPTURE, a pcapng file, into it; only its owner may read it then.",
+    help="Put the keys into CAPTURE, a pcapng file with their connections. Then only its owner may read it.",
 )
 @curve_key_files
 @click.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds.")
@@ -88,7 +88,7 @@ def keys(
         raise click.UsageError("--curve-keys: only with --into CAPTURE, which these keys go into")
     for given, option in ((pids, "--pid"), (cores, "--core")):
         if given and not captures and into is None:
-            raise click.UsageError(f"{option}: needs --capture CAPTURE, whose connections it is about")
+            raise click.UsageError(f"{option}: needs --capture CAPTURE, which has the connections")
         if given and curve_keys:
             raise click.UsageError(f"{option}: not with --curve-keys, which are keys already")
     if into is not None and curve_keys:
@@ -234,7 +234,7 @@ def _owners(helper: "HelperClient", connections: "Sequence[UnopenedConnection]")
             found[reply["pid"]] = None
             missing -= 1
     if not found:
-        raise CaptureError("no process that may be looked at has a connection of the capture: name it with --pid")
+        raise CaptureError("found no process that has a connection of the capture: name it with --pid")
     return list(found)
 
 
@@ -253,7 +253,7 @@ def _search_processes(
             _tell(reply["text"])
         elif reply["is"] == "searched":
             if not reply["whole"]:
-                _tell(f"ended after {seconds:g} s with {reply['octets'] >> 20} MiB")
+                _tell(f"the search ended after {seconds:g} s; it read {reply['octets'] >> 20} MiB")
             return
     raise CaptureError("the process that searches ended")
 

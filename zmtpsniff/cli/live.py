@@ -13,9 +13,16 @@ from zmtpsniff.cli.host import pass_keys, start_host
 from zmtpsniff.cli.last_line import leads_to_a_program
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
-from zmtpsniff.cli.options import IntRange, Output, live_dissection_options, output_options
+from zmtpsniff.cli.options import IntRange, Output, capture_record, live_dissection_options, output_options
 from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
-from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.saver import (
+    SaverSettings,
+    fail_if_nothing_to_select,
+    fail_if_unsaved,
+    packets_only,
+    saver_options,
+    tell_missing_packets,
+)
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
 
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     type=IntRange(1),
     multiple=True,
     metavar="PID",
-    help="Instead of an interface: what this process says over tcp:// and ipc://, by strace. Repeatable.",
+    help="Instead of an interface trace this process, by strace: tcp:// and ipc://. Repeatable.",
 )
 @click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
 @click.option(
@@ -42,7 +49,9 @@ if TYPE_CHECKING:
 @observer_options
 @tshark_options
 @saver_options
+@packets_only
 @live_dissection_options
+@capture_record
 @output_options
 def live(
     command: tuple[str, ...],
@@ -53,7 +62,9 @@ def live(
     observer: ObserverSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
+    packets_only: bool,
     dissection: Settings,
+    capture_record: bool,
     output: Output,
 ) -> None:
     """Dissect traffic while it passes.
@@ -69,20 +80,22 @@ def live(
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.render.text import escape
+    from zmtpsniff.selector import PacketSelector
     from zmtpsniff.sniffer import Collaborators
 
+    fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = replace(live, pids=pids, command=command)
     dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
     diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
-    source = None
+    source = opened = selector = None
     observers: list[Observer] = []
     try:
         started = start_capture(live, tshark, saver)
         source = started.source
-        settle_capture(
+        opened = settle_capture(
             started,
             live,
             saver,
@@ -91,17 +104,34 @@ def live(
             verbosity=output.verbosity,
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,
+            saves_all=output.passes is None,
         )
-        through = pass_keys(host, source)
+        through = pass_keys(host, source, opened)
+        if opened is not None and output.passes is not None:
+            selector = PacketSelector(opened, source, packets_only=packets_only)
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(
-            clock=time.time_ns, tls=started.tls, witness=diagnosis, host=host, dissectors=dissectors
+            clock=time.time_ns,
+            tls=started.tls,
+            host=host,
+            dissectors=dissectors,
+            witness=diagnosis,
+            selector=selector,
         )
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
         yields = status is None and leads_to_a_program(output.file)
         line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
         observers = start_observers(observer, capture, diagnosis)
-        run(capture, dissection, output, line, is_live=True, observers=observers)
+        run(
+            capture,
+            dissection,
+            output,
+            line,
+            is_live=True,
+            observers=observers,
+            selector=selector,
+            capture_record=capture_record,
+        )
     finally:
         for each in observers:
             each.close()
@@ -111,6 +141,8 @@ def live(
             host.close()
     if source.said:
         click.echo(f"zmtpsniff: {escape(source.said)}", err=True)
+    if selector is not None:
+        tell_missing_packets(selector)
     if source.failure is not None:
         raise CaptureError(source.failure)
-    fail_if_unsaved(source.saver)
+    fail_if_unsaved(opened)

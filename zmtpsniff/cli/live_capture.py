@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.live import LiveSource
+    from zmtpsniff.capture.saver import Saver
     from zmtpsniff.net.tls import Tls
 
 _DEFAULTS = LiveOptions(())
@@ -138,8 +139,11 @@ def settle_capture(
     verbosity: int,
     keys: "Sequence[Key]" = (),
     more_keys: bool = False,
-) -> None:
+    saves_all: bool = True,
+) -> "Saver | None":
     """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
+
+    Returns what writes to that. If ``saves_all`` it is given all packets already.
 
     ``records``, ``count``, ``keys`` and ``more_keys`` are those of make_saver(). What is needed afterwards must have
     been imported: where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
@@ -149,7 +153,7 @@ def settle_capture(
     source = capture.source
     try:
         user = drop_privileges()  # nothing that came from the network has been looked at so far
-        source.saver = make_saver(
+        opened = make_saver(
             saver,
             records=records,
             count=count,
@@ -159,6 +163,8 @@ def settle_capture(
             keys=keys,
             more_keys=more_keys,
         )
+        if saves_all:
+            source.saver = opened
     except NoPrivilegeDropError as error:
         source.close()
         raise CaptureError(str(error)) from None
@@ -173,6 +179,7 @@ def settle_capture(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda *_: source.stop())
+    return opened
 
 
 def duration_of(autostop: str | None) -> float | None:

@@ -19,6 +19,8 @@ from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dissectors.events import AnyEvent
     from dissectors.zmtp.curve_keys import Key
 
@@ -58,6 +60,14 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
             return compile_filter(value)
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}", ctx) from None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """The filters that may become of the beginning of one: its last word completed to the name of a field."""
+        from click.shell_completion import CompletionItem
+
+        from zmtpsniff.filters.completion import FieldCompletion
+
+        return [CompletionItem(text) for text in FieldCompletion().completions(incomplete)]
 
 
 class IntRange(click.IntRange):
@@ -171,9 +181,9 @@ _dissection = (
     click.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
     click.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
-        help="Take a port for ZMTP: tcp.port==5555,zmtp. Whatever its octets say: zmtp1, zmtp2, zmtp3 for a version, "
-        "5555-5560 for several ports. For RADIO and DISH over UDP: udp.port==5556,zmtp; to take its messages for a "
-        "protocol: tcp.port==5557,mlm; to declare the type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
+        help="Read a port as ZMTP: tcp.port==5555,zmtp. Whatever its octets look like. 5555-5560 are several ports, "
+        "zmtp1, zmtp2 and zmtp3 versions. RADIO and DISH over UDP: udp.port==5556,zmtp. The protocol inside messages: "
+        "tcp.port==5557,mlm. The type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
     ),
     click.option(
         "--patterns/--no-patterns", default=True,
@@ -181,7 +191,7 @@ _dissection = (
     ),
     click.option(
         "--timeout", type=FloatRange(0, min_open=True), default=REPLY_SECONDS, show_default=True, metavar="SECONDS",
-        help="Report a request that waits for its reply for longer.",
+        help="Report a request that waits longer for its reply.",
     ),
     click.option(
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
@@ -201,11 +211,11 @@ _dissection = (
     ),
     click.option(
         "--max-waiting", type=IntRange(1), default=_FLOWS.waiting_octets >> 20, show_default=True, metavar="MIB",
-        help="Memory for segments that wait for a missing one, of all connections; one may use a sixteenth.",
+        help="Memory for segments that wait for a missing one. Each direction of a connection may use a sixteenth.",
     ),
     click.option(
         "--idle-timeout", type=FloatRange(1), default=_FLOWS.idle_seconds, show_default=True, metavar="SECONDS",
-        help="End a connection after so long without a packet.",
+        help="End a connection that has had no packet for so long.",
     ),
 )  # fmt: skip
 
@@ -228,6 +238,11 @@ utc = click.option("--utc", is_flag=True, help="Show times in UTC, not in local 
 table_format = click.option(
     "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="table: for people; json: JSON Lines.",
+)  # fmt: skip
+
+capture_record = click.option(
+    "--capture-record/--no-capture-record", default=True,
+    help="Write the totals, which are the last record, whatever -Y says.",
 )  # fmt: skip
 
 output_file = click.option(
@@ -259,8 +274,8 @@ output_options = option_group(
     ),
     click.option(
         "--max-bytes", type=IntRange(0), metavar="N",
-        help="Octets to show of each body, 0 for all. By default a few dozen, on a terminal what a line holds, with "
-        "-vv 4,096, in JSON 65,536, in dump all.",
+        help="Octets to show of each body, 0 for all. Default: a few dozen, or what fits a line of the terminal; 4,096 "
+        "with -vv; 65,536 in JSON; all in dump.",
     ),
     output_file,
     click.option(

@@ -6,14 +6,25 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.options import FilePath, Output, dissection_options, output_options
+from zmtpsniff.cli.options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import keeping, run
-from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, make_saver, saver_options
+from zmtpsniff.cli.saver import (
+    SaverSettings,
+    fail_if_nothing_to_select,
+    fail_if_unsaved,
+    make_saver,
+    packets_only,
+    saver_options,
+    tell_missing_packets,
+)
 from zmtpsniff.cli.tshark import TsharkPlan, TsharkSettings, plan_tshark, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.dissection import ClosableSource
 
 
@@ -28,14 +39,18 @@ if TYPE_CHECKING:
 )
 @tshark_options
 @saver_options
+@packets_only
 @dissection_options
+@capture_record
 @output_options
 def read(
     captures: tuple[str, ...],
     engine: Literal["native", "tshark"],
     tshark: TsharkSettings,
     saver: SaverSettings,
+    packets_only: bool,
     dissection: Settings,
+    capture_record: bool,
     output: Output,
 ) -> None:
     """Dissect capture files: pcap or pcapng, plain or compressed; "-" is standard input.
@@ -50,12 +65,14 @@ def read(
     zmtpsniff read --engine tshark tunnel.snoop
     zmtpsniff read --engine tshark --tls-keys keys.log tls.pcap
     zmtpsniff read -w all.pcapng monday.pcap tuesday.pcap
+    zmtpsniff read -Y 'severity == "error"' -w bad.pcapng capture.pcap
     """
     fail_if_overwritten(captures, output.file)
+    fail_if_nothing_to_select(saver, output.passes, packets_only)
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
-    from zmtpsniff.capture.saver import SavingSource
+    from zmtpsniff.capture.saver import KeySavingSource, SavingSource
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.sniffer import Collaborators
@@ -69,9 +86,21 @@ def read(
         comments=source.comments,
         keys=dissection.curve_keys,
     )
-    through = None if packets is None else partial(SavingSource, saver=packets)
-    capture = Dissection(source, keeping(dissection, output), Collaborators(tls=plan.tls), through=through)
-    run(capture, dissection, output, make_progress_line(capture, output.file))
+    through: Callable[[Source], Source] | None = None
+    selector = None
+    if packets is not None and output.passes is None:
+        through = partial(SavingSource, saver=packets)
+    elif packets is not None:
+        from zmtpsniff.selector import PacketSelector
+
+        through = partial(KeySavingSource, saver=packets)
+        selector = PacketSelector(packets, source, packets_only=packets_only)
+    collaborators = Collaborators(tls=plan.tls, selector=selector)
+    dissected = Dissection(source, keeping(dissection, output), collaborators, through=through)
+    line = make_progress_line(dissected, output.file)
+    run(dissected, dissection, output, line, selector=selector, capture_record=capture_record)
+    if selector is not None:
+        tell_missing_packets(selector)
     fail_if_unsaved(packets)
 
 

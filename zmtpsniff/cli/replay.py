@@ -38,7 +38,8 @@ _DIFFERENT = 1  # exit status
     "as_whom",
     type=click.Choice((*TYPES, *SIDES), case_sensitive=False),
     metavar="TYPE",
-    help="What sockets of this type sent: REQ, SUB. Or clients, servers; by default servers if clients sent nothing.",
+    help="Send what sockets of this type sent: REQ, SUB. clients and servers are all of a side; by default clients, or "
+    "servers if clients sent nothing.",
 )
 @click.option(
     "--speed",
@@ -146,12 +147,12 @@ def summary(score: "Score") -> str:
     if score.subscriptions:
         parts.append(f"{score.subscriptions:,} subscriptions and cancellations sent")
     if score.incomplete:
-        parts.append(f"{score.incomplete:,} left out that are not whole in the capture")
+        parts.append(f"{score.incomplete:,} left out, since the capture has only parts of them")
     if score.unsent:
         parts.append(f"{score.unsent:,} not taken by the peer")
     came = score.same + score.others
     if came or score.missing:
         parts.append(f"{came:,} came back, {score.same:,} of them as in the capture")
     if score.missing:
-        parts.append(f"{score.missing:,} that the capture has did not come")
+        parts.append(f"{score.missing:,} of the capture did not come")
     return "; ".join(parts)

@@ -28,9 +28,9 @@ _BODY_OCTETS = 1024  # that are kept of each body: ladders show a few dozen, pay
     type=FilePath(),
     required=True,
     metavar="FILE",
-    help="The page; until complete it is FILE.partial. - is standard output.",
+    help='Write the page to FILE; until complete it is FILE.partial. "-" is standard output.',
 )
-@click.option("--title", metavar="TEXT", help="What stands above the page; by default what the captures are called.")
+@click.option("--title", metavar="TEXT", help="The title of the page; by default it names the captures.")
 @click.option(
     "--top", type=IntRange(1, 5000), default=PAGE_ROWS, show_default=True, metavar="N", help="Rows of each table."
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.export import Observer
     from zmtpsniff.render.renderer import Renderer
+    from zmtpsniff.selector import PacketSelector
     from zmtpsniff.settings import Settings
 
 
@@ -84,11 +85,15 @@ def run(
     line: "StatusLine | ProgressLine | None" = None,
     is_live: bool = False,
     observers: "Sequence[Observer]" = (),
+    selector: "PacketSelector | None" = None,
+    capture_record: bool = True,
 ) -> None:
     """Write all events; an interrupt ends that with the totals, too.
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
     there is nothing to write. ``observers`` are told everything, whatever the filter.
+    ``selector`` saves the packets of what passes; its file is complete in the end. ``capture_record`` says whether the
+    totals are written.
     """
     spare_collector()
     with open_records(output) as stream:
@@ -99,7 +104,9 @@ def run(
                     must_be_read(stream)
                 for observer in observers:
                     observer.take(events)
-                shown = _passing(events, output.passes)
+                shown = _shown(events, output.passes, capture_record)
+                if selector is not None:
+                    selector.judge(events, shown)
                 if line is not None:
                     line.see(events, shown)
                 with undisturbed():
@@ -111,22 +118,30 @@ def run(
         except KeyboardInterrupt:
             if line is not None:
                 line.erase()
-            renderer.write(_passing(capture.finish(), output.passes))
+            events = capture.finish()
+            shown = _shown(events, output.passes, capture_record)
+            if selector is not None:
+                selector.judge(events, shown)
+            renderer.write(shown)
             renderer.close()
             raise
         finally:
+            if selector is not None:
+                selector.finish()
             if line is not None:
                 line.erase()
         renderer.close()
 
 
-def _passing(events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | None") -> "list[AnyEvent]":
-    """The events that pass the display filter, if there is one, and the totals, which are the end of the output."""
-    if passes is None:
-        return events
+def _shown(
+    events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | None", capture_record: bool
+) -> "list[AnyEvent]":
+    """The events that pass the display filter, if there is one, and the totals, if they are to end the output."""
     from dissectors.events import Capture
 
-    return [event for event in events if passes(event) or type(event) is Capture]
+    if not capture_record and events and type(events[-1]) is Capture:
+        events = events[:-1]
+    return events if passes is None else [event for event in events if passes(event) or type(event) is Capture]
 
 
 def _tell_capture_problems(events: "list[AnyEvent]", line: "StatusLine | ProgressLine | None") -> None:

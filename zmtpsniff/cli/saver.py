@@ -14,6 +14,8 @@ from zmtpsniff.cli.options import FilePath, option_group
 if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.saver import Saver
+    from zmtpsniff.cli.options import Filter
+    from zmtpsniff.selector import PacketSelector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,30 @@ saver_options = option_group(
         "Repeatable.",
     ),
 )  # fmt: skip
+
+
+packets_only = click.option(
+    "--packets-only", is_flag=True,
+    help="With -Y and -w: save only the packets that completed what passes, not their whole connections.",
+)  # fmt: skip
+
+
+def fail_if_nothing_to_select(settings: SaverSettings, passes: "Filter | None", packets_only: bool) -> None:
+    """Raise click.UsageError for ``--packets-only`` without what it is about."""
+    if packets_only and (settings.path is None or passes is None):
+        raise click.UsageError("--packets-only: needs -w FILE, and -Y FILTER that says which")
+
+
+def tell_missing_packets(selector: "PacketSelector") -> None:
+    """Tell on standard error of packets that could not be held back until their connection passed."""
+    if selector.missing:
+        from zmtpsniff.selector import HELD_OCTETS
+
+        click.echo(
+            f"zmtpsniff: -w: {selector.missing:,} packets are not in the file: their connections passed the filter only"
+            f" after {HELD_OCTETS >> 20} MiB of packets had been held back",
+            err=True,
+        )
 
 
 def make_saver(

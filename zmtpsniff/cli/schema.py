@@ -6,9 +6,9 @@ from zmtpsniff.cli.help import CommandWithHelp
 
 
 @click.command(cls=CommandWithHelp, short_help="Print the JSON Schema of the records.")
-@click.option("--stats", is_flag=True, help="Of the records of zmtpsniff stats.")
-@click.option("--diagnose", is_flag=True, help="Of the records of zmtpsniff diagnose.")
-@click.option("--report", is_flag=True, help="Of the records of zmtpsniff spark report.")
+@click.option("--stats", is_flag=True, help="Print that of the records of zmtpsniff stats.")
+@click.option("--diagnose", is_flag=True, help="Print that of the records of zmtpsniff diagnose.")
+@click.option("--report", is_flag=True, help="Print that of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
 def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
     """Print the JSON Schema (2020-12) of the records that -T json writes.

@@ -103,15 +103,15 @@ def spark() -> None:
     metavar="N",
     help="Octets to keep of each body, 0 for all; lengths are always whole.",
 )
-@click.option("--no-bodies", is_flag=True, help="Of the frames of messages keep their lengths alone.")
+@click.option("--no-bodies", is_flag=True, help="Keep only the lengths of frames, not their octets.")
 @click.option(
     "--series",
     type=SeriesRule(),
     default="folder",
     show_default=True,
     metavar="RULE",
-    help="Which files are one capture, cut. Those of a folder, each file alone (file), or those for whose paths "
-    "group 1 of a regular expression is the same.",
+    help="Which files are parts of one capture. Those of a folder, each alone (file), or those in whose paths group 1 "
+    "of a regular expression matches the same text.",
 )
 @click.option(
     "--shards", type=IntRange(1, 10_000), metavar="N", help="Tasks that share a series; by default by size and cores."
@@ -119,17 +119,23 @@ def spark() -> None:
 @click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @curve_key_files
 @click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
-@click.option("--follow", is_flag=True, help="Go on: INPUT is folders that files are renamed into when they are whole.")
-@click.option("--once", is_flag=True, help="With --follow: end when what is there now has been taken.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on: read files that are moved into the folders INPUT. They must be complete then.",
+)
+@click.option("--once", is_flag=True, help="With --follow: end when all that is there now is read.")
 @click.option(
     "--idle",
     type=FloatRange(0, min_open=True),
     default=FlowLimits().idle_seconds,
     show_default=True,
     metavar="SECONDS",
-    help="A connection is over when nothing of it has come for so long.",
+    help="A connection is over when it has had no packet for so long.",
 )
-@click.option("--anew", is_flag=True, help="Dissect series anew that another version left and this cannot go on with.")
+@click.option(
+    "--anew", is_flag=True, help="Dissect series anew that this version cannot go on with. Another version began them."
+)
 @click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
 def ingest(
     inputs: tuple[str, ...],
@@ -221,7 +227,7 @@ def _lines(done: "IngestOutcome", output: str) -> list[str]:
     default=168,
     show_default=True,
     metavar="N",
-    help="Delete files that no table has had for N hours; 0 breaks what reads or writes now.",
+    help="Delete files that no table has used for N hours; 0 breaks programs that read or write now.",
 )
 def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     """Compact the tables in DIR, sorted by series and time, and delete what is not needed any more. It needs no Spark.
@@ -262,7 +268,7 @@ def convert(folder: str) -> None:
         done = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    lost = f"; {done.lost:,} series with open connections are dissected anew with their next files" if done.lost else ""
+    lost = f"; the next run dissects {done.lost:,} series with open connections anew" if done.lost else ""
     click.echo(f"{done.files:,} files with {done.rows:,} rows are tables of Delta Lake in {folder}{lost}", err=True)
 
 
@@ -291,13 +297,13 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     metavar="N",
     help=f"Rows of each table; by default {TOP_ROWS}, of a page {PAGE_ROWS}.",
 )
-@click.option("--since", type=Time(), metavar="TIME", help="From then on: 2026-11-21, 2026-11-21T14:00; UTC.")
-@click.option("--until", type=Time(), metavar="TIME", help="Up to then.")
+@click.option("--since", type=Time(), metavar="TIME", help="Only from this time on: 2026-11-21, 2026-11-21T14:00; UTC.")
+@click.option("--until", type=Time(), metavar="TIME", help="Only up to this time.")
 @click.option(
     "--interval",
     type=FloatRange(0.001),
     metavar="SECONDS",
-    help="Intervals of what is told by time; by default what suits.",
+    help="Length of the intervals in what goes by time; by default it fits.",
 )
 @table_format
 @output_file

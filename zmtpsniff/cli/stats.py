@@ -49,7 +49,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
     "--interval",
     type=FloatRange(0.001),
     metavar="SECONDS",
-    help="Intervals of the time line; by default what suits the capture.",
+    help="Length of the intervals of the time line; by default it fits the capture.",
 )
 @dissection_options
 @display_filter

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dissectors.events import Command, Connection, Event, Greeting, Problem, WireEvent
-from zmtpsniff.filters.paths import Kind, Value, fields_of
+from dissectors.events import Command, Connection, Event, Greeting, Message, Problem, WireEvent
+from zmtpsniff.filters.paths import Kind, Value, fields_of, structure
 from zmtpsniff.filters.source import SourceCode
 
 
@@ -97,6 +97,14 @@ def _mechanism(record: type[Event], source: SourceCode) -> Value | None:
     return Value("text", "mechanism_of(e)", True) if record is Command else None
 
 
+def _body(record: type[Event], source: SourceCode) -> Value | None:
+    if record is not Message:
+        return None
+    from zmtpsniff.filters.bodies import BodyValues
+
+    return structure(f"{source.constant(BodyValues())}(e)", [], source)
+
+
 def _protocol(record: type[Event], source: SourceCode) -> Value | None:
     if issubclass(record, WireEvent):
         return Value("object", "e")
@@ -106,6 +114,12 @@ def _protocol(record: type[Event], source: SourceCode) -> Value | None:
 DERIVED: dict[str, DerivedField] = {
     "mechanism": DerivedField(
         "text", "The mechanism that it is certain to belong to by what it holds.", _mechanism
+    ),
+    "body": DerivedField(
+        "value",
+        "What is in a frame as JSON, MessagePack, CBOR or Protocol Buffers; body.order.qty is a field of it, with the "
+        "type that it has there.",
+        _body,
     ),
     "ip.addr": DerivedField("ip", "The IPv4 address of either end.", _of_both("ip", "ip")),
     "ip.src": DerivedField("ip", "The IPv4 address of the sender.", _of_one("ip", "ip", "src")),

@@ -8,6 +8,7 @@ from dissectors.events import Cut, Octets
 from zmtpsniff.filters.literals import Range
 from zmtpsniff.filters.paths import Value
 from zmtpsniff.filters.source import SourceCode
+from zmtpsniff.filters.structures import RELATIONS
 from zmtpsniff.filters.values import text_of
 from zmtpsniff.render.text import as_text
 
@@ -20,6 +21,8 @@ _MAY_FOLLOW = (b"a", b" ", b"\n")
 
 def with_constant(value: Value, relation: Relation, constant: Any, quantifier: Quantifier, source: SourceCode) -> str:
     """The expression of a comparison with a constant, a Range or, for ``matches``, a search."""
+    if value.kind == "value":
+        return quantified([value], _of_structure(value, relation, constant, source), quantifier, source)
     if relation == "==" and not isinstance(constant, Range):
         return among(value, [constant], quantifier, source)
     return quantified([value], _test(value, relation, constant, source), quantifier, source)
@@ -27,6 +30,9 @@ def with_constant(value: Value, relation: Relation, constant: Any, quantifier: Q
 
 def among(value: Value, constants: Sequence[Any], quantifier: Quantifier, source: SourceCode) -> str:
     """The expression of whether values are among constants and Ranges."""
+    if value.kind == "value":
+        each = [_of_structure(value, "==", constant, source) for constant in constants]
+        return quantified([value], f"({' or '.join(each)})", quantifier, source)
     ranges = [constant for constant in constants if isinstance(constant, Range)]
     single = [constant for constant in constants if not isinstance(constant, Range)]
     code = value.code
@@ -78,6 +84,16 @@ def _test(value: Value, relation: Relation, constant: Any, source: SourceCode) -
     return f"(({variable} := {value.code}) is not None and {variable} {relation} {name})"
 
 
+def _of_structure(value: Value, relation: Relation, constant: Any, source: SourceCode) -> str:
+    """A comparison of a value whose type only the message knows."""
+    if relation == "matches":
+        return f"{source.constant(constant)}(searched({value.code}))"
+    if isinstance(constant, Range):
+        ends = f"{source.constant(constant.first)}, {source.constant(constant.last)}"
+        return f"{'is_outside' if relation == '!=' else 'is_between'}({value.code}, {ends})"
+    return f"{source.constant(RELATIONS[relation])}({value.code}, {source.constant(constant)})"
+
+
 def _of_octets(value: Value, relation: Relation, other: str, source: SourceCode) -> str:
     """A comparison of octets, or of the text that they are, with other octets."""
     code = value.octets or value.code
@@ -96,7 +112,12 @@ def with_value(left: Value, relation: Relation, right: Value, quantifier: Quanti
     first, second = source.name(), source.name()
     if relation == "matches":
         raise TypeError("matches takes a regular expression")
-    if one.kind == "octets":
+    if "value" in (one.kind, other.kind):
+        test = (
+            f"(({first} := {one.code}) is not None and ({second} := {other.code}) is not None"
+            f" and {source.constant(RELATIONS[relation])}({first}, {second}))"
+        )
+    elif one.kind == "octets":
         functions = {"==": "equal({}, {})", "!=": "differ({}, {})", "contains": "contains({}, {})"}
         if relation in functions:
             test = functions[relation].format(one.code, other.code)
@@ -137,8 +158,8 @@ def quantified(values: list[Value], test: str, quantifier: Quantifier, source: S
 
 def presence(value: Value, source: SourceCode) -> str:
     """The expression of whether a record has a field."""
-    if value.items is not None:
-        return f"(not not {value.items})"
+    if (several := value.items or value.found) is not None:
+        return f"(not not {several})"
     shown = f"{value.code} is True" if value.shown_if_true else f"{value.code} is not None"
     if value.loops:
         return quantified([value], shown, "any", source)
@@ -153,6 +174,9 @@ def search(pattern: str, kind: str) -> Callable[[Any], bool]:
     In octets it is searched octet by octet, in a text by characters; letters match in either case. Time is linear in
     the length of what is searched, whatever the expression: RE2 does not go back.
     """
+    if kind == "value":
+        in_text, in_octets = search(pattern, "text"), search(pattern, "octets")
+        return lambda value: in_text(value) if isinstance(value, str) else in_octets(value)
     import re2  # type: ignore[import-untyped]  # imported only for this
 
     options = re2.Options()

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from lark import Token, Tree
 
 from dissectors.events import AnyEvent, Event, Message
-from zmtpsniff.filters import values
+from zmtpsniff.filters import structures, values
 from zmtpsniff.filters.comparisons import Quantifier, Relation, among, presence, search, with_constant, with_value
 from zmtpsniff.filters.errors import FilterError
 from zmtpsniff.filters.grammar import parse
@@ -38,15 +38,18 @@ _RELATIONS: dict[str, tuple[Relation, Quantifier]] = {
 }
 _MIRRORED: dict[Relation, Relation] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-_EQUAL: frozenset[Kind] = frozenset({"text", "number", "boolean", "octets", "ip", "ipv6", "time"})
+_EQUAL: frozenset[Kind] = frozenset({"text", "number", "boolean", "octets", "ip", "ipv6", "time", "value"})
 _ORDERED = _EQUAL - {"boolean"}
-_SEARCHED: frozenset[Kind] = frozenset({"text", "octets"})
+_SEARCHED: frozenset[Kind] = frozenset({"text", "octets", "value"})
+_IN_STRUCTURES: frozenset[Kind] = frozenset({"text", "number", "boolean", "octets", "value"})
 _FITTING: dict[Relation, frozenset[Kind]] = {
     **dict.fromkeys(("==", "!="), _EQUAL),
     **dict.fromkeys(("<", "<=", ">", ">="), _ORDERED),
     **dict.fromkeys(("contains", "matches"), _SEARCHED),
 }
-_RUNTIME = {name: getattr(values, name) for name in dir(values) if not name.startswith("_")}
+_RUNTIME = {
+    name: getattr(module, name) for module in (values, structures) for name in dir(module) if not name.startswith("_")
+}
 
 
 def compile_text(text: str) -> Callable[[AnyEvent], bool]:
@@ -132,7 +135,7 @@ class _Compiler:
         pairs = {
             record: value
             for record, value in fitting.items()
-            if record in other.values and other.values[record].kind == value.kind
+            if record in other.values and _go_together(value.kind, other.values[record].kind)
         }
         if not pairs:
             self._fail_pair(field, other)
@@ -203,9 +206,12 @@ class _Compiler:
         if bare is None or is_field(str(bare)):
             return None
         kinds = {value.kind for value in fitting.values()}
-        if (kinds & {"boolean"} and bare.lower() in ("true", "false")) or (kinds & {"octets"} and _octet(operand)):
+        words = ("true", "false", "null") if "value" in kinds else ("true", "false")
+        if (kinds & {"boolean", "value"} and bare.lower() in words) or (
+            kinds & {"octets", "value"} and _octet(operand)
+        ):
             return bare
-        if kinds & {"text", "octets"} and "." not in bare:
+        if kinds & {"text", "octets", "value"} and "." not in bare:
             fail(bare, f'there is no field "{bare}"; a text is written in double quotes: "{bare}"')
         return None
 
@@ -257,6 +263,8 @@ def _constant(token: Token | tuple[Token, ...], kind: Kind, name: str, relation:
             fail(token[0], "a network is a range already")
         if kind == "boolean":
             fail(token[0], f"{name} is true or false")
+        if kind == "value" and not (type(first) is type(last) is bytes or _are_numbers(first, last)):
+            fail(token[0], "a range has two numbers, or two texts, at its ends")
         if first > last:
             fail(token[1], f"a range goes from the lower to the higher: {token[1]} is below {token[0]}")
         return Range(first, last)
@@ -265,6 +273,15 @@ def _constant(token: Token | tuple[Token, ...], kind: Kind, name: str, relation:
     if isinstance(made, Range) and relation not in ("==", "!="):
         fail(single, f'{single} is a network: use "==" or "!="')
     return made
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(type(value) in (int, float) for value in values)
+
+
+def _go_together(one: Kind, other: Kind) -> bool:
+    """Whether values of two kinds can be compared."""
+    return one == other or ("value" in (one, other) and {one, other} <= _IN_STRUCTURES)
 
 
 def _literal(operand: Any) -> Token | None:

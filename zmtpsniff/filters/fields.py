@@ -4,13 +4,14 @@ What a field means is said by the events, but for the fields that are computed f
 """
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from dissectors.events import AnyEvent, Event
+from dissectors.payloads import PayloadDissector, fields_of
 from dissectors.records import joint_meaning, record_fields, without_none
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, Alias
 from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of
@@ -56,6 +57,20 @@ def list_fields() -> tuple[FieldInfo, ...]:
     listed = {name: _joint(infos) for name, infos in found.items()}
     aliases = [_alias(name, alias, listed) for name, alias in ALIASES.items()]
     return (*listed.values(), *aliases, *(info for info in derived if info.name not in found))
+
+
+def payload_fields(dissectors: Iterable[PayloadDissector]) -> list[FieldInfo]:
+    """The fields of payloads that dissectors name, by their names; raises ValueError as fields_of()."""
+    kinds: dict[str, dict[str, list[str]]] = {}  # by name, type, and protocols
+    for dissector in dissectors:
+        for name, kind in fields_of(dissector).items():
+            kinds.setdefault(name, {}).setdefault(kind, []).append(dissector.name)
+    found = []
+    for name, of_kind in sorted(kinds.items()):
+        protocols = dict.fromkeys(protocol for those in of_kind.values() for protocol in those)
+        meaning = f"A field of the payloads of {', '.join(protocols)}."
+        found.append(FieldInfo(f"payload.{name}", " or ".join(of_kind), ("message",), meaning))
+    return found
 
 
 @lru_cache(1)

@@ -10,6 +10,7 @@ from lark import Token
 
 from zmtpsniff.filters.errors import FilterError
 from zmtpsniff.filters.paths import Kind
+from zmtpsniff.filters.structures import NULL
 
 _ESCAPE = re.compile(
     r'\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|([abfnrtv\\"\'])|(.?))', re.DOTALL
@@ -29,6 +30,7 @@ KINDS: dict[Kind, str] = {
     "ipv6": "an IPv6 address",
     "time": "a time",
     "object": "an object",
+    "value": "what the message says",
 }
 
 
@@ -83,6 +85,10 @@ def convert(token: Token, kind: Kind, field: str) -> Any:
     made = _CONVERT[kind](token, field) if kind in _CONVERT else None
     if made is None:
         hint = f'; a text is written in double quotes: "{token}"' if kind == "text" and token.type == "NAME" else ""
+        if kind == "value":
+            fail(
+                token, f'{token} is no text, number, true, false, null or octets; a text is in double quotes: "{token}"'
+            )
         known = KINDS[kind]
         fail(token, f"{field} is {known}, {str(token)[:40]} is not{hint}")
     return made
@@ -168,6 +174,13 @@ def _time(token: Token, field: str) -> int | float | None:
     return int(nanoseconds) if nanoseconds == int(nanoseconds) else float(nanoseconds)
 
 
+def _value(token: Token, field: str) -> Any:
+    if token.type == "NUMBER":
+        return _number(token, field)
+    words = {"true": True, "false": False, "null": NULL}
+    return words[token.lower()] if token.lower() in words else _octets(token, field)
+
+
 _CONVERT: dict[Kind, Any] = {
     "text": _text,
     "number": _number,
@@ -176,4 +189,5 @@ _CONVERT: dict[Kind, Any] = {
     "ip": lambda token, _: _network(token, IPv4Network),
     "ipv6": lambda token, _: _network(token, IPv6Network),
     "time": _time,
+    "value": _value,
 }

@@ -11,7 +11,7 @@ from dissectors.events import AnyEvent, Event
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, MISSING
 from zmtpsniff.filters.fields import names
 from zmtpsniff.filters.literals import KINDS, fail, string
-from zmtpsniff.filters.paths import Step, Value, lifted, parse_subscript, walk
+from zmtpsniff.filters.paths import Step, Value, lifted, parse_subscript, structure, walk
 from zmtpsniff.filters.source import SourceCode
 
 RECORDS: tuple[type[Event], ...] = typing.get_args(AnyEvent)
@@ -103,6 +103,8 @@ def _resolve(record: type[Event], steps: list[Step], source: SourceCode) -> Valu
         if name in DERIVED and (made := DERIVED[name].make(record, source)) is not None:
             if end == len(steps):
                 return made
+            if made.found is not None:
+                return structure(made.found, steps[end:], source)
             return "" if steps[end].kind == "name" else f"{name} has no parts"
     return walk(record, "e", steps, source)
 
@@ -137,6 +139,9 @@ def _whole(value: Value) -> Value:
 def _len(value: Value, source: SourceCode) -> Value | None:
     if value.items is not None:
         return Value("number", f"len({value.items} or ())")
+    if value.found is not None:
+        name = source.name()
+        return Value("number", f"size_of({name})", True, ((name, value.found),))
     if value.kind not in ("text", "octets"):
         return None
     template = "length_of({})" if value.kind == "octets" else "len({})"
@@ -157,6 +162,8 @@ def _recased(value: Value, source: SourceCode, function: str) -> Value | None:
         template = f"recased({{}}, {function == 'upper'})"
     elif value.kind == "text":
         template = f"{{}}.{function}()"
+    elif value.kind == "value":
+        template = f"recased_value({{}}, {function == 'upper'})"
     else:
         return None
     return replace(value, code=lifted(source, value.code, value.optional, template), items=None)

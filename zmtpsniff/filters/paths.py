@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from dissectors.events import Octets, Payload
+from dissectors.events import Payload
 from dissectors.records import RecordField, record_fields, without_none
 from zmtpsniff.filters.errors import FilterError
 from zmtpsniff.filters.source import SourceCode
 
-Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "object"]
+Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "object", "value"]
+"""``value`` is of the type that it has in each message."""
 
 PARTS: dict[str, tuple[Kind, str]] = {
     "text": ("text", "text_of({})"),
@@ -51,6 +52,7 @@ class Value:
     octets: str | None = None  # of a text that is that of octets: the octets
     items: str | None = None  # of a list: the list
     shown_if_true: bool = False  # false is left out of the record
+    found: str | None = None  # of kind "value": all values, where lists are not taken apart yet
 
 
 @dataclass(frozen=True)
@@ -122,28 +124,20 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
     node = _Node(struct, code)
     left = list(steps)
     while left:
-        inside = _of_payload(node, left, source) if node.hint is Payload else None
-        found = inside or _step(node, left.pop(0), source)
+        if node.hint is Payload and left[0].name not in fields_of(Payload):
+            return structure(f"payload_fields({node.code})", left, source)
+        found = _step(node, left.pop(0), source)
         if isinstance(found, str):
             return found
         node = found
     return _finish(node, source)
 
 
-def _of_payload(node: _Node, left: list[Step], source: SourceCode) -> _Node | None:
-    """A field of the application's protocol, as octets; only its dissector knows it. Shortens ``left`` by its steps."""
-    if left[0].name in fields_of(Payload):
-        return None
-    names: list[str] = []
-    while left and left[0].kind in ("name", "key"):
-        if names and len(left) == 1 and left[0].kind == "name" and left[0].name in PARTS:
-            break
-        names.append(left.pop(0).name)
-    if not names:
-        return None
+def structure(values: str, steps: list[Step], source: SourceCode) -> Value:
+    """What is inside of values whose types only the message knows; ``values`` is the expression of all of them."""
+    found = f"inside({values}, {source.constant(tuple(map(tuple, steps)))})"
     name = source.name()
-    values = f"payload_octets({node.code}, {source.constant(tuple(names))})"
-    return _Node(Octets, name, False, (*node.loops, (name, values)))
+    return Value("value", name, False, ((name, f"leaves({found})"),), found=found)
 
 
 def _step(node: _Node, step: Step, source: SourceCode) -> _Node | str:

@@ -6,9 +6,8 @@ certain to differ differ, whatever follows. Each function takes None, a field th
 
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
 
-from dissectors.events import Command, Cut, Hidden, Octets, Payload, at_hand
+from dissectors.events import Command, Cut, Hidden, Octets, at_hand
 from zmtpsniff.render.text import as_text
 
 
@@ -129,26 +128,6 @@ def items(items: list[object] | None, start: int, length: int | None) -> list[ob
     if start < 0:
         return []
     return items[start:] if length is None else items[start : start + length]
-
-
-def payload_octets(payload: Payload | None, names: tuple[str, ...]) -> list[Octets]:
-    """The values of a field of a payload, as octets: numbers as their digits; of lists each value."""
-    values: list[Any] = [] if payload is None else [payload.fields]
-    for name in names:
-        found: list[Any] = []
-        for value in values:
-            for each in value if isinstance(value, list | tuple) else (value,):
-                found += [each[name]] if isinstance(each, dict) and name in each else []
-        values = found
-    octets: list[Octets] = []
-    for value in values:
-        for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, bytes | Cut | Hidden):
-                octets.append(each)
-            elif each is not None and not isinstance(each, dict | list):
-                shown = str(each).lower() if isinstance(each, bool) else str(each)
-                octets.append(shown.encode("utf-8", "surrogatepass"))
-    return octets
 
 
 def named(properties: dict[str, Octets] | None, name: str) -> list[Octets]:

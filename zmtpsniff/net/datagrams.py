@@ -87,8 +87,8 @@ class DatagramTable:
         self._senders: dict[bytes, _Sender] = {}
         self._next_sweep = 0
 
-    def take(self, datagram: Datagram) -> None:
-        """Take one datagram, in the order of the capture."""
+    def take(self, datagram: Datagram) -> bytes | None:
+        """Take one datagram, in the order of the capture; returns the key of its flow's ends, None if it is of none."""
         time_ns, packet, protocol, key, payload, missing = datagram
         if time_ns >= self._next_sweep:
             self.sweep(time_ns)
@@ -98,17 +98,24 @@ class DatagramTable:
                 self._sender(b"beacon" + key, "beacon", key, time_ns, packet).dissection.datagram(
                     payload, 0, time_ns, packet
                 )
-            elif len(payload) >= 16 and not missing and parse_pgm(payload, True) is not None:
-                self._pgm("epgm", time_ns, packet, key[:-4] + payload[:4], payload)
-            elif missing and (sender := self._find_pgm("epgm", key[:-4] + payload[:4], payload)) is not None:
+                return key
+            if len(payload) >= 16 and not missing and parse_pgm(payload, True) is not None:
+                ends = key[:-4] + payload[:4]
+                self._pgm("epgm", time_ns, packet, ends, payload)
+                return ends
+            if missing and (sender := self._find_pgm("epgm", key[:-4] + payload[:4], payload)) is not None:
                 sender.dissection.cut(time_ns, packet)
-            elif self._is_named(int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big")):
+                return key[:-4] + payload[:4]
+            if self._is_named(int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big")):
                 sender = self._sender(b"udp" + key, "udp", key, time_ns, packet)
                 sender.dissection.datagram(payload, missing, time_ns, packet)
-        elif not missing:
+                return key
+            return None
+        if not missing:
             self._pgm("pgm", time_ns, packet, key, payload)
         elif (sender := self._find_pgm("pgm", key, payload)) is not None:
             sender.dissection.cut(time_ns, packet)
+        return key
 
     def _find_pgm(self, transport: Transport, key: bytes, payload: bytes) -> _Sender | None:
         return self._senders.get(transport.encode() + key + payload[8:14]) if len(payload) >= 14 else None

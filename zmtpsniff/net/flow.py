@@ -40,7 +40,8 @@ other direction can go on. They may still come; they are told as a gap when octe
 direction of which no packet was captured at all is told as absent.
 
 A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
-stays until something says more, until too much waits, or until nothing has happened for very long.
+stays until something says more, until too much waits, or until nothing has happened for very long. If a RST ends the
+connection first, the network has lost these octets for good.
 
 *It has ended.* The flow is kept for some seconds, so that late segments do not begin another one.
 """
@@ -119,6 +120,7 @@ class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
     server: DirectionState
     dissection: bytes | None
     received: bool  # somebody takes its octets
+    was_reset: bool = False
 
 
 class Flows(Protocol):
@@ -158,6 +160,7 @@ class Flow:
         "sure_ns",
         "table",
         "unwanted",
+        "was_reset",
         "watched",
     )
 
@@ -178,6 +181,7 @@ class Flow:
         self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
+        self.was_reset = False  # either side has sent a RST
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
         self.watched = False  # a receiver lets its peer wait, and a witness wants to know how long
@@ -202,6 +206,7 @@ class Flow:
             server=self.server.snapshot(),
             dissection=None if dissection is None else save(dissection),
             received=self.client.receiver is not None,
+            was_reset=self.was_reset,
         )
 
     @classmethod
@@ -219,6 +224,7 @@ class Flow:
         flow.recent_octets = state.recent_octets
         flow.unwanted = state.unwanted
         flow.closing = state.closing
+        flow.was_reset = state.was_reset
         flow.ended = state.ended
         dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
         receives = dissection is not None and state.received
@@ -249,7 +255,8 @@ class Flow:
         """The time of a waiting segment, if there is one; no other waiting segment is much older."""
         if self.early:
             return self.early[0][1][0]
-        return min((direction.waiting[0].time_ns for direction in self.directions if direction.waiting), default=0)
+        times = [direction.waiting[0].time_ns for direction in self.directions if direction.waiting]
+        return min(times, default=self.last_ns)
 
     def attend(self) -> None:
         """Look closely at every segment while something is unusual, otherwise at few."""
@@ -274,6 +281,13 @@ class Flow:
         server.usual = ATTENTION if unusual or server.absent or not server.seen else ACK
 
     # ------------------------------------------------------------------ the beginning
+
+    @property
+    def awaits_octets(self) -> bool:
+        """Whether segments wait, or a reset connection lacks octets before its FIN."""
+        if self.early or self.client.waiting or self.server.waiting:
+            return True
+        return self.was_reset and any(end.fin is not None and not end.finished for end in self.directions)
 
     @property
     def knows_beginning(self) -> bool:
@@ -367,7 +381,14 @@ class Flow:
         direction.presumed = max(direction.presumed, end)
 
     def give_up(self, time_ns: int, packet: int) -> None:
-        """Let no segment wait any longer, though others may follow."""
+        """Let no segment wait any longer, though others may follow.
+
+        If the connection was reset, TCP had no time to fill the holes of the network. The receiver never took what
+        stands behind such a hole, so it is not shown.
+        """
+        if self.was_reset:
+            for direction in self.directions:
+                direction.forget_untaken()
         while self.client.waiting or self.server.waiting:
             self.give_up_first(time_ns, packet)
 

@@ -281,7 +281,7 @@ class FlowTable:
         if flow.ended:
             return
         flow.attend()
-        if flow.early or flow.client.waiting or flow.server.waiting:
+        if flow.awaits_octets:
             self._waiting.setdefault(flow.number, flow)
         elif self._waiting:
             self._waiting.pop(flow.number, None)
@@ -560,6 +560,11 @@ class FlowTable:
             if flow.dissection is not None:
                 yield flow.dissection, flow.start_ns, flow.last_ns
 
+    def may_speak(self, key: bytes) -> bool:
+        """Whether octets of the flow with a direction of this key are wanted, or events of its end may still come."""
+        direction = self._directions.get(key)
+        return direction is not None and (direction.flow.ended or not direction.flow.unwanted)
+
     def server(self, number: int) -> str | None:
         """The address and port of the server of a flow, None if the flow is over."""
         flow = self._flows.get(number)
@@ -587,6 +592,7 @@ class FlowTable:
         flow.closing = "rst" if ahead else flow.closing or "rst"
         if flow.unwanted:
             return
+        flow.was_reset = True
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
             # A receiver obeys only a RST with the very number that it expects (RFC 9293, section 3.10.7.4). Any other
@@ -789,6 +795,8 @@ class FlowTable:
             flow.give_up(flow.last_ns, flow.last_packet)
             if flow.dissection.rejected:
                 self._drop(flow)
+            elif flow.closing and flow.was_reset:  # the network fills no hole any more
+                self._end(flow, flow.closing)
             elif flow.closing:
                 self._close_if_over(flow)
         self._attend(flow)

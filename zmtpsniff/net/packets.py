@@ -1,7 +1,7 @@
 """Link, IP and TCP headers taken off packets: what is left are segments. Of UDP and PGM datagrams are left."""
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -91,6 +91,8 @@ class HeaderDecoder:
         self._tally = Tally()
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
+        # IP fragments in these: what tells their datagram from others, and the number of the packet.
+        self.fragments: list[tuple[Hashable, int]] = []
         self._sent: dict[bytes, int] = {}  # sequence number that comes next in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
         self._transports = {
@@ -107,6 +109,8 @@ class HeaderDecoder:
         out: list[Segment] = []
         if self.datagrams:
             self.datagrams = []
+        if self.fragments:
+            self.fragments = []
         append = out.append
         current = -1
         unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _UNKNOWN
@@ -260,6 +264,7 @@ class HeaderDecoder:
         """Keep a fragment; go on with the datagram if it is whole now."""
         if part.length <= 0 or (part.more and part.length % 8):
             return self._short(True)
+        self.fragments.append((part.key, number))
         whole = self._fragments.add(part)
         if whole is None:
             return None

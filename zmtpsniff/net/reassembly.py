@@ -343,6 +343,12 @@ class Direction(Generic[Owner]):
             self.trust()
         self.recent = _NONE_RECENT
 
+    def forget_untaken(self) -> None:
+        """Forget segments behind a hole that the receiver has not acknowledged, though its packets were captured."""
+        if self.hole and self.other.seen and self.acked <= self.offset:
+            self._account(-self.waiting_octets)
+            self.waiting = _NONE_WAITING
+
     def part(self) -> None:
         """Forget the flow and the other direction, so that no cycle keeps them in memory."""
         if self.doubtful:

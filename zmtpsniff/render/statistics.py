@@ -12,6 +12,7 @@ from zmtpsniff.analysis.statistics.records import (
     LatencyRow,
     Pattern,
     ProblemRow,
+    PublicationRow,
     Record,
     SocketRow,
     TimelineRow,
@@ -88,6 +89,7 @@ class _Drawing:
             ConnectionRow: self._connections,
             SocketRow: self._sockets,
             TopicRow: self._topics,
+            PublicationRow: self._publications,
             LatencyRow: self._latencies,
             TimelineRow: self._timeline,
             ProblemRow: self._problems,
@@ -189,7 +191,7 @@ class _Drawing:
         self._console.print(table)
 
     def _topics(self, rows: list[TopicRow]) -> None:
-        table = self._table("Topic", ">Messages", ">Octets", ">Subscribers", ">At most")
+        table = self._table("Topic, as subscribed to", ">Messages", ">Octets", ">Subscribers", ">At most")
         for row in rows:
             everything = " (everything)" if row.topic == b"" else ""
             table.add_row(
@@ -198,6 +200,19 @@ class _Drawing:
                 _short(row.octets),
                 _short(row.subscribers),
                 _short(row.subscribers_most),
+            )
+        self._console.print(table)
+
+    def _publications(self, rows: list[PublicationRow]) -> None:
+        table = self._table("Topic, as published", ">Messages", ">Octets")
+        for row in rows:
+            name = quote(row.topic, _TOPIC_OCTETS, self._signs.more)
+            if row.prefix:
+                name += f" {self._signs.more}" if row.topic else " (nothing in common)"
+            table.add_row(
+                _lines(name, styles=("green",)),
+                _short(row.messages) + (f" (+{_short(row.missing)})" if row.missing else ""),
+                _short(row.octets),
             )
         self._console.print(table)
 

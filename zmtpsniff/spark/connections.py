@@ -75,7 +75,7 @@ class Connections:
         settings = options.settings
         self._flow_limits = settings.flow_limits
         self._events: list[AnyEvent] = []
-        self._factory = DissectorFactory(self._events, settings, curve)
+        self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, curve=curve)
         self._table = FlowTable(self._connect, self._flow_limits)
         self._datagrams: DatagramTable | None = None
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next

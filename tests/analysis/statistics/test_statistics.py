@@ -85,6 +85,7 @@ def test_sums_are_those_of_the_records(capture: Path) -> None:
         assert row.get("packet") == same_code[0].get("packet")
         assert row["detail"] == same_code[0]["detail"]
     check_topics(records, told["stats-topic"])
+    check_publications(records, told["stats-publication"])
     check_latencies(records, told["stats-latency"])
 
 
@@ -114,6 +115,25 @@ def check_topics(records: dict[str, list[dict[str, Any]]], told: list[dict[str, 
     groups = {key_of(record["group"]) for record in records["command"] if "group" in record}
     now = {key_of(row["topic"]): row["subscribers"] for row in told if row["subscribers"]}
     assert {topic: count for topic, count in now.items() if topic not in groups} == still
+
+
+def check_publications(records: dict[str, list[dict[str, Any]]], told: list[dict[str, Any]]) -> None:
+    messages, octets, alone = Counter[str](), Counter[str](), []
+    for record in records["message"]:
+        if "incomplete" in record or not ("matched" in record or record.get("socket_type") in ("PUB", "XPUB", "RADIO")):
+            continue
+        if len(record["frames"]) > 1:
+            topic = key_of(record["frames"][0])
+            messages[topic] += 1
+            octets[topic] += sum(frame["length"] for frame in record["frames"])
+        else:
+            alone.append(key_of(record["frames"][0]))
+    assert {key_of(row["topic"]): row["messages"] for row in told if "prefix" not in row} == messages
+    assert {key_of(row["topic"]): row["octets"] for row in told if "prefix" not in row} == octets
+    prefixes = [row for row in told if "prefix" in row]
+    assert sum(row["messages"] for row in prefixes) == len(alone)
+    for row in prefixes:
+        assert sum(body.startswith(key_of(row["topic"])) for body in alone) >= row["messages"]
 
 
 def check_latencies(records: dict[str, list[dict[str, Any]]], told: list[dict[str, Any]]) -> None:

@@ -207,7 +207,7 @@ def test_something_else_beside_a_signature(first: int) -> None:
     events = dissect([sent[first], sent[1 - first]])
     found = [event for event in events if isinstance(event, Problem) and event.code == "not-zmtp"]
     assert [event.detail for event in found] == [
-        "the client does not speak ZMTP, its octets begin ff fb 18 ff fb 20 ff fb 23 ff fb 27"
+        "the client does not speak ZMTP: its octets begin ff fb 18 ff fb 20 ff fb 23 ff fb 27"
     ]
 
 

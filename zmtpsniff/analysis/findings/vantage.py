@@ -11,14 +11,14 @@ _FLOWS = 50_000
 # Problems of a capture, each with what it says of it.
 _LOSSES = {
     "capture-gap": "octets are missing",
-    "packets-cut": "packets were captured too short",
-    "frames-lost": "frames were not found again behind missing octets",
-    "frames-found-again": "frames had to be found again behind missing octets",
-    "one-direction": "connections of which one direction is missing",
+    "packets-cut": "packets are cut short",
+    "frames-lost": "zmtpsniff found no frame behind missing octets",
+    "frames-found-again": "zmtpsniff had to find frames again behind missing octets",
+    "one-direction": "one direction of a connection is missing",
     "packets-dropped": "packets were dropped",
     "fragments-dropped": "fragments are missing",
     "multicast-lost": "datagrams of a multicast sender are missing",
-    "capture-disorder": "packets stand in another order than they were sent in, or clocks differ",
+    "capture-disorder": "packets are out of order, or clocks differ",
     "file-cut": "the file was cut short",
 }
 

@@ -2,13 +2,13 @@
 
 from dissectors.events import Cut, Octets, at_hand
 
-_LONGEST = 255  # of an identity or topic
+LONGEST = 255  # of an identity or topic
 
 
 def shortened(octets: Octets) -> Octets:
     """Octets with what is kept of them."""
     data = at_hand(octets)
-    return octets if len(data) <= _LONGEST else Cut(data[:_LONGEST], length_of(octets))
+    return octets if len(data) <= LONGEST else Cut(data[:LONGEST], length_of(octets))
 
 
 def length_of(octets: Octets) -> int:

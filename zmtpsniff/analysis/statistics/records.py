@@ -27,7 +27,7 @@ class SocketRecord(Record):
     octets_in: int
     octets_out: int
     start_ns: int
-    duration_ns: int
+    duration_ns: int  # if a connection is still open: to the end of the capture
     socket_types: dict[str, int] = {}  # its own, by the number of connections that say so
     peer_socket_types: dict[str, int] = {}
     versions: dict[str, int] = {}  # negotiated
@@ -63,13 +63,13 @@ class ConnectionRow(Record, tag="stats-connection"):
     messages: Sides  # sent by each side; with a filter those that passed
     octets: Sides
     start_ns: int
-    duration_ns: int
+    duration_ns: int  # of one that is still open: to the end of the capture
     end: End
     version: str | None = None
     mechanism: str | None = None
     handshake: Handshake | None = None
     subscriptions: int = 0  # still active at the end
-    messages_per_s: float | None = None  # of both sides; left out if the connection took no time
+    messages_per_s: float | None = None  # of both sides; left out if nobody knows how long the connection took
     octets_per_s: float | None = None
     encrypted: Sides | None = None  # messages whose contents cannot be seen, which are not among the others
 
@@ -83,6 +83,16 @@ class SocketRow(SocketRecord, tag="stats-socket"):
 class TopicRow(SubscriptionRecord, tag="stats-topic"):
     """One topic of publishers, or group of radios; a message to three subscribers is three messages."""
 
+    missing: int = 0  # messages that may be missing above, at most
+
+
+class PublicationRow(Record, tag="stats-publication"):
+    """What was published under one topic, whoever subscribed to which beginning of it."""
+
+    topic: Octets  # the first frame of messages; of those with a single frame what they begin with
+    messages: int  # each subscriber's copy is one
+    octets: int  # of the messages' frames
+    prefix: bool = False  # it is what messages of a single frame have in common
     missing: int = 0  # messages that may be missing above, at most
 
 
@@ -150,4 +160,6 @@ class TotalRow(Record, tag="stats-total"):
     subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than is told
 
 
-AnyRecord = ConnectionRow | SocketRow | TopicRow | LatencyRow | TimelineRow | ProblemRow | CutRow | TotalRow
+AnyRecord = (
+    ConnectionRow | SocketRow | TopicRow | PublicationRow | LatencyRow | TimelineRow | ProblemRow | CutRow | TotalRow
+)

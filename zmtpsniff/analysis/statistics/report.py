@@ -12,6 +12,7 @@ from zmtpsniff.analysis.statistics.records import (
     LatencyRow,
     Pattern,
     ProblemRow,
+    PublicationRow,
     Record,
     SocketRow,
     TimelineRow,
@@ -43,6 +44,10 @@ def report(statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT) -> lis
     topics = _first((_topic(topic, row) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort)
     records += topics
     _tell_cut(records, "stats-topic", statistics.topics.at_least() - len(topics))
+
+    publications = _first(statistics.publications(), PublicationRow, top, sort)
+    records += publications
+    _tell_cut(records, "stats-publication", statistics.count_publications() - len(publications))
 
     everything = statistics.all_answers()
     services = statistics.services.rows

@@ -112,6 +112,39 @@ class Topic:
 
 
 @dataclass(slots=True)
+class Publication:
+    """What was published under one topic, or with one beginning."""
+
+    missing: int = 0
+    messages: int = 0
+    octets: int = 0
+    common: bytes | None = None  # of messages of one frame: what all begin with
+
+    def weight(self) -> int:
+        """Messages."""
+        return self.messages
+
+    def begin_with(self, octets: bytes) -> None:
+        """Keep what the first octets of one more message have in common with the others."""
+        if self.common is None:
+            self.common = octets
+        elif not octets.startswith(self.common):
+            same = 0
+            for one, other in zip(self.common, octets, strict=False):
+                if one != other:
+                    break
+                same += 1
+            self.common = self.common[:same]
+
+    def join(self, other: "Publication") -> None:
+        """Add what another row counted."""
+        self.messages += other.messages
+        self.octets += other.octets
+        if other.common is not None:
+            self.begin_with(other.common)
+
+
+@dataclass(slots=True)
 class Service:
     """How quickly one bound address, or all that was connected to it, answered."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from dissectors.events import Octets, at_hand
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.records import ConnectionRow, LatencyRow, Record, SocketRow, TopicRow
+from zmtpsniff.analysis.statistics.records import ConnectionRow, LatencyRow, PublicationRow, Record, SocketRow, TopicRow
 
 _Keys = dict[type[Record], Callable[[Any], Any]]
 
@@ -22,6 +22,7 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
             ConnectionRow: lambda row: row.messages.client + row.messages.server,
             SocketRow: lambda row: row.messages_in + row.messages_out,
             TopicRow: lambda row: row.messages,
+            PublicationRow: lambda row: row.messages,
             LatencyRow: lambda row: row.count,
         },
     ),
@@ -31,6 +32,7 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
             ConnectionRow: lambda row: row.octets.client + row.octets.server,
             SocketRow: lambda row: row.octets_in + row.octets_out,
             TopicRow: lambda row: row.octets,
+            PublicationRow: lambda row: row.octets,
         },
     ),
     "rate": (True, {ConnectionRow: lambda row: row.messages_per_s or 0.0}),
@@ -43,6 +45,7 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
             ConnectionRow: lambda row: (row.server.address, row.client.address),
             SocketRow: lambda row: row.address,
             TopicRow: lambda row: _octets(row.topic),
+            PublicationRow: lambda row: _octets(row.topic),
             LatencyRow: lambda row: row.service or "",
         },
     ),

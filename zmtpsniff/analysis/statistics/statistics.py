@@ -15,11 +15,12 @@ from dissectors.events import (
     Problem,
     Sides,
     Subscription,
+    at_hand,
 )
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.octets import length_of, shortened
-from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow
-from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Service, Socket, Topic
+from zmtpsniff.analysis.statistics.octets import LONGEST, length_of, shortened
+from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow
+from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Publication, Service, Socket, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.table import Table
@@ -65,12 +66,16 @@ class Statistics:
         self.timeline = Timeline(interval_ns)
         self.sockets: Table[str, Socket] = Table(rows, Socket)
         self.topics: Table[Octets, Topic] = Table(rows, Topic)
+        self.published: Table[Octets, Publication] = Table(rows, Publication)  # by the first of several frames
+        # Of messages of one frame, by who sent them and which subscription they match.
+        self.prefixes: Table[tuple[str, Octets | None], Publication] = Table(rows, Publication)
         self.services: Table[str, Service] = Table(_SERVICES, Service)
         self.problems: dict[tuple[str, str], ProblemRow] = {}
         self.not_followed = 0  # subscriptions
         self.beacons = 0
         self.peers: set[str] = set()  # UUIDs of those that sent them
         self._rows: list[ConnectionRow] = []
+        self._open: list[tuple[ConnectionRow, Socket]] = []  # of the last batch, connections that are not over
         self._limit = rows
         self._sort = sort
         self._flows: dict[int, _Flow] = {}
@@ -85,9 +90,15 @@ class Statistics:
         With it a connection is counted if one of its events passed or its own record does. In the first case its
         messages are those that passed.
         """
+        self._open.clear()
         if keep is None:
             self._take(events)
-            return
+        else:
+            self._take_some(events, keep)
+        if events and isinstance(end := events[-1], Capture) and end.end_ns is not None:
+            self._last_until(end.end_ns)
+
+    def _take_some(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool]) -> None:
         passed: list[AnyEvent] = []
         unseen: list[Connection] = []  # connections that are over, of which nothing passed yet
         for event in events:
@@ -149,9 +160,25 @@ class Statistics:
         row = self.topics.rows.get(topic)
         if row is None:
             row = self.topics.row(shortened(topic))
-        row.messages += 1
+        octets = 0
         for frame in event.frames:
-            row.octets += len(frame) if type(frame) is bytes else length_of(frame)
+            octets += len(frame) if type(frame) is bytes else length_of(frame)
+        row.messages += 1
+        row.octets += octets
+        if not event.incomplete:
+            self._publication(event, octets)
+
+    def _publication(self, event: Message, octets: int) -> None:
+        """Count a message under what was published, whatever subscription it matches."""
+        first = event.frames[0]
+        if len(event.frames) > 1:
+            row = self.published.rows.get(first) or self.published.row(shortened(first))
+        else:
+            matched = None if event.matched is None else shortened(event.matched)
+            row = self.prefixes.row((event.src, matched))
+            row.begin_with(at_hand(first)[:LONGEST])
+        row.messages += 1
+        row.octets += octets
 
     def _take_other(self, event: AnyEvent) -> None:
         kind = type(event)
@@ -221,7 +248,22 @@ class Statistics:
 
     def _add_capture(self, event: Capture) -> None:
         mine = self.capture
-        self.capture = Capture(*(getattr(mine, name) + getattr(event, name) for name in Capture.__struct_fields__))
+        self.capture = Capture(
+            packets=mine.packets + event.packets,
+            dropped=mine.dropped + event.dropped,
+            flows=mine.flows + event.flows,
+            zmtp_flows=mine.zmtp_flows + event.zmtp_flows,
+            messages=mine.messages + event.messages,
+            problems=mine.problems + event.problems,
+            duration_ns=mine.duration_ns + event.duration_ns,
+        )
+
+    def _last_until(self, end_ns: int) -> None:
+        """The capture is over: what is still open lasted until then, however long it had been idle."""
+        for row, socket in self._open:
+            row.duration_ns = max(row.duration_ns, end_ns - row.start_ns)
+            _set_rates(row)
+            socket.end_ns = max(socket.end_ns, end_ns)
 
     # ------------------------------------------------------------------ the end of a connection
 
@@ -235,8 +277,11 @@ class Statistics:
             messages = Sides(passed.get(event.client.address, 0), passed.get(event.server.address, 0))
         self.connections += 1
         self.octets += event.octets.client + event.octets.server
-        self.sockets.row(event.server.address).connection(event, messages.client, messages.server)
+        socket = self.sockets.row(event.server.address)
+        socket.connection(event, messages.client, messages.server)
         row = _connection_row(event, messages)
+        if event.end == "open":
+            self._open.append((row, socket))
         if flow is not None and flow.encrypted:
             senders = flow.encrypted
             row.encrypted = Sides(senders.get(event.client.address, 0), senders.get(event.server.address, 0))
@@ -261,6 +306,24 @@ class Statistics:
         """The first connections that are over, in the order asked for."""
         largest_first, key = order(ConnectionRow, self._sort)
         return sorted(self._rows, key=key, reverse=largest_first)[:number]
+
+    def publications(self) -> list[PublicationRow]:
+        """What was published, by topics; what begins alike is one, whoever sent it."""
+        found = {(topic, False): replace(row) for topic, row in self.published.rows.items()}
+        for row in self.prefixes.rows.values():
+            assert row.common is not None
+            mine = found.setdefault((row.common, True), replace(row, messages=0, octets=0, missing=0))
+            mine.join(row)
+            mine.missing += row.missing
+        return [
+            PublicationRow(topic, row.messages, row.octets, is_prefix, row.missing)
+            for (topic, is_prefix), row in found.items()
+        ]
+
+    def count_publications(self) -> int:
+        """How many of those there were; if some were cut, the number that is certain."""
+        cut = self.published.at_least() - len(self.published.rows)
+        return len(self.publications()) + cut + self.prefixes.at_least() - len(self.prefixes.rows)
 
     def all_answers(self) -> Service:
         """The answers of all services together."""
@@ -288,6 +351,8 @@ class Statistics:
         self.timeline.merge(other.timeline)
         self.sockets.merge(other.sockets)
         self.topics.merge(other.topics)
+        self.published.merge(other.published)
+        self.prefixes.merge(other.prefixes)
         self.services.merge(other.services)
         for key, row in other.problems.items():
             mine = self.problems.setdefault(key, row)
@@ -299,9 +364,7 @@ class Statistics:
 
 
 def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
-    duration_ns = event.end_ns - event.start_ns
-    seconds = duration_ns / _NS
-    return ConnectionRow(
+    row = ConnectionRow(
         flow=event.flow,
         transport=event.transport,
         client=_short_peer(event.client),
@@ -309,15 +372,25 @@ def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
         messages=messages,
         octets=event.octets,
         start_ns=event.start_ns,
-        duration_ns=duration_ns,
+        duration_ns=event.end_ns - event.start_ns,
         end=event.end,
         version=event.version,
         mechanism=event.mechanism,
         handshake=event.handshake,
         subscriptions=len(event.subscriptions),
-        messages_per_s=round((messages.client + messages.server) / seconds, 3) if duration_ns > 0 else None,
-        octets_per_s=round((event.octets.client + event.octets.server) / seconds, 3) if duration_ns > 0 else None,
     )
+    _set_rates(row)
+    return row
+
+
+def _set_rates(row: ConnectionRow) -> None:
+    """Set how much a second that is; nothing where nobody knows how long the connection took."""
+    # One that only said hello, and was not seen to end, had no rate.
+    if row.duration_ns <= (_NS if row.end == "timeout" else 0):
+        return
+    seconds = row.duration_ns / _NS
+    row.messages_per_s = round((row.messages.client + row.messages.server) / seconds, 3)
+    row.octets_per_s = round((row.octets.client + row.octets.server) / seconds, 3)
 
 
 def _short_peer(peer: Peer) -> Peer:

@@ -9,7 +9,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 EngineName = Literal["auto", "dumpcap", "tcpdump", "scapy", "tshark"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 HOW_TO_BE_ALLOWED = (
-    "no permission to capture: run it with sudo, or allow dumpcap to you "
+    "no permission to capture: run it with sudo, or let dumpcap capture for you "
     "(apt install tshark; dpkg-reconfigure wireshark-common; adduser YOU wireshark; log in again)"
 )
 

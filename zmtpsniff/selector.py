@@ -1,0 +1,349 @@
+"""Saves the packets of what passes a display filter: of whole connections, or those alone that completed a record.
+
+Whether a connection passes is known only once a record of it does, which may be its last one. Until then its packets
+are held back. They are written in the order of the capture, so what stands behind one that is held back waits, too.
+
+What is held back is bounded. Beyond that the oldest packets go whose connection has not passed; only the first ones of
+each connection stay, which hold its handshake. If the connection passes after all, the file has these and what was held
+back when it passed, with a hole between them, and ``missing`` counts what the hole lacks.
+
+All that is between two addresses and ports counts as one connection here, also if ports are used again.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
+
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, WireEvent
+from zmtpsniff.capture.saver import Saver
+from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.segment import ACK, SYN, Segment
+
+HELD_OCTETS: Final = 256 << 20
+"""The memory that packets may take which are held back."""
+
+_PACKET_COST = 300  # octets that holding a packet costs beside its own
+_OPENING_PACKETS = 32  # of each connection that stay: a handshake, also that of CURVE
+_OPENING_SHARE = 8  # of the memory one part in so many may be for these
+_CONVERSATIONS = 100_000  # that are known, at least
+_DATAGRAMS = 1024  # whose fragments are known
+
+# Problems that a connection has only together with others of the same server.
+_OF_SEVERAL = frozenset({"identity-in-use", "pair-in-use", "reconnect-storm", "connection-refused"})
+
+_Ends = frozenset[str]
+
+
+class _Conversation:
+    """All packets between two addresses and ports."""
+
+    __slots__ = ("ends", "is_over", "is_tcp", "key", "lost", "no_until_ns", "opening", "passed")
+
+    def __init__(self, key: bytes, ends: _Ends, is_tcp: bool) -> None:
+        self.key = key  # of one of its directions
+        self.ends = ends
+        self.is_tcp = is_tcp
+        self.passed = False
+        self.is_over = False  # its connection is
+        self.no_until_ns = -1  # packets up to then are of connections that are over and have not passed
+        self.opening: list[Packet] = []  # its first packets, which are held back no longer
+        self.lost = 0  # packets that were given up, beside these
+
+
+class _Entry:
+    """A packet that waits to be written."""
+
+    __slots__ = ("conversation", "number", "packet")
+
+    def __init__(self, number: int, packet: Packet, conversation: _Conversation | None) -> None:
+        self.number = number
+        self.packet = packet
+        self.conversation = conversation  # None: a fragment of a datagram that is not whole yet
+
+
+class _AtEnd:
+    """All conversations of one address and port."""
+
+    __slots__ = ("conversations", "wanted")
+
+    def __init__(self) -> None:
+        self.conversations: list[_Conversation] = []
+        self.wanted = 0  # how many of them have been wanted together
+
+
+class PacketSelector:
+    """Is given all packets and all events, and writes the packets that are wanted."""
+
+    def __init__(
+        self, saver: Saver, source: Source, *, packets_only: bool = False, held_octets: int = HELD_OCTETS
+    ) -> None:
+        """Write to ``saver``, and close it at the end; ``source`` is that of the packets, and is told of its faults.
+
+        With ``packets_only`` only those packets are written that completed a record which passed.
+        """
+        self.missing = 0  # packets that were given up before their connection passed
+        # Whether records may still come of the TCP connection with a direction of this key.
+        self.may_speak: Callable[[bytes], bool] = lambda _: True
+        self._saver = saver
+        self._source = source
+        self._packets_only = packets_only
+        self._limit = held_octets
+        self._octets = 0  # held back
+        self._opening_octets = 0
+        self._queue: list[_Entry] = []
+        self._first = 0  # of the queue, that is still held back
+        self._conversations: dict[bytes, _Conversation] = {}  # by the keys of both directions
+        self._by_ends: dict[_Ends, _Conversation] = {}
+        self._at_end: dict[str, _AtEnd] = {}
+        self._fragments: dict[Hashable, list[_Entry]] = {}
+        self._numbers: set[int] = set()  # of packets that completed a record which passed
+        self._told_fault = False
+        self._most_conversations = 2 * _CONVERSATIONS  # before those are forgotten of which nothing is held back
+
+    # ------------------------------------------------------------------ packets
+
+    def take(
+        self,
+        packets: Sequence[Packet],
+        first: int,
+        segments: Sequence[Segment],
+        datagrams: Sequence[tuple[int, bytes]],
+        fragments: Sequence[tuple[Hashable, int]],
+    ) -> None:
+        """Hold packets back, whose numbers count up from ``first``, with what is known of them.
+
+        That is the TCP segments in them; of datagrams that matter the number of the packet and the key of their flow;
+        of IP fragments a key that those of one datagram have in common, and the number.
+        """
+        found: dict[int, _Conversation] = {}
+        for segment in segments:
+            conversation = self._conversations.get(segment[2])
+            is_first = segment[5] & (SYN | ACK) == SYN
+            if conversation is None or (is_first and conversation.is_over):
+                conversation = self._begin(segment[2], is_tcp=True)
+            found[segment[1]] = conversation
+        for number, key in datagrams:
+            found[number] = self._conversations.get(key) or self._begin(key, is_tcp=False)
+        parts = {number: key for key, number in fragments}
+        for number, packet in enumerate(packets, first):
+            conversation = found.get(number)
+            if conversation is None and number not in parts:
+                continue
+            held = _Entry(number, packet, conversation)
+            self._queue.append(held)
+            self._octets += _cost(packet)
+            if number in parts:
+                self._join(parts[number], held)
+
+    def _begin(self, key: bytes, *, is_tcp: bool) -> _Conversation:
+        source, destination = addresses(key)
+        ends = frozenset((source.text, destination.text))
+        conversation = _Conversation(key, ends, is_tcp)
+        self._conversations[key] = self._conversations[_reverse(key)] = conversation
+        self._by_ends[ends] = conversation
+        self._note(conversation)
+        return conversation
+
+    def _note(self, conversation: _Conversation) -> None:
+        for end in conversation.ends:
+            self._at_end.setdefault(end, _AtEnd()).conversations.append(conversation)
+
+    def _join(self, key: Hashable, held: _Entry) -> None:
+        """Give the fragments of a datagram the conversation that its last one shows."""
+        if held.conversation is None:
+            self._fragments.setdefault(key, []).append(held)
+            if len(self._fragments) > _DATAGRAMS:
+                del self._fragments[next(iter(self._fragments))]
+            return
+        for part in self._fragments.pop(key, ()):
+            part.conversation = held.conversation
+
+    # ------------------------------------------------------------------ events
+
+    def judge(self, events: Sequence[AnyEvent], passing: Sequence[AnyEvent]) -> None:
+        """Learn of the events of the packets taken so far, and which of them pass; write what is certain."""
+        for event in passing:
+            if not isinstance(event, Capture):
+                self._want(event)
+        for event in events:
+            if isinstance(event, Connection):
+                self._end(event)
+        self._write()
+        if self._octets > self._limit or len(self._by_ends) > self._most_conversations:
+            self._make_room()
+        if self._saver.faults and not self._told_fault:  # there is no second
+            self._told_fault = True
+            self._source.faults += self._saver.faults
+
+    def _want(self, event: AnyEvent) -> None:
+        """Want what an event is about, and what it refers to in other connections."""
+        if isinstance(event, Connection):
+            self._pass(self._by_ends.get(frozenset((event.client.address, event.server.address))))
+            for peer in (event.client, event.server):
+                if peer.beacon is not None:
+                    self._want_packet(peer.beacon)
+        elif isinstance(event, Comment | Problem) and getattr(event, "src", None) is None:
+            if event.packet is not None:
+                self._want_packet(event.packet)
+        elif isinstance(event, WireEvent | Problem):
+            if self._packets_only and event.packet is not None:
+                self._numbers.add(event.packet)
+            self._pass(self._by_ends.get(frozenset((event.src or "", event.dst or ""))))
+            if isinstance(event, Message) and event.forwards is not None:
+                self._want_packet(event.forwards.packet)
+            elif isinstance(event, Problem) and event.code in _OF_SEVERAL:
+                for address in (event.src, event.dst):
+                    self._want_all_at(address or "")
+
+    def _want_all_at(self, address: str) -> None:
+        """Want all connections of one end, as far as they are known: a problem is about several."""
+        at_end = self._at_end.get(address)
+        if at_end is not None:
+            for conversation in at_end.conversations[at_end.wanted :]:
+                self._pass(conversation)
+            at_end.wanted = len(at_end.conversations)
+
+    def _want_packet(self, number: int) -> None:
+        """Want a packet, and what it belongs to."""
+        if self._packets_only:
+            self._numbers.add(number)
+            return
+        place = bisect_left(self._queue, number, self._first, key=lambda held: held.number)
+        if place < len(self._queue) and self._queue[place].number == number:
+            self._pass(self._queue[place].conversation)
+
+    def _pass(self, conversation: _Conversation | None) -> None:
+        if conversation is None or conversation.passed or self._packets_only:
+            return
+        conversation.passed = True
+        self.missing += conversation.lost
+        self._save(conversation.opening)
+        self._forget_opening(conversation)
+
+    def _end(self, event: Connection) -> None:
+        conversation = self._by_ends.get(frozenset((event.client.address, event.server.address)))
+        if conversation is not None:
+            conversation.is_over = True
+            conversation.no_until_ns = max(conversation.no_until_ns, event.end_ns)
+            self._forget_opening(conversation)
+
+    def _forget_opening(self, conversation: _Conversation) -> None:
+        self._opening_octets -= sum(map(_cost, conversation.opening))
+        conversation.opening.clear()
+        conversation.lost = 0
+
+    # ------------------------------------------------------------------ writing
+
+    def _verdict(self, held: _Entry) -> bool | None:
+        """Whether a packet is wanted; None while that is not known."""
+        conversation = held.conversation
+        if held.number in self._numbers:
+            return True
+        if conversation is None:
+            return None
+        if conversation.passed:
+            return True
+        return False if held.packet[0] <= conversation.no_until_ns else None
+
+    def _write(self) -> None:
+        """Write what is wanted up to the first packet of which that is not known."""
+        wanted = []
+        place = self._first
+        while place < len(self._queue) and (verdict := self._verdict(self._queue[place])) is not None:
+            held = self._queue[place]
+            self._octets -= _cost(held.packet)
+            if verdict:
+                wanted.append(held.packet)
+            place += 1
+        if place > self._first and place * 2 > len(self._queue):
+            del self._queue[:place]
+            place = 0
+        else:
+            for written in range(self._first, place):
+                self._queue[written].packet = _NOTHING
+        self._first = place
+        if len(self._numbers) > 1000 + 2 * (len(self._queue) - place):
+            oldest = self._queue[place].number if place < len(self._queue) else 1 << 62
+            self._numbers = {number for number in self._numbers if number >= oldest}
+        self._save(wanted)
+
+    def _save(self, packets: Sequence[Packet]) -> None:
+        if packets:
+            self._saver.write(packets, self._source.dropped or None)
+
+    def _make_room(self) -> None:
+        """Hold less back: first nothing of what speaks no ZMTP, then not the oldest."""
+        kept: list[_Entry] = []
+        speaks: dict[bytes, bool] = {}
+        for held in self._queue[self._first :]:
+            conversation = held.conversation
+            verdict = self._verdict(held)
+            if verdict is None and conversation is not None and conversation.is_tcp:
+                if conversation.key not in speaks:
+                    speaks[conversation.key] = self.may_speak(conversation.key)
+                verdict = None if speaks[conversation.key] else False
+            if verdict is False:
+                self._octets -= _cost(held.packet)
+            else:
+                kept.append(held)
+        self._queue = []
+        self._first = 0
+        for place, held in enumerate(kept):
+            if self._octets <= self._limit * 3 // 4:
+                self._queue = kept[place:]
+                break
+            self._octets -= _cost(held.packet)
+            if self._verdict(held):
+                self._save([held.packet])
+            elif held.conversation is not None:
+                self._give_up(held.packet, held.conversation)
+        self._forget_conversations()
+        self._write()
+
+    def _give_up(self, packet: Packet, conversation: _Conversation) -> None:
+        """Hold a packet back no longer, unless it is one of the first of its connection."""
+        cost = _cost(packet)
+        has_room = self._opening_octets + cost <= self._limit // _OPENING_SHARE
+        if has_room and not conversation.lost and len(conversation.opening) < _OPENING_PACKETS:
+            conversation.opening.append(packet)
+            self._opening_octets += cost
+        else:
+            conversation.lost += 1
+
+    def _forget_conversations(self) -> None:
+        """Forget those of which nothing is held back, if there are too many: those that are over, then the oldest."""
+        if len(self._by_ends) <= self._most_conversations:
+            return
+        used = {id(held.conversation) for held in self._queue}
+        idle = [one for one in self._by_ends.values() if id(one) not in used]
+        idle.sort(key=lambda one: not one.is_over)  # stable: the oldest first
+        for conversation in idle[: len(self._by_ends) - _CONVERSATIONS]:
+            self._forget_opening(conversation)
+            del self._by_ends[conversation.ends]
+            for key in (conversation.key, _reverse(conversation.key)):
+                self._conversations.pop(key, None)
+        self._at_end.clear()
+        for conversation in self._by_ends.values():
+            self._note(conversation)
+        self._most_conversations = 2 * max(len(self._by_ends), _CONVERSATIONS)
+
+    def finish(self) -> None:
+        """Write what is wanted of all that is held back, and end the file. All events have been judged."""
+        self._save([held.packet for held in self._queue[self._first :] if self._verdict(held)])
+        self._queue.clear()
+        self._first = 0
+        self._saver.close(self._source.dropped or None)
+
+
+_NOTHING: Packet = (0, 0, b"", 0, None)  # in place of a packet that is written
+
+
+def _cost(packet: Packet) -> int:
+    return len(packet[2]) + _PACKET_COST
+
+
+def _reverse(key: bytes) -> bytes:
+    """The key of the other direction."""
+    size = (len(key) - 4) // 2
+    return key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
