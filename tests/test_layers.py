@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -355,6 +356,7 @@ def _sources() -> dict[str, Path]:
     return {".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
+@lru_cache(1)
 def _bases() -> dict[str, list[str]]:
     """Each class of ours by its whole name, with the classes that it is made from."""
     found = {}

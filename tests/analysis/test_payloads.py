@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
@@ -17,6 +18,7 @@ from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
 from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.cli.main import cli
 from zmtpsniff.decode_as import parse
 from zmtpsniff.render import FORMATS
 
@@ -34,10 +36,10 @@ PLACE = (1_700_000_000_000_000_000, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 
 
 def read(path: Path, *options: str) -> list[dict[str, Any]]:
-    """The records that the program gives."""
-    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", *options, str(path)]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The records that the command gives."""
+    done = CliRunner().invoke(cli, ["read", "-T", "json", *options, str(path)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout_bytes.splitlines()]
 
 
 def payloads_of(path: Path, *options: str) -> list[dict[str, Any]]:

@@ -35,10 +35,10 @@ class Tmux:
     def screen(self, *options: str) -> str:
         return self._run("capture-pane", "-p", *options)
 
-    def until(self, text: str) -> str:
+    def until(self, text: str, *options: str) -> str:
         """What is on the screen once it has a text."""
         deadline = time.monotonic() + _PATIENCE
-        while text not in (screen := self.screen()):
+        while text not in (screen := self.screen(*options)):
             assert time.monotonic() < deadline, screen
             time.sleep(0.1)
         return screen
@@ -88,8 +88,7 @@ def test_a_capture_is_looked_around_in(tmux: Tmux, width: int) -> None:
 def test_without_colours_there_are_none(tmux: Tmux) -> None:
     tmux.start(f"NO_COLOR=1 {PROGRAM} {FIXTURES / 'm31_req_rep.pcap'}")
     tmux.until("1/30")
-    screen = tmux.screen("-e")
-    assert "\x1b[7m" in screen  # the cursor
+    screen = tmux.until("\x1b[7m", "-e")  # the cursor
     assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
 
 

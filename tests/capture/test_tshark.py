@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from scapy.layers.dot11 import Dot11, RadioTap
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
@@ -26,6 +27,7 @@ from scapy.utils import rdpcap, wrpcap
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.wireguard import WireGuard
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.cli.main import cli
 from zmtpsniff.net.packets import HeaderDecoder
 
 ZMTPSNIFF = [sys.executable, "-m", "zmtpsniff"]
@@ -48,9 +50,10 @@ def run(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]
 
 
 def read(*arguments: str | Path) -> list[dict[str, Any]]:
-    done = run(*arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The records, by this process, since another one takes long to start; nothing else is said."""
+    done = CliRunner().invoke(cli, ["read", "-T", "json", "--max-bytes", "0", *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.output.splitlines()]
 
 
 def through_tshark(*arguments: str | Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import zmq
+from click.testing import CliRunner
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet as ScapyPacket
@@ -24,13 +25,14 @@ from scapy.utils import wrpcap
 from tests.support.live_program import live, needs_privilege
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.cli.main import cli
 
 sys.path.append(str(FIXTURES))
 from tls_tunnel import PEM, tls_tunnel
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed")
-PROGRAM = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", "--max-bytes", "0", "--engine", "tshark"]
+READ = ["read", "-T", "json", "--max-bytes", "0", "--engine", "tshark"]
 TLS12, TLS13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 RECORDED = ["rec_tls_1_2", "rec_tls_1_3"]
 QUESTIONS = [["", "question", str(number)] for number in range(5)]
@@ -42,14 +44,15 @@ Packets = list[ScapyPacket]
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [*PROGRAM, *map(str, arguments)]
+    command = [sys.executable, "-m", "zmtpsniff", *READ, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def read(*arguments: str | Path) -> list[Record]:
-    done = run(*arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The records, by this process, since another one takes long to start; nothing else is said."""
+    done = CliRunner().invoke(cli, [*READ, *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.output.splitlines()]
 
 
 def texts(records: list[Record]) -> list[list[str]]:

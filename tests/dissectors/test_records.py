@@ -58,11 +58,12 @@ from zmtpsniff.spark.tables import TABLES
 said["columns"] = {table: {column.name: column._asdict() for column in columns} for table, columns in TABLES.items()}
 said["rows"] = None
 if find_spec("pyarrow"):
-    from zmtpsniff.spark.rows import ConnectionId, RowOrigin, Rows
+    from zmtpsniff.spark.rows import ConnectionId, Pending, RowOrigin, Rows
 
-    ids = {1: ConnectionId("01", False)}
-    origin = RowOrigin("series", ids, lambda packets: (["file"] * len(packets), packets, packets))
-    made = Rows(0).of_events(events, origin)
+    pending = Pending()
+    pending.take(events, {1: ConnectionId("01", False)})
+    origin = RowOrigin("series", lambda packets: (["file"] * len(packets), packets, packets))
+    made = Rows(0).of_events(pending, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
 """

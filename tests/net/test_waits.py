@@ -120,7 +120,8 @@ def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms:
 def late(replied_ms: int) -> list[Packet]:
     """The capture begins after some replies; the client thinks for 5 ms each time. The last request has no reply."""
     talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
-    sent = [one for one in segments(talk, fin=False) if one.offset > 200 or one.ack > 200]
+    longer = replace(talk, pieces=(*talk.pieces, *talk.pieces[-2:] * 9))
+    sent = [one for one in segments(longer, fin=False) if one.offset > 200 or one.ack > 200]
     sent = sent[: max(place for place, one in enumerate(sent) if one.payload and one.side == 1)]
     slow = [place for place, one in enumerate(sent) if one.payload and one.side == 1][-1]
     times: list[int] = []

@@ -1,6 +1,7 @@
 """What is shown of captures that a simulated capture point makes, held against what was sent (``capture_point``)."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -20,22 +21,25 @@ from tests.capture_point.protocols import PROTOCOLS, speak
 from tests.capture_point.tap import Record, Records, late, packets, save, watch, without
 from tests.support.paths import PROJECT
 
-_CASES = 300  # of each family
-_SMALL = settings(max_examples=150)
+# Of each family: those that are always judged, and the others.
+_FEW, _MANY = range(80), range(80, 300)
+_EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+_SMALL = settings(max_examples=150 if _EXPLORES else 50)
 
 seeds = st.integers(0, 60)
 
 
+@pytest.mark.parametrize("cases", [_FEW, pytest.param(_MANY, marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_was_sent_is_shown(family: str) -> None:
+def test_what_was_sent_is_shown(family: str, cases: range) -> None:
     failed = {}
-    for seed in range(_CASES):
+    for seed in cases:
         faults = judge(make(family, seed)).faults
         if faults:
             failed[seed] = faults
     if failed:
         seed, faults = next(iter(failed.items()))
-        said = f"{len(failed)} of {_CASES}, the first with: python -m tests.capture_point --case {family}:{seed}"
+        said = f"{len(failed)} of {len(cases)}, the first with: python -m tests.capture_point --case {family}:{seed}"
         pytest.fail("\n".join([said, *faults[:10]]))
 
 

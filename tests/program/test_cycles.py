@@ -1,6 +1,7 @@
 """What is over goes at once: nothing made for a connection waits until cycles are looked for, which is seldom."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -38,7 +39,6 @@ def talk(patterns: Patterns, flow: int, kinds: tuple[str, str]) -> None:
 
 def garbage(connections: int, kinds: tuple[str, str]) -> int:
     """How many objects wait for a search for cycles after so many connections."""
-    gc.collect()
     gc.disable()
     try:
         patterns = Patterns()
@@ -47,6 +47,15 @@ def garbage(connections: int, kinds: tuple[str, str]) -> int:
         return gc.collect()
     finally:
         gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_else() -> Iterator[None]:
+    """What the process has besides is much, and not looked through each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("kinds", KINDS)

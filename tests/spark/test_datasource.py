@@ -93,7 +93,7 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
     wrong = []
     names = ("app_malamute.pcap", "m31_heartbeat.pcap", "ws_pub_sub.pcap", "rec_frozen_peer.pcap")
     for path in (FIXTURES / name for name in names):
-        files = in_pieces(path, 7, tmp_path / path.name)
+        files = in_pieces(path, 4, tmp_path / path.name)
         found: dict[str, Any] = {"captures": [{"series": "/"}]}
         for table in TABLES:
             folder = tmp_path / "in" / table / path.name

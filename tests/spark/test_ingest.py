@@ -29,7 +29,9 @@ RULES = tuple(map(parse, ("udp.port==5556,zmtp", "udp.port==5557,zmtp")))
 
 def captures() -> list[Path]:
     folders = [FIXTURES, *([CAPTURES] if CAPTURES.is_dir() else [])]
-    return [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES)]
+    found = [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES)]
+    assert len(found) > 50
+    return found
 
 
 def series(folder: Path, pieces: Sequence[int]) -> dict[str, list[Path]]:
@@ -66,15 +68,17 @@ def assert_tables_equal_read(session: Any, folder: Path, pieces: Sequence[int], 
             missing, many = [*(records - found[name]).elements()], [*(found[name] - records).elements()]
             wrong.append(f"{Path(name).name}: missing {len(missing)} {missing[:2]}, too many {len(many)} {many[:2]}")
     assert not wrong, "\n".join(wrong)
-    assert len(wanted) > 50
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("pieces", "shards"), [((1, 2), None), ((5, 20), 3)])
+@pytest.mark.parametrize(
+    ("pieces", "shards"),
+    [((5,), None), *(pytest.param(*case, marks=pytest.mark.slow) for case in (((1, 2), None), ((5, 20), 3)))],
+)
 def test_tasks_equal_read(tmp_path: Path, pieces: Sequence[int], shards: int | None) -> None:
     assert_tables_equal_read(Session(), tmp_path, pieces, shards)
 
 
+@pytest.mark.slow
 def test_spark_equals_read(spark_session: "SparkSession", tmp_path: Path) -> None:
     assert_tables_equal_read(spark_session, tmp_path, (5,))
 

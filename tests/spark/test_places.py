@@ -1,19 +1,21 @@
 """Numbers that say where packets are."""
 
-from zmtpsniff.spark.places import file_of, marked, marks, numbers_and_offsets, placed
+from zmtpsniff.spark.places import places_of, where
 
 
 def test_a_place_holds_the_file_the_number_and_the_offset() -> None:
     offset = 200 << 40  # of a capture of 200 TiB
-    mark = marked(123_456, offset)
-    place = placed(1_700_000_000_000_000_000, 77, mark)
-    assert file_of(place) == 77
-    assert numbers_and_offsets([mark, place, marked(7, 0)]) == ([123_456, 123_456, 7], [offset, offset, None])
-    assert marks(41, [24, 96, 0]) == [marked(41, 24), marked(42, 96), marked(43, 0)]
+    times = [1_700_000_000_000_000_000] * 3
+    places = places_of(times, 77, 123_456, [24, offset, 0])
+    files = ["b.pcap"] * 3
+    assert where(places, {76: "a.pcap", 77: "b.pcap"}) == (files, [123_456, 123_457, 123_458], [24, offset, None])
 
 
 def test_places_are_in_order() -> None:
-    assert placed(5, 0, marked(9, 900)) < placed(6, 0, marked(1, 100))
-    assert placed(5, 1, marked(9, 900)) < placed(5, 2, marked(1, 100))
-    assert placed(5, 1, marked(9, 0)) < placed(5, 1, marked(10, 0))
-    assert placed(5, 1, marked(9, 900)) < placed(5, 1, marked(10, 1000))
+    ascending = [
+        *places_of([5], 0, 9, [900]),
+        *places_of([5, 5], 1, 9, [900, 1000]),
+        *places_of([5], 2, 9, [900]),
+        *places_of([6], 0, 1, [100]),
+    ]
+    assert ascending == sorted(set(ascending))

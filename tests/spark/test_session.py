@@ -190,6 +190,7 @@ def test_options_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variab
         assert given() == ["-Dname=of Spark", "Main"]
 
 
+@pytest.mark.slow
 def test_workers_import_what_is_compiled(spark_session: "SparkSession") -> None:
     def where(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import py4j

@@ -88,11 +88,13 @@ def database(network: tuple[Network, Path]) -> Iterator[duckdb.DuckDBPyConnectio
     yield from opened(network[1])
 
 
-def opened(folder: Path, since_ns: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The tables and the views."""
+def opened(folder: Path, since_ns: int = 0, change: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables and the views; ``change`` is done to the tables first."""
     with duckdb.connect() as found:
         for table in TABLES:
-            found.register(f"all_{table}", DeltaTable(f"{folder}/{table}").to_pyarrow_dataset())
+            found.register("rows", DeltaTable(f"{folder}/{table}").to_pyarrow_dataset())
+            found.execute(f"CREATE TABLE all_{table} AS SELECT * FROM rows")
+        found.execute(change)
         for name, query in views(since_ns).items():
             found.execute(f"CREATE VIEW {name} AS {query}")
         yield found
@@ -241,6 +243,37 @@ def test_time_on_the_network_and_in_the_service(
         assert asked_in != answered_in
         service[port] = max(service[port], service_ns)
     assert service[5004] >= 70_000_000 > 10 * max(service[port] for port in (5000, 5002, 5003, 5005))
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ("", [1, 2, 3, 4]),
+        # The second request leaves before the first reply comes: nobody knows which reply is whose.
+        ("UPDATE all_messages SET time_ns = time_ns - 2000000 WHERE src = '{client}' AND rank = 2", [3, 4]),
+        # The server speaks unasked from then on.
+        ("DELETE FROM all_messages WHERE src = '{client}' AND rank = 2", [1]),
+        # It is the server that asks.
+        ("DELETE FROM all_messages WHERE src = '{client}' AND rank = 1", [1, 2, 3]),
+    ],
+)
+def test_dealer_and_router(tmp_path: Path, change: str, known: list[int]) -> None:
+    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
+    talk("sec_plain_ok_435_435.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
+    for host in (client, server):
+        host.write(tmp_path / "in")
+    take([tmp_path / "in"], tmp_path / "out")
+    address = read_tables(tmp_path / "out")["connections"][0]["client"]
+    ranked = (
+        "CREATE TABLE ranked AS SELECT *, row_number() OVER (PARTITION BY series, src ORDER BY time_ns) AS rank "
+        "FROM all_messages; DROP TABLE all_messages; ALTER TABLE ranked RENAME TO all_messages; "
+    )
+    for database in opened(tmp_path / "out", change=ranked + change.format(client=address)):
+        found = database.execute(
+            "SELECT number, there_ns, service_ns, back_ns FROM exchanges ORDER BY number"
+        ).fetchall()
+        assert [row[0] for row in found] == known
+        assert all(min(row[1:]) > 0 for row in found)
 
 
 def test_what_began_earlier_is_left_out(network: tuple[Network, Path]) -> None:

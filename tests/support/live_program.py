@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,10 +24,16 @@ _PATIENCE = 120.0  # seconds; a machine that does much else may be slow
 needs_privilege = pytest.mark.skipif(os.geteuid() != 0, reason="capturing needs root here")
 
 
-def engines(several_interfaces: bool = False, only: Sequence[str] = ENGINES) -> pytest.MarkDecorator:
-    """Parametrise by ``engine``: all of them, those that can capture on several interfaces at once, or some."""
+def engines(
+    several_interfaces: bool = False, only: Sequence[str] = ENGINES, slow: Collection[str] = ()
+) -> pytest.MarkDecorator:
+    """Parametrise by ``engine``: all of them, those that can capture on several interfaces at once, or some.
+
+    Tests with those in ``slow`` are marked so.
+    """
     names = [name for name in only if not (several_interfaces and name in _SINGLE)]
-    return pytest.mark.parametrize("engine", [pytest.param(name, marks=_missing(name)) for name in names])
+    marks = {name: [_missing(name), *([pytest.mark.slow] if name in slow else [])] for name in names}
+    return pytest.mark.parametrize("engine", [pytest.param(name, marks=marks[name]) for name in names])
 
 
 def _missing(engine: str) -> pytest.MarkDecorator:

@@ -89,7 +89,7 @@ class WaitWatch:
         flow = direction.flow
         if not payload:
             direction.acked_ns = time_ns
-        if time_ns - flow.last_ns >= PAUSE_NS and flow.dissection is not None and not flow.unwanted:
+        if time_ns - flow.last_ns >= PAUSE_NS and not flow.unwanted:
             sender, _ = addresses(key)
             told = Pause(flow.number, sender.text, time_ns, direction.acked_ns, direction.other.acked_ns)
             self._witness.pause(told)

@@ -25,7 +25,6 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `series` | files to series, what the tables have of them, which files come late, how many shards there are |
 | `places` | numbers of packets that say in which file and where they are |
 | `groups` | what must be dissected together |
-| `states` | objects of flows and dissectors as octets |
 | `connections` | `connection_id`; `Connections`: what two ends say to each other, segments in, events out |
 | `rows` * | `Rows`: events to Arrow record batches |
 | `shard` * | `Shard`: dissects a shard; `ShardRows`: its events as rows |

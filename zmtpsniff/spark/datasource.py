@@ -237,8 +237,8 @@ class _StreamReader(DataSourceStreamReader):
         spec, series = partition.spec, partition.series
         states, end_ns, first_group = progress.snapshot(series, partition.before) if partition.known else ({}, 0, 0)
         spec = ShardSpec(spec.number, spec.count, spec.first_file, first_group, end_ns)
-        begins = {path: File(path).first() for path in partition.files} if end_ns else {}
-        late = [path for path, first in begins.items() if first is not None and first[0][0] < end_ns]
+        begins = {path: File(path).first_packets() for path in partition.files} if end_ns else {}
+        late = [path for path, packets in begins.items() if packets and packets[0][0] < end_ns]
         files = [path for path in partition.files if path not in late]
         table = _Table(self._request, series, self._schema)
         if late:  # what came after it has been given out: it is read as a capture of its own
@@ -289,6 +289,8 @@ class _Table:
 
 def _mask(column: pa.Array, kind: type[Filter], value: Any) -> pa.Array:
     """Which values of a column are as they must be."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if kind is datasource.In:
         return pc.is_in(column, value_set=pa.array([_plain(one) for one in value], column.type))
     return _COMPARED[kind](column, pa.scalar(_plain(value), column.type))

@@ -4,6 +4,8 @@ A *group* is the segments between two endpoints of TCP, or the datagrams of UDP 
 Its name there is the lesser of the keys of its two directions, or ``DATAGRAMS`` and two hosts.
 """
 
+from functools import lru_cache
+
 from dissectors.beacon import is_beacon
 from zmtpsniff.decode_as import first_match
 from zmtpsniff.net.pgm import parse_pgm
@@ -27,18 +29,10 @@ class Groups:
     def __init__(self, options: Options) -> None:
         """Leave out what ``options`` do not want."""
         self._options = options
-        self._known: tuple[dict[bytes, bytes | None], ...] = ({}, {})  # of segments, of datagrams
+        self.of = lru_cache(_MOST_KNOWN)(self._find)
 
-    def of(self, key: bytes, is_datagram: bool = False) -> bytes | None:
+    def _find(self, key: bytes, is_datagram: bool = False) -> bytes | None:
         """The group of a direction's key; None if nobody wants it."""
-        known = self._known[is_datagram]
-        if key not in known:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[key] = self._find(key, is_datagram)
-        return known[key]
-
-    def _find(self, key: bytes, is_datagram: bool) -> bytes | None:
         ports = (-1,) if is_unix(key) else (_number(key[-4:-2]), _number(key[-2:]))
         wanted = self._options.ports
         if wanted and -1 not in ports and not any(first <= port <= last for first, last in wanted for port in ports):

@@ -1,7 +1,7 @@
 """A capture file read by an executor: opened by whatever its path or URL names, packet by packet."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import IO, Any
 
@@ -43,24 +43,12 @@ class File:
             return "foreign" if self._opened else "missing"
         return "whole" if self.error is None else "damaged"
 
-    def first(self) -> tuple[Packet, int] | None:
-        """The first packet, and the offset of its record; None if there is none."""
-        batches = self.batches()
-        try:
-            packets = next(filter(None, batches), None)
-            return (packets[0], self.offsets[0]) if packets else None
-        finally:
-            batches.close()  # type: ignore[attr-defined]  # a generator: its file is closed with it
+    def first_packets(self) -> list[Packet]:
+        """The first packets, none if there are none."""
+        with closing(self.batches()) as batches:
+            return next(filter(None, batches), [])
 
-    def begin_ns(self) -> int | None:
-        """The time of the earliest of the first packets; None if there is none."""
-        batches = self.batches()
-        try:
-            return min((packet[0] for packet in next(filter(None, batches), [])), default=None)
-        finally:
-            batches.close()  # type: ignore[attr-defined]
-
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Generator[list[Packet]]:
         """Yield the packets, up to where the file can be read."""
         try:
             with closing(self._open()) as file:

@@ -1,10 +1,11 @@
 """Events become rows: batches of them become Arrow record batches, a column at a time.
 
-Nothing here is done row by row but to pick one value out of each event for each column.
+Nothing here is done row by row but to pick one value out of each event for each column. Columns of strings are
+dictionaries: the strings in them are few, and Parquet takes these as they are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial, reduce
+from functools import lru_cache
 from itertools import chain, compress, islice
 from operator import attrgetter, is_not, or_
 from typing import Any, NamedTuple
@@ -27,34 +28,81 @@ from dissectors.events import (
 )
 from zmtpsniff.spark.connections import ConnectionId
 from zmtpsniff.spark.file_list import FileInfo
-from zmtpsniff.spark.places import file_of, numbers_and_offsets
+from zmtpsniff.spark.places import Where
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
-SCHEMAS = {table: arrow_schema(table) for table in TABLES}
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+def _with_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """A schema whose columns of strings are dictionaries."""
+    return pa.schema([field.with_type(_TEXT) if pa.types.is_string(field.type) else field for field in schema])
+
+
+SCHEMAS = {table: _with_dictionaries(arrow_schema(table)) for table in TABLES}
 _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
+_PROPERTIES = SCHEMAS["commands"].field("properties").type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
 _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
-
-Places = tuple[Any, Sequence[int], Sequence[int | None]]
-"""Of packets: the file that each is in, its number there, and the offset of its record, None if it has none."""
 
 Batch = tuple[str, pa.RecordBatch, bool]
 """Rows of a table: its name, they, and whether they are provisional."""
 
 
 class RowOrigin(NamedTuple):
-    """Where events come from.
-
-    ``series`` is the name of the series, ``conn_ids`` the id of each flow by its number, ``place`` says for packets of
-    events where each is.
-    """
+    """Where events come from: the name of their series, and what says for packets of events where each is."""
 
     series: str
-    conn_ids: Mapping[int, ConnectionId]
-    place: Callable[[Sequence[int]], Places]
+    where: Callable[[Sequence[int]], Where]
+
+
+class Pending:
+    """Events that wait until they are enough to become rows.
+
+    Of messages, which are many, the values that rows have of them wait: so they leave memory while they are in the
+    processor's cache.
+    """
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self.count = 0
+        self.conn_ids: dict[int, ConnectionId] = {}  # by the numbers of flows
+        self.others: dict[type, list[Any]] = {}
+        # Of runs of messages that one packet completed (see _begins): the first messages, and which these are.
+        self.firsts: list[Message] = []
+        self.begins = bytearray()
+        self.frames: list[Octets] = []  # of all messages
+        self.frame_counts: list[int] = []
+        self.values: dict[str, list[Any]] = {name: [] for name, _, _ in _MESSAGE_FIELDS}
+
+    def take(self, events: Sequence[AnyEvent], conn_ids: Mapping[int, ConnectionId]) -> None:
+        """Take events of flows with these ids."""
+        kinds = set(map(type, events))
+        for kind in kinds:
+            chosen: Any = events if len(kinds) == 1 else [event for event in events if type(event) is kind]
+            if kind is Message:
+                self._take_messages(chosen)
+            else:
+                self.others.setdefault(kind, []).extend(chosen)
+        self.count += len(events)
+        self.conn_ids |= conn_ids
+
+    def _take_messages(self, messages: Sequence[Message]) -> None:
+        begins = _begins(messages)
+        self.begins += begins
+        self.firsts.extend(compress(messages, begins))
+        frames = list(map(_frames_of, messages))
+        self.frame_counts.extend(map(len, frames))
+        self.frames.extend(chain.from_iterable(frames))
+        for name, _, value_of in _MESSAGE_FIELDS:
+            self.values[name].extend(map(value_of, messages))
+
+
+Columns = Callable[[list[Any], Mapping[int, ConnectionId], RowOrigin], dict[str, Any]]
+"""What makes columns of events, of the ids of their flows, and of where they come from."""
 
 
 class CaptureRow(NamedTuple):
@@ -83,23 +131,12 @@ class Rows:
         self._max_bytes = max_bytes
         self._bodies = bodies
 
-    def of_events(self, events: Sequence[AnyEvent], origin: RowOrigin, provisional: bool = False) -> list[Batch]:
-        """Rows of events of one series, in any order."""
-        kinds: dict[type, list[Any]] = {kind: [] for kind in set(map(type, events))}
-        if len(kinds) == 1:
-            kinds = {kind: [*events] for kind in kinds}
-        else:
-            for event in events:
-                kinds[type(event)].append(event)
-        out: list[Batch] = []
-        for kind, (table, own) in _OWN.items():
-            if kind in kinds:
-                columns = self._of_fields(kind, kinds[kind], own(kinds[kind], origin))
-                if kind is Message:
-                    columns["size"] = _sizes(columns["frames"])
-                    columns["frames"] = columns["frames"] if self._bodies else _without_data(columns["frames"])
-                out.append((table, _batch(SCHEMAS[table], columns, provisional), provisional))
-        return out
+    def of_events(self, pending: Pending, origin: RowOrigin, provisional: bool = False) -> list[Batch]:
+        """Rows of events of one series."""
+        found = [(_OWN[kind][0], self._of_kind(kind, some, pending, origin)) for kind, some in pending.others.items()]
+        if pending.firsts:
+            found.append(("messages", self._of_messages(pending, origin)))
+        return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
 
     def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
         """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
@@ -120,8 +157,15 @@ class Rows:
 
     # ------------------------------------------------------------------ columns
 
-    def _of_fields(self, kind: type, events: list[Any], columns: dict[str, Any]) -> dict[str, Any]:
-        """The columns of events of a kind: those given, and all others that are fields."""
+    def _of_messages(self, pending: Pending, origin: RowOrigin) -> dict[str, Any]:
+        columns = _wire(pending.firsts, pending.begins, pending.conn_ids, origin)
+        columns |= {name: self._column(sql, pending.values[name]) for name, sql, _ in _MESSAGE_FIELDS}
+        frames = self._lists(pending.frame_counts, pending.frames)
+        return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
+
+    def _of_kind(self, kind: type, events: list[Any], pending: Pending, origin: RowOrigin) -> dict[str, Any]:
+        """The columns of other events of a kind: those of their own, and all others that are fields."""
+        columns = _OWN[kind][1](events, pending.conn_ids, origin)
         for name, sql, value_of in _FIELDS[kind]:
             if name not in columns:
                 columns[name] = self._column(sql, list(map(value_of, events)))
@@ -136,50 +180,43 @@ class Rows:
         if sql == OCTETS:
             return self._octets(values)
         if sql == OCTETS_LIST:
-            return self._octet_lists(values)
-        return list(map(self._properties, values)) if sql == PROPERTIES else values
+            return self._lists(list(map(len, values)), list(chain.from_iterable(values)))
+        return self._properties(values) if sql == PROPERTIES else values
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
         try:
             data = pa.array(values, pa.binary())  # fails unless all of them are bytes
             lengths = pc.binary_length(data).cast(pa.int64())
-            empty = data.is_null()
         except (TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
-            found = [value if type(value) is bytes or value is None else _at_hand(value) for value in values]
-            data = pa.array(found, pa.binary())
-            lengths = pa.array([None if value is None else min(_length(value), _MOST) for value in values], pa.int64())
-            empty = lengths.is_null()
-        if self._max_bytes and (pc.max(pc.binary_length(data)).as_py() or 0) > self._max_bytes:
+            bare = [value if type(value) is bytes or value is None else _at_hand(value) for value in values]
+            data = pa.array(bare, pa.binary())
+            cut = [some is not value for some, value in zip(bare, values, strict=True)]
+            more = pa.array([min(value.length, _MOST) for value in compress(values, cut)], pa.int64())  # type: ignore[union-attr]  # neither is it bytes
+            lengths = pc.replace_with_mask(pc.binary_length(data).cast(pa.int64()), pa.array(cut), more)
+        if self._max_bytes and (pc.max(lengths).as_py() or 0) > self._max_bytes:
             data = pc.binary_slice(data, 0, self._max_bytes)
-        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=empty)
+        mask = lengths.is_null() if lengths.null_count else None
+        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=mask)
 
-    def _octet_lists(self, lists: list[list[Octets]]) -> pa.Array:
-        """A column of lists of octets."""
-        ends = pc.cumulative_sum(pa.array(chain((0,), map(len, lists)), pa.int32()))
-        return pa.ListArray.from_arrays(ends, self._octets(list(chain.from_iterable(lists))), _OCTETS_LIST)
+    def _lists(self, counts: Sequence[int], values: Sequence[Octets]) -> pa.Array:
+        """A column of lists of octets: how many are in each, and all of them."""
+        ends = pc.cumulative_sum(pa.array([0, *counts], pa.int32()))
+        return pa.ListArray.from_arrays(ends, self._octets(values), _OCTETS_LIST)
 
-    def _octets_of(self, value: Octets) -> dict[str, Any]:
-        if isinstance(value, bytes):
-            return {"length": len(value), "data": value[: self._max_bytes] if self._max_bytes else value}
-        data = _at_hand(value)
-        if data is not None and self._max_bytes:
-            data = data[: self._max_bytes]
-        return {"length": min(value.length, _MOST), "data": data}
-
-    def _properties(self, properties: dict[str, Octets] | None) -> list[dict[str, Any]] | None:
-        if properties is None:
-            return None
-        return [{"name": _text(name), "value": self._octets_of(value)} for name, value in properties.items()]
+    def _properties(self, values: Sequence[dict[str, Octets] | None]) -> pa.Array:
+        """A column of properties: lists of names with octets."""
+        given = [value or {} for value in values]
+        ends = pc.cumulative_sum(pa.array([0, *map(len, given)], pa.int32()))
+        names = pa.array([_text(name) for some in given for name in some], pa.string())
+        octets = self._octets(list(chain.from_iterable(some.values() for some in given)))
+        named = pa.StructArray.from_arrays([names, octets], fields=list(_PROPERTIES.value_type))
+        return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
+_packet_of, _sender_of, _frames_of = attrgetter("packet"), attrgetter("src"), attrgetter("frames")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
-
-
-def places_of(packets: Sequence[int], files: Mapping[int, str]) -> Places:
-    """Where packets are that ``placed`` has numbered, in ``files`` by their numbers."""
-    return [files.get(file_of(packet), "") for packet in packets], *numbers_and_offsets(packets)
 
 
 def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False) -> pa.RecordBatch:
@@ -192,7 +229,7 @@ def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False
         if values is None:
             values = pa.nulls(count, field.type) if field.nullable else pa.repeat(False, count)
         elif not isinstance(values, pa.Array):
-            values = pa.array(values, field.type)
+            values = _texts(values) if field.type == _TEXT else pa.array(values, field.type)
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -211,60 +248,62 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
-def _wire(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
-    """The columns that every event from the wire has, which are the same for all that one packet completed."""
-    firsts, runs = _runs(events)
+def _wire(
+    firsts: Sequence[Any], begins: bytes | bytearray, conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
+) -> dict[str, Any]:
+    """The columns that every event from the wire has, which are the same for all of a run."""
     times = _numbers([event.time_ns for event in firsts])
-    files, numbers, offsets = origin.place([event.packet for event in firsts])
+    files, numbers, offsets = origin.where([event.packet for event in firsts])
     columns = {
         "date": _dates(times, len(firsts)),
-        "conn_id": pa.array([origin.conn_ids[event.flow].name for event in firsts], pa.string()),
+        "conn_id": _texts([conn_ids[event.flow].name for event in firsts]),
         "time": _times(times),
         "time_ns": times,
-        "file": pa.array(files, pa.string()),
+        "file": _texts(files),
         "packet": pa.array(numbers, pa.int64()),
         "offset": pa.array(offsets, pa.int64()),
         **_ends("src", [event.src for event in firsts]),
         **_ends("dst", [event.dst for event in firsts]),
     }
-    if len(firsts) < len(events):
+    if len(firsts) < len(begins):
+        counts = pa.Array.from_buffers(pa.uint8(), len(begins), [None, pa.py_buffer(begins)]).cast(pa.int32())
+        runs = pc.subtract(pc.cumulative_sum(counts), 1)
         columns = {name: column.take(runs) for name, column in columns.items()}
-    return {"series": pa.repeat(origin.series, len(events)), **columns}
+    return {"series": _repeated(origin.series, len(begins)), **columns}
 
 
-def _runs(events: Sequence[Any]) -> tuple[list[Any], pa.Array]:
-    """Of runs of events of one packet, flow and sender the first events; and which run each event is in.
+def _begins(events: Sequence[Any]) -> bytes:
+    """Whether each event begins a run of events of one packet and sender.
 
     Whoever makes events gives all of a run the same objects, so that nothing needs to be compared.
     """
-    values = ([getattr(event, name) for event in events] for name in ("packet", "flow", "src"))
-    changes = (map(is_not, some, islice(some, 1, None)) for some in values)
-    begins = bytes(chain((True,), reduce(partial(map, or_), changes)))
-    counts = pa.Array.from_buffers(pa.uint8(), len(events), [None, pa.py_buffer(begins)]).cast(pa.int64())
-    return list(compress(events, begins)), pc.subtract(pc.cumulative_sum(counts), 1)
+    packets, senders = list(map(_packet_of, events)), list(map(_sender_of, events))
+    others = map(or_, map(is_not, packets, islice(packets, 1, None)), map(is_not, senders, islice(senders, 1, None)))
+    return bytes(chain((True,), others))
 
 
-def _of_kind(kind: str, name: str | None = None) -> Callable[[list[Any], RowOrigin], dict[str, Any]]:
-    """What rows of ``commands`` have beside the fields; ``name`` of those that have none."""
+def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
+    """What rows of events from the wire have beside the fields; ``name`` of those of a kind that have none."""
 
-    def columns(events: list[Any], origin: RowOrigin) -> dict[str, Any]:
-        named = {} if name is None else {"name": [name] * len(events)}
-        return {**_wire(events, origin), "kind": [kind] * len(events), **named}
+    def columns(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
+        begins = _begins(events)
+        found = _wire(list(compress(events, begins)), begins, conn_ids, origin)
+        given = (("kind", kind), ("name", name))
+        return found | {column: _repeated(value, len(events)) for column, value in given if value is not None}
 
     return columns
 
 
-def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
+def _of_problems(events: list[Problem], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
     count = len(events)
     times = _numbers([event.time_ns for event in events])
     numbered = [event.packet for event in events if event.packet is not None]
-    files, *others = origin.place(numbered)
-    found = zip(files.to_pylist() if isinstance(files, pa.Array) else files, *others, strict=True)
+    found = zip(*origin.where(numbered), strict=True)
     places = [(None, None, None) if event.packet is None else next(found) for event in events]
     return {
         "date": _dates(times, count),
-        "series": [origin.series] * count,
-        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow].name for event in events],
+        "series": _repeated(origin.series, count),
+        "conn_id": [None if event.flow is None else conn_ids[event.flow].name for event in events],
         "time": _times(times),
         "time_ns": times,
         **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
@@ -273,13 +312,15 @@ def _of_problems(events: list[Problem], origin: RowOrigin) -> dict[str, Any]:
     }
 
 
-def _of_connections(events: list[Connection], origin: RowOrigin) -> dict[str, Any]:
+def _of_connections(
+    events: list[Connection], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
+) -> dict[str, Any]:
     starts = _numbers([event.start_ns for event in events])
     stops = _numbers([event.end_ns for event in events])
-    ids = [origin.conn_ids[event.flow] for event in events]
+    ids = [conn_ids[event.flow] for event in events]
     return {
         "date": _dates(starts, len(events)),
-        "series": [origin.series] * len(events),
+        "series": _repeated(origin.series, len(events)),
         "conn_id": [one.name for one in ids],
         "shared_id": [one.is_shared for one in ids],
         **_ends("client", [event.client.address for event in events]),
@@ -293,12 +334,9 @@ def _of_connections(events: list[Connection], origin: RowOrigin) -> dict[str, An
 
 def _ends(name: str, addresses: Sequence[str | None]) -> dict[str, Any]:
     """The columns of an address: it, and its port."""
-    texts = pa.array(addresses, pa.string())
-    if len(texts) < 64:
-        return {name: texts, f"{name}_port": pa.array([_port(text) for text in addresses], pa.int32())}
-    distinct = texts.dictionary_encode()
-    ports = pa.array([_port(text) for text in distinct.dictionary.to_pylist()], pa.int32())
-    return {name: texts, f"{name}_port": ports.take(distinct.indices)}
+    texts = _texts(addresses)
+    ports = pa.array(map(_port, texts.dictionary.to_pylist()), pa.int32())
+    return {name: texts, f"{name}_port": ports.take(texts.indices)}
 
 
 @lru_cache(4096)
@@ -333,33 +371,34 @@ def _at_hand(octets: Octets) -> bytes | None:
     return None if isinstance(octets, Hidden) else at_hand(octets)
 
 
-def _length(octets: Octets) -> int:
-    return len(octets) if isinstance(octets, bytes) else octets.length
-
-
-def _texts(values: Sequence[str | None]) -> pa.Array:
+def _texts(values: Sequence[str | None]) -> pa.DictionaryArray:
     """A column of strings; what is no Unicode in them is replaced by an escape."""
     try:
-        return pa.array(values, pa.string())
+        return pa.array(values, pa.string()).dictionary_encode()
     except UnicodeEncodeError:
-        return pa.array([value if value is None else _text(value) for value in values], pa.string())
+        return _texts([value if value is None else _text(value) for value in values])
+
+
+def _repeated(value: str, count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), _texts([value]).dictionary)
 
 
 def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-_OWN: dict[type, tuple[str, Callable[[list[Any], RowOrigin], dict[str, Any]]]] = {
-    Message: ("messages", _wire),
-    Subscription: ("subscriptions", _wire),
-    Greeting: ("commands", _of_kind("greeting", "greeting")),
-    Command: ("commands", _of_kind("command")),
-    Beacon: ("commands", _of_kind("beacon", "beacon")),
+_OWN: dict[type, tuple[str, Columns]] = {
+    Subscription: ("subscriptions", _of_wire()),
+    Greeting: ("commands", _of_wire("greeting", "greeting")),
+    Command: ("commands", _of_wire("command")),
+    Beacon: ("commands", _of_wire("beacon", "beacon")),
     Problem: ("problems", _of_problems),
     Connection: ("connections", _of_connections),
 }
-"""For each type of event its table, and what makes those of its columns that are no fields, or not as they are."""
+"""For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""
 
 _FIELDS = {
-    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)] for kind in _OWN
+    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)]
+    for kind in (Message, *_OWN)
 }
+_MESSAGE_FIELDS = [field for field in _FIELDS[Message] if field[0] not in ("time_ns", "packet", "src", "dst", "frames")]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from zmtpsniff.spark.file_list import FileInfo
@@ -76,9 +77,9 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
     if not latest_ns:
         return []
     with ThreadPoolExecutor(_SAME_TIME) as pool:
-        begins = zip(files, pool.map(lambda file: File(file.path).begin_ns(), files), strict=True)
-        found = [(file, at) for file, at in begins if at is not None]
-    return [file for file, at in found if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
+        beginnings = pool.map(lambda file: File(file.path).first_packets(), files)
+        begins = [(file, min(map(itemgetter(0), some))) for file, some in zip(files, beginnings, strict=True) if some]
+    return [file for file, at in begins if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
 
 
 def shard_counts(octets: dict[str, int], cores: int) -> dict[str, int]:

@@ -6,6 +6,7 @@ a time, not with the files.
 """
 
 import gc
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
@@ -25,8 +26,8 @@ from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.places import marked, marks, placed
-from zmtpsniff.spark.rows import Batch, CaptureRow, Places, RowOrigin, Rows, places_of
+from zmtpsniff.spark.places import places_of, where
+from zmtpsniff.spark.rows import Batch, CaptureRow, Pending, RowOrigin, Rows
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -35,11 +36,12 @@ _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
-_MOST_HELD = 64 << 20  # octets that these hold at most: those that came of them
+_MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
 
 _time = itemgetter(0)
+_payload = itemgetter(6)
 
 
 class State(msgspec.Struct, array_like=True):
@@ -205,21 +207,20 @@ class Shard:
         It is open from when its first packet is asked for.
         """
         beginning = File(path)
-        first = beginning.first()
+        first = beginning.first_packets()[:1]
         problems = self._take_keys(beginning)
         file = File(path)
         count, latest, least = 0, 0, None
         waiting = False
-        if first is not None:
-            packet, offset = first
+        for packet in first:
             waiting = True
-            yield [(packet[0], placed(packet[0], number, marked(1, offset)), number, packet)]
+            yield [(packet[0], *places_of(packet[:1], number, 1, beginning.offsets[:1]), number, packet)]
         for packets in file.batches():
             if file.key_lines:
                 problems |= self._take_keys(file)
             times = list(map(_time, packets))
             orders = list(accumulate(times, max, initial=latest))[1:]
-            places = map(placed, orders, repeat(number), marks(count + 1, file.offsets))
+            places = places_of(orders, number, count + 1, file.offsets)
             found = list(zip(times, places, repeat(number), packets, strict=False))
             count += len(packets)
             if orders:
@@ -262,16 +263,15 @@ class Shard:
         _, places, numbers, plain = zip(*packets, strict=True)
         files = sorted(set(numbers))
         segments = decoder.segments(plain, places)  # type: ignore[arg-type]  # any sequence does
-        found: dict[bytes, list[Any]] = {}
+        found: defaultdict[bytes | None, list[Any]] = defaultdict(list)
+        group_of = self._sorted.of
         for segment in segments:
-            name = self._sorted.of(segment[2])
-            if name is not None:
-                found.setdefault(name, []).append(segment)
+            found[group_of(segment[2])].append(segment)
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         for name, mine in found.items():
-            if self.spec.has(name):
-                group = self._of(name, files, sum(len(segment[6]) for segment in mine))
+            if name is not None and self.spec.has(name):
+                group = self._of(name, files, sum(map(len, map(_payload, mine))))
                 yield from self._events_of(group, group.connections.take(mine))
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
@@ -367,8 +367,8 @@ class ShardRows:
         self._kinds = kinds
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
-        self._events: tuple[list[AnyEvent], list[AnyEvent]] = ([], [])  # that stay, that are provisional
-        self._ids: dict[int, ConnectionId] = {}
+        self._origin = RowOrigin(series, lambda places: where(places, shard.files))
+        self._pending = Pending(), Pending()  # that stay, that are provisional
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
@@ -384,24 +384,16 @@ class ShardRows:
 
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
-        self._events[one.provisional and not self._stays].extend(
-            one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
-        )
-        self._ids |= one.conn_ids
+        events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
+        self._pending[one.provisional and not self._stays].take(events, one.conn_ids)
         self._octets += one.octets
-        if sum(map(len, self._events)) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
+        if sum(pending.count for pending in self._pending) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Batch]:
-        events, ids = self._events, self._ids
-        self._events, self._ids, self._octets = ([], []), {}, 0
-        for provisional in (False, True):
-            if events[provisional]:
-                origin = RowOrigin(self._series, ids, self._place)
-                yield from self._rows.of_events(events[provisional], origin, bool(provisional))
-
-    def _place(self, packets: Sequence[int]) -> Places:
-        return places_of(packets, self._shard.files)
+        complete, self._pending, self._octets = self._pending, (Pending(), Pending()), 0
+        for provisional, pending in enumerate(complete):
+            yield from self._rows.of_events(pending, self._origin, bool(provisional))
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:

@@ -146,14 +146,18 @@ GROUP BY one, other
 """
 
 _EXCHANGES = """
-WITH said AS (
-    SELECT seen_twice.*, CASE WHEN client_type IN ('REQ', 'DEALER') THEN forth ELSE NOT forth END AS asks,
-        client_is_at_one = (client_type IN ('REQ', 'DEALER')) AS asker_is_at_one,
-        'REQ' IN (client_type, server_type) AS in_step
+WITH asked AS (
+    SELECT *, 'REQ' IN (client_type, server_type) OR 'REP' NOT IN (client_type, server_type) AS in_step, CASE
+        WHEN 'REQ' IN (client_type, server_type) OR 'REP' IN (client_type, server_type)
+            THEN client_type = 'REQ' OR server_type = 'REP'
+        ELSE min(CASE WHEN forth THEN one_ns END) OVER (PARTITION BY conn_id, one, other, client, other_client)
+            < min(CASE WHEN NOT forth THEN one_ns END) OVER (PARTITION BY conn_id, one, other, client, other_client)
+        END AS client_asks
     FROM seen_twice
-    WHERE kind = 'messages' AND (client_type = 'REQ' AND server_type IN ('REP', 'ROUTER')
-        OR server_type = 'REQ' AND client_type IN ('REP', 'ROUTER')
-        OR client_type = 'DEALER' AND server_type = 'REP' OR server_type = 'DEALER' AND client_type = 'REP')
+    WHERE kind = 'messages' AND (client_type IN ('REQ', 'DEALER') AND server_type IN ('REP', 'ROUTER')
+        OR server_type IN ('REQ', 'DEALER') AND client_type IN ('REP', 'ROUTER'))
+), said AS (
+    SELECT *, forth = client_asks AS asks, client_is_at_one = client_asks AS asker_is_at_one FROM asked
 ), timed AS (
     SELECT conn_id, one, other, client, server, number, in_step,
         max(CASE WHEN asker_is_at_one THEN one ELSE other END) AS asked_in,
@@ -166,7 +170,8 @@ WITH said AS (
     FROM said
     GROUP BY conn_id, one, other, client, server, number, in_step
 ), checked AS (
-    SELECT *, lead(request_left_ns) OVER (PARTITION BY conn_id, one, other, client, server ORDER BY number) AS next_ns
+    SELECT *, lead(request_left_ns) OVER (PARTITION BY conn_id, one, other, client, server ORDER BY number) AS next_ns,
+        lag(reply_came_ns) OVER (PARTITION BY conn_id, one, other, client, server ORDER BY number) AS before_ns
     FROM timed
     WHERE request_left_ns IS NOT NULL
 ), whole AS (
@@ -174,7 +179,7 @@ WITH said AS (
         ORDER BY reply_left_ns - request_came_ns, asked_in, answered_in, client) AS place
     FROM checked
     WHERE reply_came_ns >= request_left_ns AND reply_left_ns >= request_came_ns
-        AND (NOT in_step OR next_ns IS NULL OR next_ns >= reply_came_ns)
+        AND (NOT in_step OR coalesce(next_ns >= reply_came_ns, true) AND coalesce(before_ns <= request_left_ns, true))
 ), shifted AS (
     SELECT whole.*, CASE WHEN asked_in = clocks.one THEN 1 ELSE -1 END
         * CAST(round(difference_ns + drift_ppm * 1000 * (one_ns - at_ns) / 1e9) AS BIGINT) AS ahead_ns
@@ -197,9 +202,10 @@ def views(since_ns: int = 0) -> dict[str, str]:
     ``seen_twice`` has each record that two series have of connections that began at ``since_ns`` or later, nanoseconds
     since the Unix epoch. ``clocks`` has a row for each two series ``one`` and ``other``: by how much the clock of
     ``other`` was ahead at ``at_ns``, how much it gained (microseconds a second), half of the least round trip, of how
-    many windows of ten seconds. ``exchanges`` has a row for each request with its reply between REQ and REP or ROUTER,
-    or DEALER and REP, that both ends have: when it left, came, and the reply left and came, each by the clock there,
-    and how long it took on the network there, in the service, and back, all in nanoseconds.
+    many windows of ten seconds. ``exchanges`` has a row for each request with its reply between REQ or DEALER and
+    REP or ROUTER that both ends have: when it left, came, and the reply left and came, each by the clock there, and how
+    long it took on the network there, in the service, and back, all in nanoseconds. Between DEALER and ROUTER the side
+    that speaks first asks, and nobody knows which reply is whose while several requests are under way.
     """
     return {
         ELSEWHERE: _POINTS_ELSEWHERE,

@@ -53,7 +53,12 @@ class _File:
         others = [column for column in _leaves(schema) if column not in (*steps, "state")]
         encodings = dict.fromkeys(steps, "DELTA_BINARY_PACKED")
         self._writer = pq.ParquetWriter(
-            self._sink, schema, compression="zstd", use_dictionary=others, column_encoding=encodings or None
+            self._sink,
+            schema,
+            compression="zstd",
+            use_dictionary=others,
+            column_encoding=encodings or None,
+            store_schema=False,  # which says of strings that they are dictionaries
         )
         self._order = next((name for name in _ORDER if name in schema.names), None)
         self._waiting: list[pa.RecordBatch] = []
@@ -72,6 +77,7 @@ class _File:
         self._waiting, self._waiting_rows, self._waiting_octets = [], 0, 0
 
     def _put(self, rows: pa.Table) -> None:
+        rows = rows.unify_dictionaries()  # so that Parquet need not look at each value
         if self._order is not None:
             rows = _sorted(rows, self._order)
         self._writer.write_table(rows, self._group_rows)
@@ -94,8 +100,9 @@ class _File:
 
 def _sorted(rows: pa.Table, order: str) -> pa.Table:
     """Rows in the order of series and a time, which most are in already."""
-    if pc.count_distinct(rows.column("series")).as_py() > 1:
-        return rows.sort_by([("series", "ascending"), (order, "ascending")])
+    if len(pc.unique(rows.column("series"))) > 1:
+        keys = pa.table({"series": rows.column("series").cast(pa.string()), order: rows.column(order)})
+        return rows.take(pc.sort_indices(keys, [("series", "ascending"), (order, "ascending")]))
     steps = pc.pairwise_diff(rows.column(order).combine_chunks())
     return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < 0 else rows
 

@@ -25,7 +25,7 @@ from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
 from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
-from zmtpsniff.analysis.patterns.inference import Inference, Senders
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
@@ -76,6 +76,7 @@ class Patterns:
         """
         self._rules_of_user = [rule for rule in rules if rule.socket_type]
         self._senders = Senders()
+        self._bound = BoundSockets()
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._findings = Findings()
         self._room = Room()
@@ -237,6 +238,7 @@ class Patterns:
             port = bound.rpartition(":")[2]
             rule = first_match(self._rules_of_user, "tcp", int(port)) if port.isdecimal() else None
             if rule is not None:
+                conversation.is_declared = True
                 self._learn(conversation, {bound: rule.socket_type, peer: _USUAL_PEERS[rule.socket_type]})
                 return
         conversation.inference = Inference(one, other, self._senders)
@@ -250,16 +252,28 @@ class Patterns:
         self._keep(conversation, event)
         if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.flow] = partial(self._look_at, conversation)
-        self._learn(conversation, inference.message(event, conversation.blind))
+        types = self._bound.types(event.src, event.dst)
+        if types is not None and len(types) == 1:  # of a REP, whose peer asks: a REQ, or a DEALER, which may do more
+            (bound,) = types
+            peer = event.dst if bound == event.src else event.src
+            self._learn(conversation, {bound: "REP", peer: "DEALER"}, told=types)
+        elif (types := inference.message(event, conversation.blind)) is not None:
+            takes_turns = "REQ" in types.values()
+            self._learn(conversation, types, told={} if takes_turns and inference.is_late else types)
 
-    def _learn(self, conversation: Conversation, types: dict[str, str] | None) -> None:
-        """Which sockets they are is known now, though they did not say it. Nobody is accused of what was guessed."""
+    def _learn(
+        self, conversation: Conversation, types: dict[str, str] | None, told: dict[str, str] | None = None
+    ) -> None:
+        """Which sockets they are is known now, though they did not say it. Nobody is accused of what was guessed.
+
+        Messages are understood as those of ``types``; ``told`` says which of them are certain, None for all.
+        """
         if types is None:
             return
         conversation.inference = None
         conversation.blind = True
         conversation.types = types
-        conversation.is_inferred = True
+        conversation.inferred = types if told is None else told
         conversation.rules = self._rules(conversation)
         self._on_message.pop(conversation.flow, None)
         self._listen(conversation)
@@ -288,6 +302,8 @@ class Patterns:
             conversation.identities[event.src] = identity
         if len(conversation.types) < 2 or event.dst not in conversation.types:
             return
+        for address, announced in conversation.types.items():
+            self._bound.announce(address, announced)
         self._connections.begin(conversation, event)
         conversation.rules = self._rules(conversation)
         self._listen(conversation)
@@ -375,12 +391,8 @@ class Patterns:
         self._on_message.pop(event.flow, None)
         self._waiting.pop(event.flow, None)
         self._now_ns = max(self._now_ns, event.end_ns)
-        if conversation is not None and conversation.is_inferred:
-            for peer in (event.client, event.server):
-                if peer.socket_type is None and peer.address in conversation.types:
-                    peer.socket_type = conversation.types[peer.address]
-                    peer.inferred = True
         if conversation is not None:
+            self._tell_types(conversation, event)
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
                 conversation.pings.finish(event, self._now_ns)
@@ -391,6 +403,21 @@ class Patterns:
         if conversation is not None:
             conversation.part()
         self._count_work(event)
+
+    def _tell_types(self, conversation: Conversation, event: Connection) -> None:
+        """Say which sockets they were, if that was inferred and nothing that came later contradicts it."""
+        if conversation.inference is None and conversation.inferred is None:
+            return
+        bound = self._bound.types(event.client.address, event.server.address)
+        if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
+            bound = None  # another program had the port at another time
+        types = (conversation.inferred or {}) | (bound or {})
+        if not conversation.is_declared and contradicts(types, event):
+            return
+        for peer in (event.client, event.server):
+            if peer.socket_type is None and peer.address in types:
+                peer.socket_type = types[peer.address]
+                peer.inferred = True
 
     def _count_work(self, event: Connection) -> None:
         """Count what a PUSH socket gave to one of its workers.

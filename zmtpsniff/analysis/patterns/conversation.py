@@ -135,8 +135,8 @@ class Conversation:
     """One connection: who takes part, and whether all of it can be seen."""
 
     __slots__ = (
-        "blind", "early", "early_octets", "flow", "identities", "inference", "is_inferred", "pings", "rules", "types",
-        "websocket",
+        "blind", "early", "early_octets", "flow", "identities", "inference", "inferred", "is_declared", "pings",
+        "rules", "types", "websocket",
     )  # fmt: skip
 
     def __init__(self, flow: int) -> None:
@@ -149,7 +149,8 @@ class Conversation:
         self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False
         self.inference: Inference | None = None  # while the socket types are not known, and not announced
-        self.is_inferred = False
+        self.inferred: dict[str, str] | None = None  # types that were not announced, and are certain all the same
+        self.is_declared = False  # the user says which they are
         self.pings: Rules | None = None
         self.rules = Rules()
 

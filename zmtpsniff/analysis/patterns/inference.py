@@ -15,27 +15,36 @@ no other explanation that is as good.
   sender is watched on all its connections. Messages that differ in all their beginnings are of neither: these may be
   topics, each with one subscriber.
 - Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
+- A bound socket that said what it is on another connection is the same on all of them.
 - A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first.
+
+Who takes turns is told as REQ and REP only where everything is in the capture, as of ZMTP 1.0. Behind a missing
+beginning a DEALER and a ROUTER whose programs do the same send the very same octets. Who asks is known there, too, so
+replies find their requests; but no type is told.
 
 The side that asks is the one that connected, if it gets its answers clearly sooner than it asks again, and if its
 message is the first where the capture has the first. If not, nothing is said.
 """
 
 from collections import OrderedDict
+from collections.abc import Container
 from itertools import pairwise
 from typing import NamedTuple
 
-from dissectors.events import UNBOUNDED, Message, Subscription, at_hand
+from dissectors.events import UNBOUNDED, Connection, Message, Subscription, at_hand
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
 _COPIES = 3  # messages that two peers of one sender got
 _DEALT = 4  # messages of each of two peers, which the other did not get
 _TOPICS = 6  # messages with topics that repeat
+_GRANTED = 2  # messages that begin as somebody wished
 _ONE_WAY = 5  # messages of one side, while the other is silent
 _WINDOW = 64  # messages of one connection that are remembered
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
+_ADDRESSES = 10_000
+_PEER_OF = {"PUB": "SUB", "XPUB": "SUB", "SUB": "PUB", "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR"}
 _FIRST_CHOSEN_PORT = 32_768  # of those that Linux chooses for who connects; other systems begin later
 _PREFIX = 32  # octets of the beginning of messages
 
@@ -73,10 +82,50 @@ class _Outlet:
         return contents
 
 
+def contradicts(types: dict[str, str], event: Connection, silent: Container[str] = ("PULL",)) -> bool:
+    """Whether what was sent until the end of a connection cannot be from sockets of these types.
+
+    ``silent`` are those that send no messages; subscriptions may look like some where the beginning is missing.
+    """
+    sent = {event.client.address: event.messages.client, event.server.address: event.messages.server}
+    kinds = {kind: sent.get(address, 0) for address, kind in types.items()}
+    if any(count and kind in silent for kind, count in kinds.items()):
+        return True
+    return kinds.keys() == {"REQ", "REP"} and abs(kinds["REQ"] - kinds["REP"]) > _TURNS
+
+
 def _common(one: bytes, other: bytes) -> bytes:
     """What both begin with."""
     length = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
     return one[: min(len(one), len(other))] if length is None else one[:length]
+
+
+class BoundSockets:
+    """What sockets said that they are, by their addresses: who is connected to has several connections on one."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._kinds: OrderedDict[str, str] = OrderedDict()
+
+    def announce(self, address: str, kind: str) -> None:
+        """The socket at an address says what it is; if it said something else before, nobody knows."""
+        self._kinds[address] = kind if self._kinds.get(address, kind) == kind else ""
+        self._kinds.move_to_end(address)
+        if len(self._kinds) > _ADDRESSES:
+            self._kinds.popitem(last=False)
+
+    def types(self, one: str, other: str) -> dict[str, str] | None:
+        """The types of two that are connected, if one of them said elsewhere what it is, and that says it of both.
+
+        The peer of a REP may be a REQ or a DEALER: it is left out.
+        """
+        for bound, peer in ((one, other), (other, one)):
+            kind = self._kinds.get(bound)
+            if kind == "REP":
+                return {bound: kind}
+            if kind in _PEER_OF:
+                return {bound: kind, peer: _PEER_OF[kind]}
+        return None
 
 
 class SenderShape:
@@ -166,6 +215,7 @@ class Inference:
         "_counted",
         "_ends",
         "_frames",
+        "_granted",
         "_seen",
         "_senders",
         "_sent",
@@ -173,6 +223,7 @@ class Inference:
         "_talk",
         "_topics",
         "_wishes",
+        "is_late",
     )
 
     def __init__(self, one: str, other: str, senders: Senders) -> None:
@@ -183,10 +234,12 @@ class Inference:
         # The first messages; None: it is no REQ and REP.
         self._talk: list[_Turn] | None = []
         self._seen: dict[str, int] = {}  # octets of the other side that a sender had seen when it sent first
+        self.is_late = False  # messages were there before frames were found
         self._frames: int | None = None  # of each message; 0 if they differ
         self._counted = 0  # messages while the other side was silent
         self._topics: dict[int, None] = {}  # first frames of messages that have others
         self._shapes: dict[bytes, None] = {}  # the same without digits
+        self._granted = 0  # messages with such a topic
         self._wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
 
     def name(self) -> None:
@@ -209,8 +262,10 @@ class Inference:
         first = at_hand(event.frames[0])
         if len(event.frames) == 1 and first[:1] in (b"\0", b"\1"):
             self._wishes.setdefault(event.src, []).append(first[1:])
-        if any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
-            return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
+        elif any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
+            self._granted += 1
+            if self._granted >= _GRANTED and self._sent[event.dst] <= len(self._wishes[event.dst]):
+                return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
         types = self._take_turn(event, blind)
         if event.incomplete:
             return None
@@ -228,25 +283,33 @@ class Inference:
         talk = self._talk
         if talk is None:
             return None
-        if event.seen < 0:  # it was there earlier, and found only now: others may never be found
+        delimited = event.frames[0] == b"" and len(event.frames) > 1
+        if not delimited and not event.incomplete:
             self._talk = None
             return None
-        delimited = event.frames[0] == b"" and len(event.frames) > 1
+        if event.seen < 0:  # it was there earlier, and found only now: what comes next has its order
+            self.is_late = True
+            talk.clear()
+            return None
         talk.append(_Turn(event.packet, event.src, delimited, event.time_ns, event.offset, event.seen))
         talk.sort()
         if len(talk) > _WINDOW:
             self._talk = None
             return None
-        senders = [turn.sender for turn in talk]
-        if any(one == other for one, other in pairwise(senders)) or not all(turn.delimited for turn in talk):
+        if not self._is_in_turns(talk):
             return None
-        if not all(before.offset < after.seen < UNBOUNDED for before, after in pairwise(talk)):
-            return None  # it was sent before its sender had the message that it seems to answer, or nobody knows
         asker = self._asker(talk)
-        if asker is None or not (blind or asker == senders[0]):
+        if asker is None or not (blind or asker == talk[0].sender):
             return None
-        replies = sum(sender != asker for sender in senders[1:])
+        replies = sum(turn.sender != asker for turn in talk[1:])
         return {asker: "REQ", self._other(asker): "REP"} if replies >= _TURNS else None
+
+    @staticmethod
+    def _is_in_turns(talk: list[_Turn]) -> bool:
+        """Whether each message was sent when its sender had the one before, by the other side."""
+        return all(
+            before.sender != after.sender and before.offset < after.seen < UNBOUNDED for before, after in pairwise(talk)
+        ) and all(turn.delimited for turn in talk)
 
     def _asker(self, talk: list[_Turn]) -> str | None:
         """Who waits: it connected, and gets answers clearly sooner than it asks again; None if it may be either."""
