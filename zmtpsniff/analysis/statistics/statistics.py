@@ -174,9 +174,13 @@ class Statistics:
         if len(event.frames) > 1:
             row = self.published.rows.get(first) or self.published.row(shortened(first))
         else:
-            matched = None if event.matched is None else shortened(event.matched)
-            row = self.prefixes.row((event.src, matched))
-            row.begin_with(at_hand(first)[:LONGEST])
+            matched = event.matched
+            row = self.prefixes.rows.get((event.src, matched)) or self.prefixes.row(
+                (event.src, None if matched is None else shortened(matched))
+            )
+            common = row.common
+            if common is None or type(first) is not bytes or not first.startswith(common):
+                row.begin_with(at_hand(first)[:LONGEST])
         row.messages += 1
         row.octets += octets
 
