@@ -136,9 +136,9 @@ class BrowseApp(App[None]):
             self.apply_filter(self._options.condition)
         loop = asyncio.get_running_loop()
 
-        def end(number: int, _: object) -> None:
+        def end(*_: object) -> None:
             # Textual may wait for ever to write to a terminal that is gone, and then asks the loop for nothing.
-            timer = threading.Timer(_EXIT_SECONDS, os._exit, (128 + number,))
+            timer = threading.Timer(_EXIT_SECONDS, os.kill, (os.getpid(), signal.SIGKILL))
             timer.daemon = True
             timer.start()
             loop.call_soon_threadsafe(self.exit)
