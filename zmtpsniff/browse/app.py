@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
@@ -28,6 +29,7 @@ from zmtpsniff.filters.completion import FieldCompletion
 from zmtpsniff.render.clock import TIMES
 
 _SYNC_SECONDS = 0.2
+_EXIT_SECONDS = 10.0  # that it has for its end once somebody ends it
 
 
 class BrowseApp(App[None]):
@@ -132,8 +134,17 @@ class BrowseApp(App[None]):
         if self._options.condition:
             self.filter_prompt.value = self._options.condition
             self.apply_filter(self._options.condition)
-        for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or somebody ends the program
-            asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        loop = asyncio.get_running_loop()
+
+        def end(*_: object) -> None:
+            # Textual may wait for ever to write to a terminal that is gone, and then asks the loop for nothing.
+            timer = threading.Timer(_EXIT_SECONDS, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
+            loop.call_soon_threadsafe(self.exit)
+
+        # The terminal is gone, or somebody ends the program.
+        self._handlers = {each: signal.signal(each, end) for each in (signal.SIGHUP, signal.SIGTERM)}
         self.reader.start()
         self.set_interval(_SYNC_SECONDS, self._sync)
         self.set_timer(0.02, self._sync)
@@ -141,6 +152,8 @@ class BrowseApp(App[None]):
 
     def on_unmount(self) -> None:
         """Let go of the capture."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         self.reader.close()
 
     def on_resize(self, event: Resize) -> None:
