@@ -31,8 +31,8 @@ FINDINGS: dict[str, FindingKind] = {
     "endpoint-silent": FindingKind(
         "error",
         "An address that a program connects to does not answer at all.",
-        "The SYNs of a connection are repeated, three times or more, and no packet comes back. How certain it is that "
-        "ZeroMQ was meant is said as for endpoint-refused.",
+        "The program repeats its SYN three times or more, and no packet comes back. What makes it certain or likely "
+        "that ZeroMQ was meant is the same as for endpoint-refused.",
         "The host is down or the address wrong, or a firewall drops the packets: look for DROP rules on the way "
         "(`nft list ruleset`), for security groups in a cloud, for network policies in Kubernetes.",
     ),
@@ -75,9 +75,9 @@ FINDINGS: dict[str, FindingKind] = {
     "messages-dropped": FindingKind(
         "error",
         "A subscriber did not get messages that others got, though it is connected and subscribed to them.",
-        "The copies that one publisher sends to its subscribers come in the same order on each connection. What is "
-        "left out on one connection between two messages that both have, and matches its subscriptions, was dropped. "
-        "Only what is certain is counted, and nothing where the capture has holes or a subscription is new.",
+        "The copies that one publisher sends to its subscribers come in the same order on each connection. If "
+        "one connection lacks a message between two that both have, and its subscriptions match that message, the "
+        "publisher dropped it. zmtpsniff counts only what is certain, and nothing near holes or new subscriptions.",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
     ),
@@ -85,14 +85,14 @@ FINDINGS: dict[str, FindingKind] = {
         "error",
         "A worker gets requests and answers none, while the others of the same queue do.",
         "Messages go to it, none comes back, and its connection stays open.",
-        "Restart the worker, and find out where it hangs. A ROUTER that gives work to the least busy one, as in the "
-        "Majordomo pattern, leaves out who does not answer.",
+        "Restart the worker, and find out where it hangs. A ROUTER that gives work only to workers that are "
+        "idle, as in the Majordomo pattern, leaves out one that does not answer.",
     ),
     "request-unanswered": FindingKind(
         "error",
         "Requests got no reply within `--timeout`, or before their connection was closed.",
-        "The request is in the capture and no reply to it is, found by the envelope or by order. Of a DEALER that is "
-        "said only if the same service answers others, or answered this one before.",
+        "The capture has the request, and no reply to it by envelope or by order. For a DEALER zmtpsniff says so only "
+        "if the same service answers others, or answered this one before.",
         "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
         "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
     ),
@@ -157,8 +157,8 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "capture-lossy": FindingKind(
         "note",
-        "The capture lacks packets, octets or one direction, so that some things cannot be told.",
-        "The capture says so, or its numbers of octets do.",
+        "The capture lacks packets, octets or one direction, so zmtpsniff cannot tell everything.",
+        "The capture file says so, or TCP's sequence numbers do.",
         "Capture with a larger buffer (`-B 64`, tcpdump: `-B 65536`), whole packets (`-s 0`), without tcpdump's "
         "`--immediate-mode`, and with a filter on the port (`-f 'tcp port 5555'`). One direction only: capture on one "
         "of the two hosts, or mirror both directions.",

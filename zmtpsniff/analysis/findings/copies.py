@@ -439,7 +439,7 @@ class Copies(Inquiry):
                     "messages-dropped",
                     f"{stream.server} dropped {times(lost.count, 'message')} for its subscriber {stream.address}, "
                     f"which got {got:,}; others got them",
-                    "others got copies that stand between messages which this subscriber got",
+                    "others got copies between messages that this subscriber got, too",
                     lost,
                     ends,
                 )

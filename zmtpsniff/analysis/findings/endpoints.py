@@ -162,8 +162,8 @@ class Endpoints(Inquiry):
             return "likely", "the attempts have the rhythm of libzmq, 100 to 200 ms apart"
         speakers = [host for host in tries.hosts if host in self._hosts.entries]
         if speakers:
-            return "likely", f"{some(speakers)} speaks ZMTP elsewhere, though nobody did there"
-        return "possible", f"nothing says that it is ZeroMQ: if it is, -d tcp.port=={port},zmtp"
+            return "likely", f"{some(speakers)} speaks ZMTP elsewhere, but nobody did there"
+        return "possible", f"nothing proves that it is ZeroMQ; if it is, say -d tcp.port=={port},zmtp"
 
 
 def _tries(tries: _Tries) -> str:

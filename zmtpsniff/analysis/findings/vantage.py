@@ -70,7 +70,7 @@ class Vantage(Inquiry):
                 seen.add(losses.last_ns, one.packet, one.flow, 0)
         if words:
             summary = f"the capture does not have everything: {'; '.join(words)}"
-            yield Claim("capture-lossy", summary, "the capture and its numbers of octets say so", seen, [])
+            yield Claim("capture-lossy", summary, "the capture file and TCP's sequence numbers say so", seen, [])
         if self._late.count:
             summary = (
                 f"the capture begins after {self._late.count:,} of {times(self._zmtp, 'connection')} "
