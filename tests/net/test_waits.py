@@ -79,6 +79,17 @@ def test_what_is_healthy(given: Sequence[Packet]) -> None:
     assert not findings(given)
 
 
+def test_the_first_copy_may_be_of_the_last_octets() -> None:
+    """Linux probes so (RFC 8985, section 7) before it sends again from where nothing was acknowledged."""
+    sent = segments(published(), fin=False)
+    first, second = [place for place, one in enumerate(sent) if one.side == 1 and one.payload][-2:]
+    before, tail = sent[first], sent[second]
+    lines = [*sent[:first], before, tail, tail, *[before] * 4]
+    times = [*range(first), 1000, 1001, 1020, 1220, 1640, 2500, 4100]
+    (found,) = findings(timed(lines, times))
+    assert "acknowledges nothing any more: 10.0.0.2:5555 waited 3.1 s for it" in found.summary
+
+
 def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0) -> list[Packet]:
     """Requests and replies, of which one takes long: its request is acknowledged then, if at all, and answered then."""
     talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")

@@ -41,11 +41,10 @@ class _ClosedWindow:
 class _Retransmission:
     """Octets that were sent again, and are not acknowledged."""
 
-    __slots__ = ("begin", "copies", "end", "packet", "since_ns")
+    __slots__ = ("begin", "copies", "packet", "since_ns")
 
-    def __init__(self, begin: int, end: int, since_ns: int, packet: int) -> None:
-        self.begin = begin  # sequence numbers
-        self.end = end
+    def __init__(self, begin: int, since_ns: int, packet: int) -> None:
+        self.begin = begin  # the sequence number of the first of them
         self.since_ns = since_ns  # when they came again first
         self.packet = packet
         self.copies = 1
@@ -118,7 +117,7 @@ class WaitWatch:
         """Take note of octets that are sent again, and of their acknowledgment."""
         time_ns, packet, key, seq, ack, flags, payload, _ = segment
         mine = self._resent.get(key)
-        if mine is not None and flags & ACK and distance(ack, mine.end) >= 0:
+        if mine is not None and flags & ACK and distance(ack, mine.begin) > 0:
             self._tell_copies(direction, time_ns, is_open=True)
             self._watch(direction.flow)
         if len(payload) < 2 or direction.next is None or distance(seq, direction.next) >= 0:
@@ -126,9 +125,10 @@ class WaitWatch:
         receiver = direction.other.key
         theirs = self._resent.get(receiver)
         if theirs is None:
-            self._resent[receiver] = _Retransmission(seq, seq + len(payload), time_ns, packet)
+            self._resent[receiver] = _Retransmission(seq, time_ns, packet)
             self._watch(direction.flow)
-        elif seq == theirs.begin:
+        elif distance(seq, theirs.begin) <= 0:  # the first may have been a probe with the last octets (RFC 8985)
+            theirs.begin = seq
             theirs.copies += 1
 
     def _tell_window(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
