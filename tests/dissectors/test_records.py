@@ -58,9 +58,9 @@ from zmtpsniff.spark.tables import TABLES
 said["columns"] = {table: {column.name: column._asdict() for column in columns} for table, columns in TABLES.items()}
 said["rows"] = None
 if find_spec("pyarrow"):
-    from zmtpsniff.spark.rows import ConnectionId, Pending, RowOrigin, Rows
+    from zmtpsniff.spark.rows import ConnectionId, PendingEvents, RowOrigin, Rows
 
-    pending = Pending()
+    pending = PendingEvents()
     pending.take(events, {1: ConnectionId("01", False)})
     origin = RowOrigin("series", lambda packets: (["file"] * len(packets), packets, packets))
     made = Rows(0).of_events(pending, origin)

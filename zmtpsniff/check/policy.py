@@ -10,8 +10,8 @@ from zmtpsniff.check.endpoints import EndpointDemand, OnlyThese
 from zmtpsniff.check.globs import AddressPattern
 from zmtpsniff.check.lines import Lines, longest_key
 from zmtpsniff.check.mistakes import listed, suggest
-from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, Unseen
-from zmtpsniff.check.sight import types_unknown, unseen_by
+from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
+from zmtpsniff.check.sight import Unseen, types_unknown, unseen_by
 
 TOP_KEYS = ("include", "rule", "endpoint", "only_endpoints")
 KINDS = ("expect", "forbid", "latency", "order")

@@ -59,7 +59,7 @@ class RowOrigin(NamedTuple):
     where: Callable[[Sequence[int]], Where]
 
 
-class Pending:
+class PendingEvents:
     """Events that wait until they are enough to become rows.
 
     Of messages, which are many, the values that rows have of them wait: so they leave memory while they are in the
@@ -131,7 +131,7 @@ class Rows:
         self._max_bytes = max_bytes
         self._bodies = bodies
 
-    def of_events(self, pending: Pending, origin: RowOrigin, provisional: bool = False) -> list[Batch]:
+    def of_events(self, pending: PendingEvents, origin: RowOrigin, provisional: bool = False) -> list[Batch]:
         """Rows of events of one series."""
         found = [(_OWN[kind][0], self._of_kind(kind, some, pending, origin)) for kind, some in pending.others.items()]
         if pending.firsts:
@@ -157,13 +157,13 @@ class Rows:
 
     # ------------------------------------------------------------------ columns
 
-    def _of_messages(self, pending: Pending, origin: RowOrigin) -> dict[str, Any]:
+    def _of_messages(self, pending: PendingEvents, origin: RowOrigin) -> dict[str, Any]:
         columns = _wire(pending.firsts, pending.begins, pending.conn_ids, origin)
         columns |= {name: self._column(sql, pending.values[name]) for name, sql, _ in _MESSAGE_FIELDS}
         frames = self._lists(pending.frame_counts, pending.frames)
         return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
 
-    def _of_kind(self, kind: type, events: list[Any], pending: Pending, origin: RowOrigin) -> dict[str, Any]:
+    def _of_kind(self, kind: type, events: list[Any], pending: PendingEvents, origin: RowOrigin) -> dict[str, Any]:
         """The columns of other events of a kind: those of their own, and all others that are fields."""
         columns = _OWN[kind][1](events, pending.conn_ids, origin)
         for name, sql, value_of in _FIELDS[kind]:

@@ -27,7 +27,7 @@ from zmtpsniff.spark.groups import DATAGRAMS, Groups
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import places_of, where
-from zmtpsniff.spark.rows import Batch, CaptureRow, Pending, RowOrigin, Rows
+from zmtpsniff.spark.rows import Batch, CaptureRow, PendingEvents, RowOrigin, Rows
 
 NEVER = (1 << 63) - 1
 """When a group is over whose state could not be kept."""
@@ -368,7 +368,7 @@ class ShardRows:
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
         self._origin = RowOrigin(series, lambda places: where(places, shard.files))
-        self._pending = Pending(), Pending()  # that stay, that are provisional
+        self._pending = PendingEvents(), PendingEvents()  # that stay, that are provisional
         self._octets = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
@@ -391,7 +391,7 @@ class ShardRows:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Batch]:
-        complete, self._pending, self._octets = self._pending, (Pending(), Pending()), 0
+        complete, self._pending, self._octets = self._pending, (PendingEvents(), PendingEvents()), 0
         for provisional, pending in enumerate(complete):
             yield from self._rows.of_events(pending, self._origin, bool(provisional))
 
