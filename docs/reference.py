@@ -17,7 +17,7 @@ from dissectors.records import record_fields
 from zmtpsniff import __version__
 from zmtpsniff.check import endpoint_reader, policy
 from zmtpsniff.check.builtin import SETS
-from zmtpsniff.check.model import LEVELS, PATTERNS, PER
+from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER
 from zmtpsniff.cli.help import describe, details, sections, synopsis
 from zmtpsniff.cli.main import cli
 from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields, payload_fields
@@ -37,11 +37,15 @@ RULE_KEYS = {
     "forbid": "a filter: records that pass it must not be there, or no more than `max`",
     "latency": "a table: how long answers may take (below)",
     "order": "a list of filters: records come in this order on a connection, others may be between them",
+    "sequence": "where messages have a number, such as `frames[1]` or `body.seq`: there are no holes and no repeats",
+    "no_findings": "a list of codes of `diagnose`, of which none may be found; `error`, `warning`: all of these",
     "count": "exactly so many",
     "min": "so many at least",
     "max": "so many at most",
     "per": "what the bounds are for",
     "mean": 'true or false: with `per = "second"`, on average over the capture',
+    "where": "a filter: only messages that pass it are in the sequence",
+    "by": "what counts the numbers of a sequence",
     "connections": "a filter: only connections whose `connection` record passes it count",
     "level": "what a broken rule means: `warning` is reported, but does not fail the check",
 }
@@ -207,7 +211,7 @@ def fields_page() -> str:
 
 def policy_page() -> str:
     """The keys of a policy, and the built-in sets."""
-    allowed = {"per": PER, "level": LEVELS, "pattern": tuple(PATTERNS)}
+    allowed = {"per": PER, "by": BY, "level": LEVELS, "pattern": tuple(PATTERNS)}
 
     def meaning(key: str, meanings: dict[str, str]) -> str:
         choices = ", ".join(f'`"{choice}"`' for choice in allowed.get(key, ()))

@@ -180,7 +180,14 @@ ALLOWED = {
         "dissectors.zmtp.limits",
         "dissectors.records",
     },
-    "zmtpsniff/check": {"zmtpsniff.check", "zmtpsniff.filters", "zmtpsniff.render", "dissectors.events"},
+    "zmtpsniff/check": {
+        "zmtpsniff.check",
+        "zmtpsniff.analysis.bodies",
+        "zmtpsniff.analysis.findings",
+        "zmtpsniff.filters",
+        "zmtpsniff.render",
+        "dissectors.events",
+    },
     "zmtpsniff/browse": {
         "zmtpsniff.browse",
         "zmtpsniff.__version__",

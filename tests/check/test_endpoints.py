@@ -1,5 +1,6 @@
 """What a policy demands of services, held against a shop that works, and against shops that work otherwise."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,13 +75,14 @@ def test_rules_of_an_endpoint_that_are_kept_are_one_line(policy: str, tmp_path: 
 @needs_namespaces
 def test_a_policy_of_one_day_holds_the_next(tmp_path: Path) -> None:
     record("none", tmp_path / "before.pcap")
-    assert check("--init", tmp_path / "before.pcap", "-o", tmp_path / "policy.toml", "--factor", "4").status == 0
-    record("none", tmp_path / "after.pcap")
+    written = check("--init", tmp_path / "before.pcap").out
+    # How fast a busy machine is, and whether a shop that closes still answers, is another matter.
+    kept = [line for line in written.splitlines() if not re.match("include|latency|server_rate|client_rate", line)]
+    (tmp_path / "policy.toml").write_text("\n".join(kept))
     policy = ["--policy", tmp_path / "policy.toml", "-T", "json", "--strict"]
-    assert check(tmp_path / "after.pcap", *policy).failed() == set()
-    for way in shop.CHANGES:
+    for way in ("none", *shop.CHANGES):
         record(way, tmp_path / f"{way}.pcap")
-        assert check(tmp_path / f"{way}.pcap", *policy).failed() >= TOLD[way].keys()
+        assert check(tmp_path / f"{way}.pcap", *policy).failed() == TOLD.get(way, {}).keys()
 
 
 # --------------------------------------------------------------------- each key

@@ -52,6 +52,12 @@ POLICIES = [
     '[[rule]]\nname = "c"\norder = [\'type == "greeting"\', \'type == "message"\']\nper = "connection"\n'
     'connections = \'type == "connection"\'\nlevel = "warning"\n',
     '[[rule]]\nname = "d"\nexpect = "frames"\nper = "second"\nmean = true\nmax = 1.5\n',
+    '[[rule]]\nname = "e"\nsequence = "body.a[0].b"\nby = "topic"\nwhere = "frames"\nmax = 1\n',
+    '[[rule]]\nname = "f"\nno_findings = ["error", "subscriber-slow"]\n',
+    'only_endpoints = true\n[[endpoint]]\naddress = ["127.0.*:5550-5560", "[::1]:*"]\nmechanism = "NULL"\n'
+    'version = ">=3.0"\nsocket_type = "REP"\nclient_socket_type = ["REQ"]\ntopics = ["a*", "\\\\*"]\n'
+    'subscriptions_allowed = "?"\nclients = "10.*"\nmin_clients = 1\nmax_clients = 2\n'
+    'server_rate = { min = 1, max = 2.5 }\nlatency = { p50_ms = 1, max_ms = 2 }\nlevel = "warning"\n',
 ]
 
 

@@ -17,6 +17,11 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 
 def record(fault: str, path: Path, seconds: float = shop.SECONDS) -> None:
     """Capture the shop, broken or changed in that way."""
+    record_program(path, *program(shop), fault, str(seconds))
+
+
+def record_program(path: Path, *command: str) -> None:
+    """Capture what a program says to itself over loopback, in a network of its own."""
     with separate_namespaces() as (side, _):
         side.ip("link", "set", "lo", "up")
         tcpdump = side.command("tcpdump", "-i", "lo", "-U", "-B", "65536", "-w", str(path))
@@ -24,7 +29,7 @@ def record(fault: str, path: Path, seconds: float = shop.SECONDS) -> None:
             assert capture.stderr is not None
             while "listening" not in capture.stderr.readline():
                 pass
-            subprocess.run(side.command(*program(shop), fault, str(seconds)), check=True, timeout=60)
+            subprocess.run(side.command(*command), check=True, timeout=60)
             time.sleep(1.2)  # what the kernel still has
             capture.terminate()
 

@@ -1,5 +1,6 @@
 """zmtpsniff check as a program and as a function, for tests."""
 
+import gzip
 import json
 import os
 import struct
@@ -54,6 +55,8 @@ def capture(name: str) -> Path:
 def without_packets(name: str, numbers: Container[int], to: Path) -> Path:
     """A copy of a pcap file of the fixtures without the packets of these numbers, from 1."""
     data = capture(name).read_bytes()
+    if name.endswith(".gz"):
+        data = gzip.decompress(data)
     order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1") else ">"
     kept, place, number = [data[:24]], 24, 1
     while place < len(data):
@@ -61,7 +64,7 @@ def without_packets(name: str, numbers: Container[int], to: Path) -> Path:
         if number not in numbers:
             kept.append(data[place:end])
         place, number = end, number + 1
-    path = to / f"without_{Path(name).name}"
+    path = to / f"without_{Path(name).name.removesuffix('.gz')}"
     path.write_bytes(b"".join(kept))
     return path
 

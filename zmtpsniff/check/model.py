@@ -10,14 +10,17 @@ from zmtpsniff.check.sight import Unseen
 
 if TYPE_CHECKING:
     from zmtpsniff.check.endpoints import EndpointDemand
+    from zmtpsniff.check.numbers import Reader
 
 Filter = Callable[[AnyEvent], bool]
 Kind = Literal["expect", "forbid", "latency", "order", "sequence", "no_findings", "endpoint", "baseline"]
 Per = Literal["capture", "connection", "second"]
+By = Literal["sender", "connection", "topic"]
 Level = Literal["error", "warning"]
 Verdict = Literal["passed", "failed", "warning", "not checked"]
 PATTERNS: dict[str, str] = {"request-reply": "replies", "heartbeats": "PONG commands"}  # and what has a latency there
 PER: tuple[Per, ...] = get_args(Per)
+BY: tuple[By, ...] = get_args(By)
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 
@@ -40,6 +43,14 @@ class Latency(NamedTuple):
     limits: Limits
 
 
+class SequenceOf(NamedTuple):
+    """Numbers that count messages."""
+
+    text: str  # where they are, as the policy has it
+    read: "Reader"
+    by: By
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule of a policy."""
@@ -59,6 +70,8 @@ class Rule:
     unseen: Unseen | None = None
     endpoint: "EndpointDemand | None" = None  # a demand made of services
     group: str | None = None  # the name of what several rules speak of
+    sequence: "SequenceOf | None" = None
+    codes: tuple[str, ...] = ()  # of findings
     needs_patterns: bool = False  # it asks what messages mean to each other
 
 

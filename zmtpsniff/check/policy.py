@@ -10,13 +10,14 @@ from zmtpsniff.check.endpoints import EndpointDemand, OnlyThese
 from zmtpsniff.check.globs import AddressPattern
 from zmtpsniff.check.lines import Lines, longest_key
 from zmtpsniff.check.mistakes import listed, suggest
-from zmtpsniff.check.model import LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule
+from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf
+from zmtpsniff.check.numbers import number_reader
 from zmtpsniff.check.sight import Unseen, types_unknown, unseen_by
 
 TOP_KEYS = ("include", "rule", "endpoint", "only_endpoints")
-KINDS = ("expect", "forbid", "latency", "order")
+KINDS = ("expect", "forbid", "latency", "order", "sequence", "no_findings")
 _BOUNDS = ("count", "min", "max", "per", "mean")
-RULE_KEYS = ("name", *KINDS, *_BOUNDS, "connections", "level")
+RULE_KEYS = ("name", *KINDS, *_BOUNDS, "connections", "where", "by", "level")
 LATENCY_KEYS = ("pattern", *PERCENTILES, "where")
 _NAME_LENGTH = 200  # of a rule: more fits into no report
 _MOST_OCTETS = 4 << 20  # of a policy file
@@ -191,18 +192,25 @@ class _Reader:
             self._fail("level", f"level must be one of {listed(LEVELS)}, not {level!r}")
         latency = None
         unseen: Unseen | None = None
+        sequence: SequenceOf | None = None
+        codes: tuple[str, ...] = ()
         if kind == "latency":
             latency, filters, text = self._latency(table[kind])
             unseen = types_unknown if latency.pattern == "request-reply" else None
         elif kind == "order":
             filters, text = self._order(table[kind])
+        elif kind == "sequence":
+            sequence, filters, text = self._sequence(table)
+        elif kind == "no_findings":
+            codes, filters = self._codes(table[kind]), ()
+            text = f"no findings {listed(codes)}"
         else:
             filters, text = (self._filter(kind, table[kind]),), f"{kind} {table[kind].strip()}"
             unseen = unseen_by(table[kind])
         line = self._lines.of_listed("rule", self._place)
         return Rule(
             name, kind, text, filters, bounds, latency, connections, level, None, self._name, line,  # type: ignore[arg-type]
-            unseen=unseen, needs_patterns=kind == "latency",
+            unseen=unseen, sequence=sequence, codes=codes, needs_patterns=kind in ("latency", "no_findings"),
         )  # fmt: skip
 
     def _bounds(self, table: dict[str, Any], kind: str) -> Bounds:
@@ -213,6 +221,13 @@ class _Reader:
             for key in ("count", "max", "per", "mean"):
                 if key in table:
                     self._fail(key, f"{key} says nothing about a latency; min is how many answers there must be")
+        for key in ("where", "by"):
+            if key in table and kind != "sequence":
+                self._fail(key, f"{key} belongs to a sequence")
+        if kind in ("sequence", "no_findings"):
+            for key in ("count", "min", "max", "per", "mean"):
+                if key in table and (kind, key) != ("sequence", "max"):
+                    self._fail(key, f"{key} says nothing about {kind}")
         if kind == "order" and per == "second":
             self._fail("per", 'records have an order per "connection" or, without per, in the whole capture')
         if kind == "forbid":
@@ -270,6 +285,33 @@ class _Reader:
             [self._filter(f"order, filter {number}", text, "order") for number, text in enumerate(texts, 1)]
         )
         return filters, "order " + ", then ".join(text.strip() for text in texts)
+
+    def _sequence(self, table: dict[str, Any]) -> tuple[SequenceOf, tuple[Filter, ...], str]:
+        text = table["sequence"]
+        if not isinstance(text, str):
+            self._fail("sequence", "sequence must be text, such as 'frames[1]'")
+        try:
+            read = number_reader(text.strip())
+        except ValueError as error:
+            self._fail("sequence", f"sequence: {error}")
+        by = table.get("by", "sender")
+        if by not in BY:
+            self._fail("by", f"by must be one of {listed(BY)}, not {by!r}")
+        filters = (self._filter("where", table["where"]),) if "where" in table else ()
+        words = f"numbers at {text.strip()} in sequence, by {by}"
+        if filters:
+            words += f", where {table['where'].strip()}"
+        return SequenceOf(text.strip(), read, by), filters, words
+
+    def _codes(self, codes: Any) -> tuple[str, ...]:
+        from zmtpsniff.check.diagnoses import FINDING_NAMES  # knows all that a diagnosis does
+
+        if not isinstance(codes, list) or not codes or not all(isinstance(code, str) for code in codes):
+            self._fail("no_findings", 'no_findings must be a list of codes, such as ["subscriber-slow"]')
+        for code in codes:
+            if code not in FINDING_NAMES:
+                self._fail("no_findings", f"no_findings: there is no finding {code!r}{suggest(code, FINDING_NAMES)}")
+        return tuple(codes)
 
     def _filter(self, what: str, text: Any, key: str | None = None) -> Filter:
         # Importing the parser of filters takes longer than reading a policy that has built-in sets only.

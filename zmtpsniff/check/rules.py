@@ -1,26 +1,28 @@
 """Checks events against rules, in one pass. Memory does not grow with the number of records."""
 
 from collections.abc import Callable, Sequence
-from io import StringIO
+from typing import TYPE_CHECKING
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.check.defaults import SHOWN
 from zmtpsniff.check.endpoints import Complaint, limits_of
 from zmtpsniff.check.latencies import Latencies, rank
 from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
+from zmtpsniff.check.sequences import Sequences
 from zmtpsniff.check.services import Services
 from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
+from zmtpsniff.check.trials import Place, Shower, Trial
 from zmtpsniff.render.clock import duration
-from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.wording import number
+
+if TYPE_CHECKING:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.findings.finding import Finding
 
 # Records come nearly in the order of their times. So long after a second no more records of it come.
 _LATE_SECONDS = 300
 _TOLD = 3  # of the faults of services: the first ones in words
-
-Place = Callable[[int], tuple[str, int] | None]
-"""The file that has the packet of this number, and its number there."""
 
 
 class Check:
@@ -33,10 +35,12 @@ class Check:
         utc: bool = False,
         place: Place | None = None,
         passes: Filter | None = None,
+        diagnosis: "Diagnosis | None" = None,
     ) -> None:
         """``shown`` is how many offending records to keep of each rule, their times in UTC or local.
 
-        Only what ``passes`` is held against the rules, though connections end all the same.
+        Only what ``passes`` is held against the rules, though connections end all the same. ``diagnosis`` is what rules
+        on findings ask; without one, such rules get one that sees nothing below the octets of connections.
         """
         shower = Shower(shown, utc, place)
         self.totals: Capture | None = None  # the last record, once it has come
@@ -44,7 +48,13 @@ class Check:
         endpoints = [rule.endpoint for rule in rules if rule.endpoint is not None]
         # What the demands made of services ask is summed up once for all of them.
         self._services = Services(limits_of(endpoints)) if endpoints else None
-        self._trials = [_trial(rule, shower, self._services) for rule in rules]
+        self._diagnosis = diagnosis
+        if diagnosis is None and any(rule.kind == "no_findings" for rule in rules):
+            from zmtpsniff.analysis.findings import Diagnosis
+
+            self._diagnosis = Diagnosis()
+        self._findings: Sequence[Finding] | None = None
+        self._trials = [self._trial(rule, shower) for rule in rules]
         self._takes: dict[type, list[Callable[[AnyEvent], None]]] = {}  # what wants records of a type
         self._passes = passes
 
@@ -63,6 +73,8 @@ class Check:
                     take(event)
             if type(event) is Connection:
                 ended.append((event, passed))
+        if self._diagnosis is not None:
+            self._diagnosis.take(events)
         if self._services is not None:
             self._services.take(events if passes is None else list(filter(passes, events)))
         # Problems found at the end of a connection follow its record, in the same batch.
@@ -78,101 +90,27 @@ class Check:
         """What is called with records of a type: few rules of the built-in sets look at messages, which are many."""
         return [trial.take for trial in self._trials if trial.rule.kinds is None or kind in trial.rule.kinds]
 
+    def _trial(self, rule: Rule, shower: Shower) -> Trial:
+        if self._services is not None and rule.kind == "endpoint":
+            return _AtEndpoint(rule, shower, self._services)
+        if rule.kind == "no_findings":
+            from zmtpsniff.check.diagnoses import NoFindings
+
+            return NoFindings(rule, shower, self._diagnosed)
+        return _trial(rule, shower)
+
+    def _diagnosed(self) -> "Sequence[Finding]":
+        """What the diagnosis found, which can be asked once."""
+        if self._findings is None:
+            self._findings = [] if self._diagnosis is None else self._diagnosis.findings()
+        return self._findings
+
     def finish(self) -> list[Outcome]:
         """How every rule fared, in their order; nothing may be taken after that."""
         return [trial.finish(self.span) for trial in self._trials]
 
 
-class Shower:
-    """Turns records into the lines that reports show."""
-
-    def __init__(self, shown: int, utc: bool, place: Place | None) -> None:
-        """Keep ``shown`` records of each rule."""
-        self.shown = shown
-        self._utc = utc
-        self._place = place
-
-    def offence(self, event: AnyEvent, remark: str = "") -> Offence:
-        """A record on one line, as ``-T summary`` shows it, with what is remarked on it before."""
-        stream = StringIO()
-        SummaryRenderer(stream, utc=self._utc, color="never", aligned=False).write([event])
-        text = stream.getvalue().rstrip("\n")
-        packet = getattr(event, "packet", None)
-        file, file_packet = (self._place(packet) if self._place and packet else None) or (None, None)
-        time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
-        text = f"{remark}: {text}" if remark else text
-        return Offence(text, packet, getattr(event, "flow", None), time_ns, file, file_packet)
-
-
-class _Trial:
-    """One rule, and what has been seen of it."""
-
-    def __init__(self, rule: Rule, shower: Shower) -> None:
-        self.rule = rule
-        self._shower = shower
-        self._shown = shower.shown
-        self._offences: list[Offence] = []
-        self._more = 0
-        self._seen = 0  # connections
-        self._unseen = 0  # those that do not show what the rule is about
-
-    def see(self, connection: Connection, passes: bool) -> None:
-        """A connection is over, of which the rule speaks if it ``passes`` the display filter; end() comes next."""
-        self._seen += 1
-        if passes and self.rule.unseen is not None and self.rule.unseen(connection):
-            self._unseen += 1
-
-    def take(self, event: AnyEvent) -> None:
-        raise NotImplementedError
-
-    def end(self, connection: Connection) -> None:
-        """The connection is over."""
-
-    def finish(self, span: Span) -> Outcome:
-        raise NotImplementedError
-
-    def _note(self, event: AnyEvent, remark: str = "") -> None:
-        if len(self._offences) < self._shown:
-            self._offences.append(self._shower.offence(event, remark))
-        else:
-            self._more += 1
-
-    def _outcome(self, passed: bool, found: str) -> Outcome:
-        return Outcome(self.rule, passed, found, self._offences, self._more)
-
-    def _counted(self, number: float, found: str) -> Outcome:
-        """The outcome where ``number`` has bounds, unless the capture does not show all that is counted."""
-        least, most = self.rule.bounds.least, self.rule.bounds.most
-        too_many = most is not None and number > most
-        too_few = least is not None and number < least
-        if too_few and self._unseen:
-            return self._not_checked()
-        if not too_many and not too_few and most is not None and (self._unseen or not self._seen):
-            return self._not_checked()
-        return self._outcome(not too_many and not too_few, found)
-
-    def _not_checked(self) -> Outcome:
-        if not self._seen:
-            return not_checked(self.rule, "there is no ZMTP connection in the capture")
-        which = f"{self._unseen:,} of {_connections(self._seen)}"
-        return not_checked(self.rule, f"{which} began before the capture, which does not show what the rule asks for")
-
-    def _fits(self, number: float) -> bool:
-        least, most = self.rule.bounds.least, self.rule.bounds.most
-        return (least is None or number >= least) and (most is None or number <= most)
-
-    def _wanted(self) -> str:
-        least, most = self.rule.bounds.least, self.rule.bounds.most
-        if most == 0:
-            return "none allowed"
-        if least == most:
-            return f"exactly {least:,} expected"
-        limits = [] if least is None else [f"at least {least:,}"]
-        limits += [] if most is None else [f"at most {most:,}"]
-        return f"{' and '.join(limits)} expected"
-
-
-class _InCapture(_Trial):
+class _InCapture(Trial):
     """How many records there are in all, or how many a second on average."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
@@ -186,17 +124,17 @@ class _InCapture(_Trial):
         if self._filter(event):
             self._count += 1
             if self._most is not None and self._count > self._most:
-                self._note(event)
+                self.note(event)
 
     def finish(self, span: Span) -> Outcome:
         if not self.rule.bounds.mean:
-            return self._counted(self._count, f"found {_records(self._count)}, {self._wanted()}")
+            return self.counted(self._count, f"found {number(self._count, 'record')}, {self.wanted()}")
         rate = self._count / span.seconds
-        found = f"found {rate:,.2f} records a second ({_records(self._count)} in {span.seconds:,.1f} s)"
-        return self._counted(rate, f"{found}, {self._wanted()}")
+        found = f"found {rate:,.2f} records a second ({number(self._count, 'record')} in {span.seconds:,.1f} s)"
+        return self.counted(rate, f"{found}, {self.wanted()}")
 
 
-class _InConnections(_Trial):
+class _InConnections(Trial):
     """How many records there are on each connection."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
@@ -217,7 +155,7 @@ class _InConnections(_Trial):
         count = self._counts.get(flow, 0) + 1
         self._counts[flow] = count
         if self._most is not None and count > self._most and flow not in self._excess:
-            self._excess[flow] = self._shower.offence(event)
+            self._excess[flow] = self.shower.offence(event)
 
     def end(self, connection: Connection) -> None:
         count = self._counts.pop(connection.flow, 0)
@@ -225,27 +163,27 @@ class _InConnections(_Trial):
         if self.rule.connections is not None and not self.rule.connections(connection):
             return
         self._connections += 1
-        if self._fits(count):
+        if self.fits(count):
             return
         too_few = self.rule.bounds.most is None or count <= self.rule.bounds.most
         if too_few and self.rule.unseen is not None and self.rule.unseen(connection):
             return  # what is missing may have been before the capture
         self._wrong += 1
-        if excess is None or len(self._offences) >= self._shown:
-            self._note(connection, _records(count))
+        if excess is None or len(self.offences) >= self.shown:
+            self.note(connection, number(count, "record"))
         else:
-            self._offences.append(excess._replace(text=f"{_records(count)}, the first too many: {excess.text}"))
+            self.offences.append(excess._replace(text=f"{number(count, 'record')}, the first too many: {excess.text}"))
 
     def finish(self, span: Span) -> Outcome:
-        found = f"{self._wrong:,} of {_connections(self._connections)} differ, {self._wanted()} on each"
+        found = f"{self._wrong:,} of {number(self._connections, 'connection')} differ, {self.wanted()} on each"
         if not self._wrong:
-            found = f"{_connections(self._connections)}, {self._wanted()} on each"
-            if self._unseen or not self._seen:
-                return self._not_checked()
-        return self._outcome(not self._wrong, found)
+            found = f"{number(self._connections, 'connection')}, {self.wanted()} on each"
+            if self.unseen or not self.seen:
+                return self.not_checked()
+        return self.outcome(not self._wrong, found)
 
 
-class _InSeconds(_Trial):
+class _InSeconds(Trial):
     """How many records there are in each second of the clock."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
@@ -277,7 +215,7 @@ class _InSeconds(_Trial):
             count = self._counts.get(second, 0) + 1
             self._counts[second] = count
             if self._most is not None and count > self._most:
-                self._note(event)
+                self.note(event)
                 self._high += count == self._most + 1
 
     def _close(self, before: int) -> None:
@@ -297,26 +235,26 @@ class _InSeconds(_Trial):
         self._seconds += seconds
         if least is not None and count < least:
             if not self._low:
-                self._first_low = f"{_records(count)} in the second from {second - self._start + 1:,} s on"
+                self._first_low = f"{number(count, 'record')} in the second from {second - self._start + 1:,} s on"
             self._low += seconds
 
     def finish(self, span: Span) -> Outcome:
         if self._oldest is not None:
             self._close(max(span.end_ns // SECOND_NS, self._oldest))  # the last one is not whole
-        each = f"{self._wanted()} in each"
+        each = f"{self.wanted()} in each"
         if self._high:
-            return self._outcome(False, f"{_seconds(self._high)} with more records, {each}")
-        if self._unseen and (self._low or self._most is not None):
-            return self._not_checked()
+            return self.outcome(False, f"{_seconds(self._high)} with more records, {each}")
+        if self.unseen and (self._low or self._most is not None):
+            return self.not_checked()
         if self._low:
             found = f"{self._low:,} of {_seconds(self._seconds)} with fewer records, first {self._first_low}"
-            return self._outcome(False, f"{found}, {each}")
+            return self.outcome(False, f"{found}, {each}")
         if not self._seconds and self.rule.bounds.least:
-            return self._outcome(False, f"the capture holds no whole second, {each}")
-        return self._outcome(True, f"{_seconds(self._seconds)}, {each}")
+            return self.outcome(False, f"the capture holds no whole second, {each}")
+        return self.outcome(True, f"{_seconds(self._seconds)}, {each}")
 
 
-class _InOrder(_Trial):
+class _InOrder(Trial):
     """Whether records come in an order on one connection, or on each."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
@@ -348,18 +286,18 @@ class _InOrder(_Trial):
         elif not has_handshake(connection):
             self._late += 1  # the first of them may have been before the capture
         elif self._each or reached:
-            self._note(connection, f"only the first {reached} of {len(self._filters)}")
+            self.note(connection, f"only the first {reached} of {len(self._filters)}")
 
     def finish(self, span: Span) -> Outcome:
-        on = f"in this order on {self._complete:,} of {_connections(self._connections)}"
-        passed = self._complete == self._connections > 0 if self._each else self._fits(self._complete)
+        on = f"in this order on {self._complete:,} of {number(self._connections, 'connection')}"
+        passed = self._complete == self._connections > 0 if self._each else self.fits(self._complete)
         if not passed and self._late and not self._excess():
-            self._unseen, self._offences, self._more = self._late, [], 0
-            return self._not_checked()
+            self.unseen, self.offences, self.more = self._late, [], 0
+            return self.not_checked()
         if passed:
-            self._offences, self._more = [], 0  # connections that need not have had it
-        wanted = "each expected" if self._each else self._wanted()
-        return self._outcome(passed, f"{on}, {wanted}")
+            self.offences, self.more = [], 0  # connections that need not have had it
+        wanted = "each expected" if self._each else self.wanted()
+        return self.outcome(passed, f"{on}, {wanted}")
 
     def _excess(self) -> bool:
         """Whether the rule is broken by what the capture shows, whatever it does not show."""
@@ -369,7 +307,7 @@ class _InOrder(_Trial):
         return most is not None and self._complete > most
 
 
-class _Latency(_Trial):
+class _Latency(Trial):
     """How long answers took."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
@@ -387,18 +325,18 @@ class _Latency(_Trial):
             latency_ns: int = event.latency_ns
             self._latencies.add(latency_ns)
             for limit, offences in self._over.items():
-                if latency_ns > limit and len(offences) < self._shown:
-                    offences.append(self._shower.offence(event))
+                if latency_ns > limit and len(offences) < self.shown:
+                    offences.append(self.shower.offence(event))
 
     def finish(self, span: Span) -> Outcome:
         latency = self.rule.latency
         assert latency is not None
         count = self._latencies.count
         what = f"{count:,} {PATTERNS[latency.pattern]}"
-        if not self._fits(count):
-            if self._unseen:
-                return self._not_checked()
-            return self._outcome(False, f"{what} with a latency, {self._wanted()}")
+        if not self.fits(count):
+            if self.unseen:
+                return self.not_checked()
+            return self.outcome(False, f"{what} with a latency, {self.wanted()}")
         if not count:
             return not_checked(self.rule, f"there are no {PATTERNS[latency.pattern]} in the capture")
         words = []
@@ -411,12 +349,12 @@ class _Latency(_Trial):
                 f"{name} {duration(self._latencies.at(percent))}, {'within' if within else 'over'} {limit / 1e6:g} ms"
             )
         if missed:
-            self._offences = self._over[missed]
-            self._more = count - self._latencies.within(missed) - len(self._offences)
-        return self._outcome(not missed, f"{what}: {'; '.join(words)}")
+            self.offences = self._over[missed]
+            self.more = count - self._latencies.within(missed) - len(self.offences)
+        return self.outcome(not missed, f"{what}: {'; '.join(words)}")
 
 
-class _AtEndpoint(_Trial):
+class _AtEndpoint(Trial):
     """Whether services meet a demand."""
 
     def __init__(self, rule: Rule, shower: Shower, services: Services) -> None:
@@ -440,37 +378,29 @@ class _AtEndpoint(_Trial):
         if complaints:
             for complaint in complaints:
                 if complaint.connection is not None:
-                    self._note(complaint.connection)
+                    self.note(complaint.connection)
             more = len(complaints) - _TOLD
             words = "; ".join(complaint.text for complaint in complaints[:_TOLD])
-            return self._outcome(False, f"{words}; and {more:,} more" if more > 0 else words)
+            return self.outcome(False, f"{words}; and {more:,} more" if more > 0 else words)
         unknown = [each.unknown for each in judgements if each.unknown]
         if unknown:
             return not_checked(self.rule, "; ".join(unknown[:_TOLD]))
         found = [each.found for each in judgements]
-        return self._outcome(True, found[0] if len(found) == 1 else number(len(found), "service"))
+        return self.outcome(True, found[0] if len(found) == 1 else number(len(found), "service"))
 
 
-def _trial(rule: Rule, shower: Shower, services: Services | None) -> _Trial:
-    if services is not None and rule.kind == "endpoint":
-        return _AtEndpoint(rule, shower, services)
+def _trial(rule: Rule, shower: Shower) -> Trial:
     if rule.kind == "latency":
         return _Latency(rule, shower)
     if rule.kind == "order":
         return _InOrder(rule, shower)
+    if rule.kind == "sequence":
+        return Sequences(rule, shower)
     if rule.bounds.per == "connection":
         return _InConnections(rule, shower)
     if rule.bounds.per == "second" and not rule.bounds.mean:
         return _InSeconds(rule, shower)
     return _InCapture(rule, shower)
-
-
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count:,} records"
-
-
-def _connections(count: int) -> str:
-    return "1 connection" if count == 1 else f"{count:,} connections"
 
 
 def _seconds(count: int) -> str:

@@ -1,6 +1,7 @@
 """``zmtpsniff browse``."""
 
 import os
+import signal
 import sys
 import time
 from functools import partial
@@ -172,6 +173,9 @@ def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:
     from zmtpsniff.browse.app import BrowseApp
 
     app = BrowseApp(reader, options)
+    # Until it takes them itself, they end the program, and not a live capture alone: its terminal may be gone already.
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     app.run()
     if reader.fault is not None:
         raise reader.fault

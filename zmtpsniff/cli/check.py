@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from dissectors.events import AnyEvent
+    from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
     from zmtpsniff.check.report import Report
-    from zmtpsniff.check.rules import Check, Place
+    from zmtpsniff.check.rules import Check
+    from zmtpsniff.check.trials import Place
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.render import Color
@@ -241,23 +243,38 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
 def _check_files(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, None]":
     from zmtpsniff.check.rules import Check
 
-    capture, place = _open(settings.captures, settings.dissection)
-    trial = Check(rules, settings.show, settings.utc, place, settings.passes)
+    diagnosis = _diagnosis(rules, settings)
+    capture, place = _open(settings.captures, settings.dissection, diagnosis)
+    trial = Check(rules, settings.show, settings.utc, place, settings.passes, diagnosis)
     started = time.monotonic()
     _pump(capture, trial.take)
     return _report(trial, settings.captures, ", ".join(settings.captures), started), None
 
 
-def _open(captures: tuple[str, ...], settings: Settings) -> "tuple[Dissection, Place | None]":
+def _diagnosis(rules: "list[Rule]", settings: CheckSettings) -> "Diagnosis | None":
+    """What rules on findings ask, if there are any."""
+    if not any(rule.kind == "no_findings" for rule in rules):
+        return None
+    from zmtpsniff.analysis.findings import Diagnosis
+
+    return Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
+
+
+def _open(
+    captures: tuple[str, ...], settings: Settings, witness: "Diagnosis | None" = None
+) -> "tuple[Dissection, Place | None]":
     """The captures read as one, and what tells which of several has a packet."""
     from zmtpsniff.dissection import Dissection, open_files
+    from zmtpsniff.sniffer import Collaborators
+
+    collaborators = Collaborators(witness=witness)
 
     if len(captures) > 1:
         from zmtpsniff.cli.places import Places
 
         places = Places(captures)
-        return Dissection(places, settings), places.of
-    return open_files(captures, settings), None
+        return Dissection(places, settings, collaborators), places.of
+    return open_files(captures, settings, collaborators), None
 
 
 def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, LiveSource]":
@@ -270,7 +287,8 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
     for output, _ in settings.targets:
         make_report(output)  # imports it, while that can be done
     make_palette(io.StringIO(), "always")
-    trial = Check(rules, settings.show, settings.utc, None, settings.passes)
+    diagnosis = _diagnosis(rules, settings)
+    trial = Check(rules, settings.show, settings.utc, None, settings.passes, diagnosis)
     begun = time.monotonic()
     live, dissection = settings.live, settings.dissection
     dissectors = load_dissection(dissection)
@@ -285,7 +303,7 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
         keys=dissection.curve_keys,
     )
     try:
-        collaborators = Collaborators(clock=time.time_ns, tls=capture.tls, dissectors=dissectors)
+        collaborators = Collaborators(clock=time.time_ns, tls=capture.tls, dissectors=dissectors, witness=diagnosis)
         _pump(Dissection(capture.source, dissection, collaborators), trial.take)
     finally:
         capture.source.close()

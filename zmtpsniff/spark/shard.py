@@ -36,7 +36,7 @@ _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
-_MOST_HELD = 64 << 20  # octets that these hold at most: those that came of them
+_MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
 

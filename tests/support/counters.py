@@ -1,0 +1,53 @@
+"""Programs that count their messages: ``python -m tests.support.counters WAY``, where WAY is ``whole`` or ``faulty``.
+
+A PUB counts each topic by itself, for one subscriber to all topics and for one to a single topic; a PUSH counts all its
+jobs, which two workers share. ``faulty`` leaves out three numbers, says one twice, and says two in the wrong order.
+"""
+
+import json
+import sys
+import time
+
+import zmq
+
+NUMBERS = 60
+PRICES, JOBS = 5571, 5572
+LEFT_OUT, TWICE, SWAPPED = range(17, 20), 30, 40
+
+
+def numbers(way: str) -> list[int]:
+    """What is counted."""
+    counted = list(range(1, NUMBERS + 1))
+    if way == "faulty":
+        counted = [each for each in counted if each not in LEFT_OUT]
+        counted.insert(counted.index(TWICE), TWICE)
+        place = counted.index(SWAPPED)
+        counted[place : place + 2] = reversed(counted[place : place + 2])
+    return counted
+
+
+def main(way: str) -> None:
+    """Talk over loopback, for half a second."""
+    context = zmq.Context[zmq.Socket[bytes]]()
+    prices, jobs = context.socket(zmq.PUB), context.socket(zmq.PUSH)
+    prices.bind(f"tcp://127.0.0.1:{PRICES}")
+    jobs.bind(f"tcp://127.0.0.1:{JOBS}")
+    receivers = []
+    for kind, port, topic in ((zmq.SUB, PRICES, b""), (zmq.SUB, PRICES, b"EUR"), *[(zmq.PULL, JOBS, None)] * 2):
+        receiver = context.socket(kind)
+        if topic is not None:
+            receiver.subscribe(topic)
+        receiver.connect(f"tcp://127.0.0.1:{port}")
+        receivers.append(receiver)
+    time.sleep(0.3)
+    for value in numbers(way):
+        prices.send_multipart([b"EUR", b"%d" % value, b"1.09"])
+        prices.send_multipart([b"GBP", b"%d" % (value + 1000), b"0.87"])
+        jobs.send(json.dumps({"job": {"seq": value}, "what": "pack"}).encode())
+        time.sleep(0.003)
+    time.sleep(0.3)
+    context.destroy(linger=0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

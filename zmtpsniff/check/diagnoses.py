@@ -1,0 +1,96 @@
+"""Rules on findings: what a diagnosis of the same traffic may not find."""
+
+from collections.abc import Callable, Sequence
+
+from dissectors.events import AnyEvent, Connection
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
+from zmtpsniff.check.sight import has_handshake
+from zmtpsniff.check.span import Span
+from zmtpsniff.check.trials import Shower, Trial
+from zmtpsniff.render.wording import number
+
+SEVERITIES = ("error", "warning")
+FINDING_NAMES = (*FINDINGS, *SEVERITIES)
+# What can be said whatever the capture lacks: it is about attempts to connect, or about the capture.
+_ALWAYS = frozenset({"capture-late", "capture-lossy", "endpoint-refused", "endpoint-silent", "reconnect-storm"})
+# What a handshake says; all others need socket types, and a capture without holes.
+_BY_HANDSHAKE = frozenset(
+    {
+        "credentials-refused",
+        "handshake-failed",
+        "mechanisms-differ",
+        "password-in-clear",
+        "server-key-wrong",
+        "sockets-mismatched",
+        "version-old",
+    }
+)
+
+
+class NoFindings(Trial):
+    """Whether a diagnosis finds nothing of some kinds."""
+
+    def __init__(self, rule: Rule, shower: Shower, findings: Callable[[], Sequence[Finding]]) -> None:
+        """``findings`` are those of a diagnosis of the same events, to be asked for once all have been taken."""
+        super().__init__(rule, shower)
+        self._findings = findings
+        self._codes = set(rule.codes)
+        if self._codes & set(SEVERITIES):
+            self._codes |= set(FINDINGS)
+        self._late = 0
+        self._untyped = 0
+
+    def take(self, event: AnyEvent) -> None:
+        """The diagnosis takes all events."""
+
+    def end(self, connection: Connection) -> None:
+        """Count connections that do not show all that a diagnosis asks for."""
+        if not has_handshake(connection):
+            self._late += 1
+        # What is encrypted shows no types either, and without its keys nobody expects to look into it.
+        is_open = connection.mechanism in (None, "NULL", "PLAIN") and connection.handshake in ("complete", "not-seen")
+        if is_open and None in (connection.client.socket_type, connection.server.socket_type):
+            self._untyped += 1
+
+    def finish(self, span: Span) -> Outcome:
+        """The outcome."""
+        findings = self._findings()
+        found = [finding for finding in findings if self._is_meant(finding)]
+        if found:
+            self.offences = [self._offence(finding) for finding in found[: self.shown]]
+            self.more = len(found) - len(self.offences)
+            return self.outcome(False, f"{number(len(found), 'finding')}, none allowed")
+        unknown = self._unknown(findings)
+        if unknown:
+            return not_checked(self.rule, unknown)
+        return self.outcome(True, "no such finding")
+
+    def _is_meant(self, finding: Finding) -> bool:
+        if finding.severity in self.rule.codes:
+            return True
+        # What is a note for once, such as a service that was started a little late, is no fault.
+        noted = finding.severity == "note" and FINDINGS[finding.code].severity != "note"
+        return finding.code in self.rule.codes and not noted
+
+    def _unknown(self, findings: Sequence[Finding]) -> str:
+        """Why there may be findings that cannot be made here."""
+        codes = self._codes - _ALWAYS
+        if not codes:
+            return ""
+        if not self.seen:
+            return "there is no ZMTP connection in the capture"
+        if self._late and codes & _BY_HANDSHAKE:
+            return f"{self._late:,} of {number(self.seen, 'connection')} began before the capture"
+        if codes - _BY_HANDSHAKE:
+            if self._untyped:
+                return f"{self._untyped:,} of {number(self.seen, 'connection')} do not show what sockets they join"
+            if any(finding.code == "capture-lossy" for finding in findings):
+                return "the capture does not have everything"
+        return ""
+
+    def _offence(self, finding: Finding) -> Offence:
+        first = finding.evidence[0] if finding.evidence else None
+        packet, flow = (first.packet, first.flow) if first is not None else (None, None)
+        return self.shower.said(f"{finding.severity} {finding.code}: {finding.summary}", packet, flow, finding.first_ns)
