@@ -35,6 +35,10 @@ def number_reader(text: str) -> Reader:
         steps: list[str | int] = [name or int(place) for name, place in _STEP.findall(match[2])]
         if match[1] == "payload":
             return lambda message: _in_payload(message, steps)
+        # What decodes bodies is imported when it is needed, and once privileges are given up it may be out of reach.
+        import cbor2  # noqa: F401
+        import zstandard  # noqa: F401
+
         return lambda message: _in_body(message, steps)
     raise ValueError(f"{text!r} names no number; there are frames[1], frames[1].uint, body.NAME and payload.NAME")
 
