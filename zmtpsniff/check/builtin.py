@@ -8,8 +8,8 @@ import ipaddress
 from functools import lru_cache
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
-from zmtpsniff.check.model import Bounds, Filter, Rule, Unseen
-from zmtpsniff.check.sight import has_handshake, types_unknown
+from zmtpsniff.check.model import Bounds, Filter, Rule
+from zmtpsniff.check.sight import Unseen, has_handshake, types_unknown
 
 _MISSING = frozenset(
     {

@@ -18,8 +18,9 @@ from zmtpsniff.check.endpoints import (
     TopicKind,
 )
 from zmtpsniff.check.globs import AddressPattern, Glob
+from zmtpsniff.check.latencies import Limits
 from zmtpsniff.check.mistakes import listed, suggest
-from zmtpsniff.check.model import LEVELS, Level, Limits
+from zmtpsniff.check.model import LEVELS, Level
 
 PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
 ENDPOINT_KEYS = (

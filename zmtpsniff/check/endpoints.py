@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from dissectors.events import Connection, Side
 from zmtpsniff.check.globs import AddressPattern, Glob, any_matches
-from zmtpsniff.check.latencies import rank
-from zmtpsniff.check.model import Limits
+from zmtpsniff.check.latencies import Limits, rank
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
 from zmtpsniff.render.clock import duration
 from zmtpsniff.render.text import quote

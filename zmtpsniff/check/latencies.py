@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from math import exp, log
 
+Limits = tuple[tuple[str, int, int], ...]
+"""Of latencies: such as ("p99", 99, nanoseconds); 100 percent is the longest."""
+
 _STEP = log(1.01)  # each class of latencies is 1 % longer than the one before
 
 

@@ -4,22 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from dissectors.events import AnyEvent, Connection
+from dissectors.events import AnyEvent
+from zmtpsniff.check.latencies import Limits
+from zmtpsniff.check.sight import Unseen
 
 if TYPE_CHECKING:
     from zmtpsniff.check.endpoints import EndpointDemand
     from zmtpsniff.check.numbers import Reader
 
 Filter = Callable[[AnyEvent], bool]
-Unseen = Callable[[Connection], bool]
-"""Whether the capture does not show of a connection what a rule asks for."""
 Kind = Literal["expect", "forbid", "latency", "order", "sequence", "no_findings", "endpoint", "baseline"]
 Per = Literal["capture", "connection", "second"]
 By = Literal["sender", "connection", "topic"]
 Level = Literal["error", "warning"]
 Verdict = Literal["passed", "failed", "warning", "not checked"]
-Limits = tuple[tuple[str, int, int], ...]
-"""Of latencies: such as ("p99", 99, nanoseconds); 100 percent is the longest."""
 PATTERNS: dict[str, str] = {"request-reply": "replies", "heartbeats": "PONG commands"}  # and what has a latency there
 PER: tuple[Per, ...] = get_args(Per)
 BY: tuple[By, ...] = get_args(By)

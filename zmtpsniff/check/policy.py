@@ -10,9 +10,9 @@ from zmtpsniff.check.endpoints import EndpointDemand, OnlyThese
 from zmtpsniff.check.globs import AddressPattern
 from zmtpsniff.check.lines import Lines, longest_key
 from zmtpsniff.check.mistakes import listed, suggest
-from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf, Unseen
+from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf
 from zmtpsniff.check.numbers import number_reader
-from zmtpsniff.check.sight import types_unknown, unseen_by
+from zmtpsniff.check.sight import Unseen, types_unknown, unseen_by
 
 TOP_KEYS = ("include", "rule", "endpoint", "only_endpoints")
 KINDS = ("expect", "forbid", "latency", "order", "sequence", "no_findings")

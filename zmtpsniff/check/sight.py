@@ -4,8 +4,12 @@ A capture that begins after a connection was made lacks its handshake: greetings
 and socket types both sides have, and they say it once.
 """
 
+from collections.abc import Callable
+
 from dissectors.events import Connection, Peer
-from zmtpsniff.check.model import Unseen
+
+Unseen = Callable[[Connection], bool]
+"""Whether the capture does not show of a connection what a rule asks for."""
 
 # Fields of greetings and of commands of a handshake; no record but those has them.
 _OF_HANDSHAKE = frozenset(
