@@ -241,6 +241,18 @@ def test_a_refused_connection_is_a_flow_without_octets() -> None:
     assert (wire.table.count, wire.dissections) == (2, [])
 
 
+def test_a_syn_that_is_refused_and_accepted_when_it_comes_again() -> None:
+    """The network loses the RST, and until the client sends its SYN again somebody listens."""
+    wire = Wire()
+    wire.send(False, 1000, flags=SYN)
+    wire.send(True, 0, flags=RST | ACK, ack=1001)
+    wire.connect()
+    wire.send(False, 1001, b"octets")
+    wire.send(True, 5001, b"more", ack=1007)
+    assert (wire.table.count, wire.only.number) == (2, 2)
+    assert (wire.only.client.data, wire.only.server.data, wire.only.from_start) == (b"octets", b"more", (True, True))
+
+
 def test_the_same_addresses_used_again() -> None:
     wire = Wire()
     for client in (1000, 90_000):

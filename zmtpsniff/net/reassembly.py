@@ -271,6 +271,8 @@ class Direction(Generic[Owner]):
             return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
         if self.next is not None:  # only acknowledgments tell the numbers of this direction
             return self.is_far(seq)
+        if answers and self.flow.ended and self.seen:
+            return True  # a RST refused that SYN, and was lost: the SYN was sent again, and now somebody listens
         if answers:  # a SYN may carry octets, which are acknowledged with it
             return other.isn is not None and not 0 <= distance(ack, other.isn) - 1 <= WINDOW
         return self.flow.ended
