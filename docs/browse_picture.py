@@ -4,8 +4,10 @@ python -m docs.browse_picture
 """
 
 import asyncio
+import os
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.support.browsing import browsing, make_reader
 from zmtpsniff.browse.options import BrowseOptions
@@ -17,13 +19,18 @@ CAPTURE = DOCS.parent / "fixtures" / "m31_req_rep.pcap"
 async def _screen() -> str:
     look = BrowseOptions("fixtures/m31_req_rep.pcap", utc=True, theme="dark")
     async with browsing(make_reader(CAPTURE), (110, 34), look) as shown:
-        await shown.press(*["j"] * 4, "tab", *["j"] * 10)
+        await shown.press(*["j"] * 4)
+        await shown.until(lambda: shown.app.view.list_pane.cursor == 4)
+        await shown.press("tab", *["j"] * 10)
+        await shown.until(lambda: shown.app.view.tree_pane.cursor == 10)
         return shown.app.export_screenshot(title="zmtpsniff browse fixtures/m31_req_rep.pcap", simplify=True)
 
 
 def draw(target: Path) -> None:
     """Look at the first request, at its second frame."""
-    svg = asyncio.run(_screen())
+    with patch.dict(os.environ):
+        os.environ.pop("NO_COLOR", None)
+        svg = asyncio.run(_screen())
     # The fonts that rich names are on a server; those of the reader's machine will do.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
     svg = re.sub(r"terminal-\d+", "browse", svg)

@@ -321,9 +321,9 @@ async def test_it_works_at_any_size_in_any_colours(theme: str, size: tuple[int, 
 
 
 @in_terminal
-async def test_without_colours_the_cursor_and_the_field_are_seen() -> None:
+async def test_without_colours_the_cursor_and_the_field_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR: what is chosen is reversed, what is left is underlined."""
-    os.environ["NO_COLOR"] = "1"
+    monkeypatch.setenv("NO_COLOR", "1")
     async with browsing(make_reader(REQ_REP)) as shown:
         assert shown.app.no_color
         strip = shown.app.view.list_pane.render_line(0)

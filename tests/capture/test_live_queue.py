@@ -61,7 +61,7 @@ def test_what_a_slow_reader_leaves_is_bounded_and_counted_apart() -> None:
     assert source.dropped == source.overrun + 7
     assert {fault.code for fault in source.faults} == {"packets-dropped"}
     assert any("kernel" in fault.detail for fault in source.faults)
-    assert any("waiting to be read" in fault.detail for fault in source.faults)
+    assert any("waited to be read" in fault.detail for fault in source.faults)
 
 
 def test_a_duration_ends_the_capture() -> None:

@@ -90,6 +90,13 @@ class Screenful:
         self.app = app
         self.pilot = pilot
 
+    @property
+    def is_all_shown(self) -> bool:
+        """Whether the list has all records, and the tree has one of them."""
+        records = len(self.app.view.records)
+        has_all = self.app.view.list_pane.virtual_size.height == records == len(self.app.view.records.selection)
+        return has_all and (not records or len(self.app.view.tree_lines) > 0)
+
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, each when what the one before asked for is shown."""
         for key in keys:
@@ -150,6 +157,6 @@ async def browsing(
     async with app.run_test(size=size) as pilot:
         shown = Screenful(app, pilot)
         if wait:
-            await shown.until(lambda: reader.is_over)
+            await shown.until(lambda: reader.is_over and shown.is_all_shown)
             await pilot.pause(0.3)
         yield shown
