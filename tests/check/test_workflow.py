@@ -101,4 +101,4 @@ def test_its_commands(tmp_path: Path) -> None:
     assert "::error file=policy.toml,line=2,title=orders::" in done.stdout
     done = _run("Compare with the traffic of the last release", tmp_path, {})
     assert done.returncode == 1
-    assert "server sent" in done.stdout
+    assert f"127.0.0.1:{port} sent 20 messages a second, and now 2" in done.stdout

@@ -506,7 +506,7 @@ def test_on_s3(bucket: str, tmp_path: Path) -> None:
     )
     assert take([f"s3a://here/in/host/{files[0].name}"], f"{bucket}/more").files == 1
     with pytest.MonkeyPatch.context() as patch:
-        dies_after(patch, 2)
+        dies_after(patch, 1)
         with pytest.raises(KilledError):
             take(["s3://here/in"], "s3a://here/more")
     assert take(["s3://here/in/*/*.pcapng"], f"{bucket}/more")[:2] == (0, 2)
