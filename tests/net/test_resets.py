@@ -3,7 +3,7 @@
 from random import Random
 
 from dissectors.events import Connection, Message
-from tests.net.test_flows import Wire
+from tests.net.test_flows import SECOND, Wire
 from tests.support.made_up import pushes
 from tests.support.streams import CLIENT, SERVER, Sent, complaints, packets, segments, sniff
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN
@@ -154,3 +154,18 @@ def test_octets_that_arrived_before_a_reset_and_are_captured_late() -> None:
             wire.pause(6)
             wire.send(False, 1, flags=SYN, port=41_000)
         assert (wire.only.server.data, wire.only.end) == (b"x" * (late + 1) + b"last" * (late > 0), "rst")
+
+
+def test_what_waits_behind_a_hole_is_not_forgotten_for_a_forged_reset() -> None:
+    """The connection goes on after a RST that did not count, so a hole later on is one like any other."""
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one", ack=5001)
+    wire.send(True, 5500, flags=RST)
+    wire.send(True, 5001, b"two", ack=1004)
+    wire.send(False, 1009, b"three", ack=5004)
+    wire.now += 3 * SECOND
+    wire.table.settle(wire.now)
+    wire.send(True, 5004, b"four", ack=1014)
+    wire.table.finish()
+    assert wire.only.client.data == b"one?????three"

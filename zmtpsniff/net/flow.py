@@ -181,7 +181,7 @@ class Flow:
         self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
-        self.was_reset = False  # either side has sent a RST
+        self.was_reset = False  # either side has sent a RST, and nothing shows that it did not count
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
         self.watched = False  # a receiver lets its peer wait, and a witness wants to know how long

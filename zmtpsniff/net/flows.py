@@ -619,6 +619,7 @@ class FlowTable:
         flow, other = direction.flow, direction.other
         if other.reset is None:
             flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
+            flow.was_reset = False
 
     def _tell_refusal(self, direction: FlowDirection, segment: Segment) -> None:
         """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
@@ -782,9 +783,15 @@ class FlowTable:
             self.sweep(now_ns)
 
     def _let_go(self, now_ns: int, longest_ns: int) -> None:
-        """Let nothing wait for longer than ``longest_ns``."""
-        for flow in [flow for flow in self._waiting.values() if now_ns - flow.since_ns > longest_ns]:
-            self._hurry(flow)
+        """Let nothing wait for longer than ``longest_ns``.
+
+        After a RST that takes as long as a flow lingers: then it is known whether the RST counts, and with that
+        whether the network or the capture lost octets.
+        """
+        lingering_ns = max(longest_ns, self._linger_ns)
+        for flow in list(self._waiting.values()):
+            if now_ns - flow.since_ns > (lingering_ns if flow.was_reset else longest_ns):
+                self._hurry(flow)
         self._take_again()
 
     def _hurry(self, flow: Flow) -> None:
@@ -795,8 +802,6 @@ class FlowTable:
             flow.give_up(flow.last_ns, flow.last_packet)
             if flow.dissection.rejected:
                 self._drop(flow)
-            elif flow.closing and flow.was_reset:  # the network fills no hole any more
-                self._end(flow, flow.closing)
             elif flow.closing:
                 self._close_if_over(flow)
         self._attend(flow)
