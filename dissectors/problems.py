@@ -412,3 +412,16 @@ PROBLEMS: dict[str, Kind] = {
         "The message is shown without its payload. If the dissector is a plug-in, correct it; else report the fault.",
     ),
 }
+
+BLINDING = frozenset(
+    {
+        "capture-gap",
+        "packets-cut",
+        "no-greeting",
+        "one-direction",
+        "frames-lost",
+        "frames-found-again",
+        "message-too-large",
+    }
+)
+"""Codes of problems of a connection after which what is not seen may have been there all the same."""

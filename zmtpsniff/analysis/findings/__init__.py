@@ -8,6 +8,7 @@ nothing that a hole in the capture may explain.
 from collections.abc import Callable, Sequence
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -22,18 +23,6 @@ from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
-# Problems after which what is not seen may have been there all the same.
-_BLINDING = frozenset(
-    {
-        "capture-gap",
-        "packets-cut",
-        "no-greeting",
-        "one-direction",
-        "frames-lost",
-        "frames-found-again",
-        "message-too-large",
-    }
-)
 _FREQUENT = frozenset({"MESSAGE", "PING", "PONG"})  # commands of which no inquiry asks
 _CONTACTS = 50_000
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
@@ -133,7 +122,7 @@ class Diagnosis:
                 hear(event)
 
     def _take_problem(self, event: Problem) -> None:
-        if event.code in _BLINDING and event.flow is not None:
+        if event.code in BLINDING and event.flow is not None:
             contact = self._contacts.get(event.flow)
             if contact is not None and not contact.blind:
                 contact.blind = True

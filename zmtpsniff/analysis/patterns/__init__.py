@@ -19,6 +19,7 @@ from dissectors.events import (
     Work,
     at_hand,
 )
+from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
@@ -40,18 +41,6 @@ _WORKERS = 1000  # that are told of each by itself
 _PIPELINES = 1000
 _PUBLISHERS = 10_000
 _LONGEST_IDENTITY = 255
-# Problems after which what is not seen may have been there all the same.
-_BLINDING = frozenset(
-    {
-        "capture-gap",
-        "packets-cut",
-        "no-greeting",
-        "one-direction",
-        "frames-lost",
-        "frames-found-again",
-        "message-too-large",
-    }
-)
 
 
 # The peers of a socket whose type the user declares.
@@ -133,7 +122,7 @@ class Patterns:
             else:
                 if type(event) is Connection and place > 1:
                     self._pass(events[place - 2])
-                elif type(event) is Problem and event.code in _BLINDING:
+                elif type(event) is Problem and event.code in BLINDING:
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
                     passed = place
@@ -187,7 +176,7 @@ class Patterns:
                 conversation.rules.subscription(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
-        elif isinstance(event, Problem) and event.code in _BLINDING and event.flow is not None:
+        elif isinstance(event, Problem) and event.code in BLINDING and event.flow is not None:
             if event.code == "no-greeting" and event.flow not in self._conversations:
                 self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
