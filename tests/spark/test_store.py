@@ -353,10 +353,7 @@ def test_tables_of_0_9_0_are_converted(tmp_path: Path) -> None:
     output = tmp_path / "out"
     with pytest.raises(SparkError, match=rf"--output {output}: has tables of version 0.9.0: zmtpsniff spark convert"):
         take(files, output)
-    done = convert(str(output))
-    assert done.files > 4
-    assert done.lost == 1
-    assert done.rows == sum(len(found) for found in read_tables(output).values())
+    assert convert(str(output)) == 1
     assert by_series(read_tables(output))[str(tmp_path / "in")] == expected(files[:1])
     with pytest.raises(SparkError, match="has tables of Delta Lake already"):
         convert(str(output))

@@ -36,7 +36,9 @@ from zmtpsniff.spark.writer import DataFile, TableWriter, now_ms, statistics
 _APP = "zmtpsniff"  # whose transactions those in the logs are
 _COMMIT = "commit-"
 _TRIES = 20  # at a step, against others who write
-_SETTINGS = {"delta.checkpointInterval": "20"}  # commits
+SETTINGS = {"delta.checkpointInterval": "20"}  # commits
+"""What the tables are told."""
+
 _STEPS = (*(table for table in TABLES if table != "captures"), "captures")
 
 
@@ -61,10 +63,10 @@ class Store:
         self.location = canonical(location)
         self._system, self._root = file_system(location)
 
-    def open(self, has_files: bool = False) -> None:
+    def open(self) -> None:
         """Make what tables are missing, give them the columns that they lack, and finish what an earlier run began.
 
-        Raises SparkError, also for files of version 0.9.0 without a table unless it is known that there are some.
+        Raises SparkError, also for files of version 0.9.0 without a table.
         """
         try:
             make_parent(self._system, f"{self._root}/_")
@@ -73,7 +75,7 @@ class Store:
                 if known is not None:
                     _add_columns(known, _schema(name))
                     continue
-                if not has_files and self._has_files(name):
+                if self._has_files(name):
                     raise SparkError(
                         f"--output {self.location}: has tables of version 0.9.0: "
                         f"zmtpsniff spark convert {self.location} makes them tables of Delta Lake"
@@ -94,7 +96,7 @@ class Store:
                 _schema(name),
                 partition_by=_partition(name),
                 name=name,
-                configuration=_SETTINGS,
+                configuration=SETTINGS,
                 storage_options=delta_options(),
             )
         self.opened(name)
