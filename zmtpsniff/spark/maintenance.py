@@ -103,7 +103,7 @@ def convert(folder: str) -> int:
     writer = TableWriter(store.location, StateLog(store.location, []).next_prefix())
     writer.take(STATES, pa.RecordBatch.from_pylist(lost, schema=SCHEMA))
     store.open()
-    store.commit(0, writer.close(), set(), set(), lambda: False)
+    store.commit(store.last_commit().number, writer.close(), set(), set(), lambda: False)
     for name in old:
         system.delete_dir(f"{root}/{name}")
     return len(lost)
