@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.paths import CAPTURES, FIXTURES
+from zmtpsniff.capture.locations import LocationError
 from zmtpsniff.decode_as import parse
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     reader = source(tmp_path, "messages").reader(schema("messages"))
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
-    with pytest.raises(SparkError, match="there is no such file"):
+    with pytest.raises(LocationError, match="there is no such file"):
         source(tmp_path / "gone", "messages").reader(schema("messages")).partitions()
 
 

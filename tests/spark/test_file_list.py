@@ -11,11 +11,11 @@ from tests.support.paths import FIXTURES
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.local_job import take
+from zmtpsniff.capture.locations import LocationError
 from zmtpsniff.spark.file_list import list_files, tables_of
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.progress import Progress
 from zmtpsniff.spark.series import check_series, series_of
-from zmtpsniff.spark.session import SparkError
 
 CAPTURE = "m31_push_pull.pcap"
 
@@ -78,7 +78,7 @@ def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
         wanted = [str(tmp_path / "gone.pcap"), str(one)]
         assert [file.path for file in list_files([str(given)])] == wanted
     for given in (str(pipe), f"file://{pipe}", "/dev/null"):
-        with pytest.raises(SparkError, match="it is a FIFO, a socket or a device, and no file; write"):
+        with pytest.raises(LocationError, match="it is a FIFO, a socket or a device, and no file; write"):
             list_files([given])
 
 

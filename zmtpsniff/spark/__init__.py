@@ -19,7 +19,6 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | :-- | :-- |
 | `tables` | names, types and meanings of all columns; `ddl(table)` for Spark, `arrow_schema(table)` for Arrow |
 | `options` | `Options`: what a run is asked for, as executors get it |
-| `locations` * | paths and URLs: the file system of each |
 | `file_list` | inputs to files (`list_files`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
 | `series` | files to series, what the tables have of them, which files come late, how many shards there are |

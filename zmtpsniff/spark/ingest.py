@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from zmtpsniff.capture.locations import is_there
 from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
-from zmtpsniff.spark.locations import is_there
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.session import SparkError
 
@@ -64,7 +64,7 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> In
 
     The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
     connections go on where they were left; if it comes before what is known of its series, or a file has changed, all
-    of the series is dissected anew. Raises SparkError, and ValueError for a rule of series that is none.
+    of the series is dissected anew. Raises SparkError, LocationError, and ValueError for a rule of series that is none.
     """
     return add(session, list_files(inputs, tables_of(run.output)), run)
 

@@ -15,8 +15,8 @@ from uuid import uuid4
 import msgspec
 from pyarrow.fs import FileSelector
 
+from zmtpsniff.capture.locations import file_system, make_parent
 from zmtpsniff.spark.file_list import below
-from zmtpsniff.spark.locations import file_system, make_parent
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import ShardSpec, State
 
