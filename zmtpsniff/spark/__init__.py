@@ -37,7 +37,6 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `daemon` ** | what the Python workers of this machine are forked from |
 | `job` ** | shards to tasks on Spark |
 | `ingest` ** | `ingest`: inputs to tables in a folder; `follow`: again and again |
-| `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
 | `report` ** | the tables as views that count each connection once, and the questions of `stats` over them |
 

@@ -27,14 +27,6 @@ class FileInfo(NamedTuple):
     modified_ns: int
 
 
-def below(location: str, inside: str) -> str:
-    """A regular expression that paths and URLs match which lie below a folder, and are ``inside`` it."""
-    local = local_path(location)
-    names = {canonical(location)} | ({os.path.realpath(local)} if local is not None else set())
-    begin = "|".join(sorted(re.escape(name.rstrip("/")) for name in names))
-    return f"^(?:{begin})/(?:{inside})"
-
-
 def tables_of(output: str) -> str:
     """A regular expression that the paths and URLs of what a run writes into ``output`` match, and no others there.
 
@@ -42,14 +34,16 @@ def tables_of(output: str) -> str:
     """
     from zmtpsniff.spark.tables import PARTITION, TABLES
 
-    return below(output, f"(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/")
+    names = {canonical(output)} | ({os.path.realpath(local)} if (local := local_path(output)) is not None else set())
+    begin = "|".join(sorted(re.escape(name.rstrip("/")) for name in names))
+    return f"^(?:{begin})/(?:(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/|_batches/)"
 
 
 def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = False) -> list[FileInfo]:
     """The files that inputs name: files, globs, folders with all that is in them, as paths or URLs.
 
     Hidden files and folders, and those whose names begin with "_", are left out of folders, and so are paths and URLs
-    that match the regular expression ``but`` (see :func:`below`), and FIFOs, sockets and devices in folders and globs.
+    that match the regular expression ``but`` (see tables_of), and FIFOs, sockets and devices in folders and globs.
     Sorted, each once. Raises LocationError for an input that is not there, or one of these, and, unless it may be
     ``empty``, for one without files.
     """

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
 from zmtpsniff.capture.locations import is_there
 from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.options import MOST_FILES, Options
@@ -71,7 +69,7 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> In
 
 def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, most: int | None = None) -> IngestOutcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
-    from zmtpsniff.spark.series import check_series, known_files
+    from zmtpsniff.spark.series import check_series, known_files, oldest
     from zmtpsniff.spark.store import Store
 
     check_series(run.series)
@@ -82,9 +80,7 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
         base = store.last_commit().number
         known = known_files(store.captures())
         there = {file.listed.path: file.listed for files in known.values() for file in files}
-        new = [file for file in listed if there.get(file.path) != file]
-        if most is not None:
-            new = sorted(new, key=lambda file: (file.modified_ns, file.path))[:most]
+        new = oldest([file for file in listed if there.get(file.path) != file], most)
         count = len(listed) - len(new)
         if not new:
             return IngestOutcome(0, count, 0)
@@ -132,22 +128,21 @@ def _plan(
     lost = StateLog(store.location, store.state_files()).lost() | unreadable
     seen = {file.path for file in listed}
     shards = [
-        _task(name, files, known.get(name, []), name in lost, seen)
+        shard_task(name, files, known.get(name, []), name in lost, seen)
         for name, files in by_series(new, run.series).items()
     ]
     octets = {one.series: one.octets for one in shards}
     counts = dict.fromkeys(octets, run.shards) if run.shards is not None else shard_counts(octets, cores(session))
-    return [
-        replace(one, spec=replace(one.spec, number=number, count=counts[one.series]))
-        for one in shards
-        for number in range(counts[one.series])
-    ]
+    return [part for one in shards for part in one.parts(counts[one.series])]
 
 
-def _task(
-    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_lost: bool, seen: set[str]
+def shard_task(
+    name: str, files: Sequence[FileInfo], known: "Sequence[KnownFile]", is_lost: bool, seen: set[str] | None = None
 ) -> "ShardTask":
-    """What is to be done with new files of a series, as one shard."""
+    """What is to be done with new files of a series, as one shard.
+
+    ``seen`` are files that are there. Without it nothing is dissected anew: a late file is read by itself.
+    """
     from zmtpsniff.spark.series import late_files
     from zmtpsniff.spark.shard import ShardSpec
     from zmtpsniff.spark.task import ShardTask
@@ -156,7 +151,7 @@ def _task(
     others = [file.listed for file in known if file.listed.path not in paths]
     changed = {file.listed.path for file in known} & paths
     late = [] if changed else late_files(files, known)
-    if changed or late or (is_lost and known):
+    if seen is not None and (changed or late or (is_lost and known)):
         if all(file.path in seen or is_there(file.path) for file in others):
             return ShardTask(name, ShardSpec(), sorted([*files, *others]), anew=True)
         files = [file for file in files if file.path not in changed]  # what was read of these stays
@@ -256,7 +251,7 @@ def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = Non
         log = StateLog(store.location, store.state_files())
         told = store.provisional_series()
         shards = [
-            _task(name, [], files, name in lost, set())
+            shard_task(name, [], files, name in lost, set())
             for name, files in known.items()
             if max(file.listed.modified_ns for file in files) < before_ns and name not in told and log.groups(name)
         ]

@@ -67,6 +67,11 @@ def known_files(captures: Any) -> dict[str, list[KnownFile]]:
     return found
 
 
+def oldest(files: Sequence[FileInfo], most: int | None) -> list[FileInfo]:
+    """Those that were written to first, as whoever rotates captures closes them; at most so many."""
+    return sorted(files, key=lambda file: (file.modified_ns, file.path))[:most]
+
+
 def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[FileInfo]:
     """Those of new files that are to be read before some that are known.
 
