@@ -103,6 +103,9 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
             found[table] = []
             for at, file in enumerate(files):
                 (folder / file.name).write_bytes(file.read_bytes())
+                killed = source(folder, table, **options, shards="5").streamReader(schema(table))
+                for part in killed.partitions(offset, killed.latestOffset(offset, None))[2:]:
+                    list(killed.read(part))
                 shards = {"shards": str(1 + at % 3)}
                 reader = source(folder, table, **options, **shards).streamReader(schema(table))
                 end = reader.latestOffset(offset, None)

@@ -11,11 +11,12 @@ that is asked once). A stream also has ``state``, a folder of its own for what i
 """
 
 import json
+import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -28,13 +29,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
-from zmtpsniff.capture.locations import file_system, make_parent
+from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
 from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.ingest import shard_task
 from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
-from zmtpsniff.spark.series import KnownFile, by_series, check_series, known_files, shard_counts
+from zmtpsniff.spark.series import KnownFile, by_series, check_series, known_files, oldest, shard_counts
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import ShardSpec
 from zmtpsniff.spark.state_log import STATES, StateLog
@@ -55,24 +56,18 @@ TABLES: dict[str, tuple[type, ...]] = {
 """The tables that can be read so, and the events that they have rows of."""
 
 _COMPARED = {
-    datasource.EqualTo: pc.equal,
-    datasource.GreaterThan: pc.greater,
-    datasource.GreaterThanOrEqual: pc.greater_equal,
-    datasource.LessThan: pc.less,
-    datasource.LessThanOrEqual: pc.less_equal,
+    datasource.EqualTo: operator.eq,
+    datasource.GreaterThan: operator.gt,
+    datasource.GreaterThanOrEqual: operator.ge,
+    datasource.LessThan: operator.lt,
+    datasource.LessThanOrEqual: operator.le,
 }
-_TIMES = {"date", "time", "time_ns", "start", "start_ns", "stop", "end_ns"}
-_PORTS = {"src_port", "dst_port", "client_port", "server_port"}
-_VERSIONS = {"version", "client_version", "server_version"}
-_PUSHED = _TIMES | _PORTS | _VERSIONS | {"series"}
 _OPTIONS = (
     "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "curveKeys", "idle",
     "pushdown", "state", "maxFiles", "path", "paths",
 )  # fmt: skip
 
 _Offset = dict[str, Any]
-Condition = tuple[str, type[Filter], Any]
-"""A column, how it is compared, and with what."""
 
 
 class _Request:
@@ -111,11 +106,11 @@ class _Request:
 
 @dataclass
 class Partition(InputPartition):
-    """A shard of a series; of a stream also the number of the micro-batch."""
+    """A shard of a series; of a stream also what its outcome is called."""
 
     job: Job
     task: ShardTask
-    batch: int = 0
+    outcome: str = ""
 
     def __post_init__(self) -> None:
         """Say what InputPartition wants to know."""
@@ -148,19 +143,16 @@ class _Reader(DataSourceReader):
     def __init__(self, request: _Request, schema: StructType) -> None:
         self._request = request
         self._schema = schema
-        self._conditions: list[Condition] = []
+        self._conditions: dict[str, pc.Expression] = {}  # by the columns
 
     def partitions(self) -> list[InputPartition]:
         """One for each shard of each series that can have rows."""
         found = by_series(list_files(self._request.inputs, empty=True), self._request.series)
-        wanted = [
-            name
-            for name in found
-            if all(_holds(name, kind, value) for column, kind, value in self._conditions if column == "series")
-        ]
+        names = pa.table({"series": pa.array(found, pa.string())})
+        wanted = names.filter(self._conditions.get("series", pc.scalar(True))).column("series").to_pylist()
         octets = {name: sum(file.size for file in found[name]) for name in wanted}
         counts = shard_counts(octets, os.cpu_count() or 1)
-        job = Job(".", [], "", _narrowed(self._request.options, self._conditions))  # which begins with no states
+        job = Job(".", [], "", self._request.options)  # which begins with no states
         return [
             Partition(job, task)
             for name in wanted
@@ -170,7 +162,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect a shard."""
         if isinstance(partition, Partition):  # else there are no files at all
-            yield from _Table(self._request, self._schema, self._conditions).rows(partition)
+            yield from _rows(self._request, self._schema, partition, self._conditions)
 
 
 class _FilteringReader(_Reader):
@@ -180,8 +172,13 @@ class _FilteringReader(_Reader):
         """Note what rows must be like. Spark looks at them again: here it is about how many pass to it."""
         for one in filters:
             column = ".".join(getattr(one, "attribute", ()))
-            if column in _PUSHED and (type(one) in _COMPARED or isinstance(one, datasource.In)):
-                self._conditions.append((column, type(one), one.value))  # type: ignore[attr-defined]
+            if isinstance(one, datasource.In):
+                condition = pc.field(column).isin([_plain(value) for value in one.value])
+            elif type(one) in _COMPARED:
+                condition = _COMPARED[type(one)](pc.field(column), _plain(one.value))  # type: ignore[attr-defined]
+            else:
+                continue
+            self._conditions[column] = condition & self._conditions.get(column, pc.scalar(True))
         return filters
 
 
@@ -207,37 +204,36 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: _Offset, limit: Any = None) -> _Offset:  # noqa: N802
         """Up to the files that are there now, but for those that are too many for a micro-batch."""
-        known = known_files(self._store(start).captures())
-        paths = {file.listed.path for files in known.values() for file in files}
+        self._store(start)
+        known = {file.listed.path for files in self._known.values() for file in files}
         listed = list_files(self._request.inputs, tables_of(self._request.state), empty=True)
-        # The oldest first, as whoever rotates captures closes them.
-        new = sorted(
-            (file for file in listed if file.path not in paths), key=lambda file: (file.modified_ns, file.path)
-        )
-        return {"batch": start["batch"] + 1, "files": [*map(list, new[: self._request.most_files])]} if new else start
+        new = oldest([file for file in listed if file.path not in known], self._request.most_files)
+        return {"batch": start["batch"] + 1, "files": [*map(list, new)]} if new else start
 
     def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
         """One for each shard of each series that has files between two offsets."""
         if start == end:
             return []
         store = self._store(start)
+        outcomes = f"{store.location}/_batches/{end['batch']}"
+        if is_there(outcomes):  # of tasks of a run that was killed, perhaps of other shards
+            system, folder = file_system(outcomes)
+            system.delete_dir(folder)
         log = StateLog(store.location, store.state_files())
         options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
         job = Job(store.location, log.files, log.next_prefix(), options)
         files = by_series([FileInfo(*one) for one in end["files"]], self._request.series)
-        return [
-            Partition(job, part, end["batch"])
-            for name, some in files.items()
-            for part in shard_task(name, some, self._known.get(name, []), False).parts(self._request.shards or 1)
-        ]
+        tasks = [shard_task(name, some, self._known.get(name, []), False) for name, some in files.items()]
+        parts = [part for task in tasks for part in task.parts(self._request.shards or 1)]
+        return [Partition(job, part, f"{end['batch']}/{at}") for at, part in enumerate(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect the files of a shard from where it was left, and say where they leave it."""
         assert isinstance(partition, Partition)
-        job, task = partition.job, partition.task
+        job = partition.job
         writer = TableWriter(job.folder, job.prefix)
-        yield from _Table(self._request, self._schema).rows(partition, writer)
-        system, path = file_system(f"{job.folder}/_batches/{partition.batch}/{_file_name(task)}")
+        yield from _rows(self._request, self._schema, partition, writer=writer)
+        system, path = file_system(f"{job.folder}/_batches/{partition.outcome}")
         make_parent(system, path)
         partial = f"{path}.{uuid4().hex}"  # of a task that is run twice, one is there, and whole
         with system.open_output_stream(partial) as file:
@@ -277,66 +273,32 @@ class _StreamReader(DataSourceStreamReader):
         return bool(files)
 
 
-def _file_name(task: ShardTask) -> str:
-    return f"{sha256(task.series.encode()).hexdigest()[:32]}-{task.spec.number}"
+def _rows(
+    request: _Request,
+    schema: StructType,
+    partition: Partition,
+    conditions: Mapping[str, pc.Expression] = MappingProxyType({}),
+    writer: TableWriter | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a shard, with the columns of a schema; what its series goes on from is written."""
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-
-class _Table:
-    """The rows of one table, with the columns that are asked for."""
-
-    def __init__(self, request: _Request, schema: StructType, conditions: Sequence[Condition] = ()) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self._request = request
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-        self._conditions = conditions
-
-    def rows(self, partition: Partition, writer: TableWriter | None = None) -> Iterator[pa.RecordBatch]:
-        """Those of a shard; what its series goes on from is written."""
-        job, wanted = partition.job, self._request.table
-        unreadable: list[str] = []
-        for table, rows, provisional in rows_of(job, partition.task, unreadable, TABLES[wanted]):
-            if table == wanted and (job.options.tells_open or not provisional):
-                yield from self._fitted(rows)
-            elif writer is not None and table in (STATES, "captures"):
-                writer.take(table, rows)
-        if unreadable:
-            raise SparkError(f"{job.folder}: another version left this; begin with new folders")
-
-    def _fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows that are wanted, with the columns that are wanted, in their order."""
-        for name, kind, value in self._conditions:
-            if name in rows.schema.names:
-                column = rows.column(name)
-                rows = rows.filter(_mask(column, kind, value))
-        if rows.num_rows:
-            columns = [rows.column(field.name).cast(field.type) for field in self._schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-def _mask(column: pa.Array, kind: type[Filter], value: Any) -> pa.Array:
-    """Which values of a column are as they must be."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if kind is datasource.In:
-        return pc.is_in(column, value_set=pa.array([_plain(one) for one in value], column.type))
-    return _COMPARED[kind](column, pa.scalar(_plain(value), column.type))
-
-
-def _holds(text: str, kind: type[Filter], value: Any) -> bool:
-    """Whether a text is as it must be."""
-    return bool(_mask(pa.array([text]), kind, value)[0].as_py())
+    job = partition.job
+    wanted: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    unreadable: list[str] = []
+    for table, rows, provisional in rows_of(job, partition.task, unreadable, TABLES[request.table]):
+        if table == request.table and (job.options.tells_open or not provisional):
+            for name in conditions.keys() & {*rows.schema.names}:
+                rows = rows.filter(conditions[name])
+            if rows.num_rows:
+                columns = [rows.column(field.name).cast(field.type) for field in wanted]
+                yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+        elif writer is not None and table in (STATES, "captures"):
+            writer.take(table, rows)
+    if unreadable:
+        raise SparkError(f"{job.folder}: another version left this; begin with new folders")
 
 
 def _plain(value: Any) -> Any:
     """A value as Arrow takes it; a time without a zone is one of the session, which is in UTC."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
-def _narrowed(options: Options, conditions: Sequence[Condition]) -> Options:
-    """Options that leave out connections of which no row can be wanted: those of other ports."""
-    for name, kind, value in conditions:
-        if name in _PORTS and kind in (datasource.EqualTo, datasource.In) and not options.ports:
-            values = value if kind is datasource.In else (value,)
-            return options._replace(ports=tuple((port, port) for port in values if port is not None))
-    return options
