@@ -14,7 +14,8 @@ from tests.spark.local_job import take
 from zmtpsniff.capture.locations import LocationError
 from zmtpsniff.spark.file_list import list_files, tables_of
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.series import check_series, series_of
+from zmtpsniff.spark.options import check_series
+from zmtpsniff.spark.series import series_of
 
 CAPTURE = "m31_push_pull.pcap"
 

@@ -33,9 +33,8 @@ from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
 from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
-from zmtpsniff.spark.ingest import shard_task
-from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
-from zmtpsniff.spark.series import KnownFile, by_series, check_series, known_files, oldest, shard_counts
+from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
+from zmtpsniff.spark.series import KnownFile, by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import ShardSpec
 from zmtpsniff.spark.state_log import STATES, StateLog
