@@ -1,12 +1,11 @@
 """What captures show that begin too late: the same as whole ones, as far as they go."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 import zmtpsniff
-from dissectors.events import Connection, Message
+from dissectors.events import Message
 from tests.support.late import events_of, without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.settings import RELATIONS
