@@ -16,7 +16,7 @@ from dissectors.snapshots import Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
 from dissectors.zmtp.curve import Boxes, BoxesState, Curve
 from dissectors.zmtp.half import Finding, Half, HalfState
-from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Agreement, agree, agree_zws
@@ -74,9 +74,11 @@ class ZmtpConnection:
 
     __slots__ = (
         "_agreed",
+        "_beside",
         "_doubts",
         "_final",
         "_from_start",
+        "_is_news",
         "_midstream",
         "_not_seen",
         "_over",
@@ -128,6 +130,8 @@ class ZmtpConnection:
         self._doubts = doubts
         self._refusal: tuple[Half, str, str] | None = None
         self._midstream: MidStream | None = None  # of a side that is searched
+        self._is_news = False  # frames were found in a side that has no greeting
+        self._beside: list[AnyEvent] | None = None  # events of the other side, found while one is read again
         self._over = False  # no more octets will come
         self._final = out
         self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
@@ -288,6 +292,7 @@ class ZmtpConnection:
     def found(self, half: Half, skipped: int) -> None:
         """``half`` has no greeting in the capture, but frames were found."""
         self._not_seen = True
+        self._is_news = True
         self.security.unknown_start = True
         self.security.skip()
         self._look_again()
@@ -298,9 +303,21 @@ class ZmtpConnection:
         where = f"zmtpsniff found frames {skipped} octets after the start" if skipped else "it starts with a frame"
         half.journal.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
 
-    def found_messages(self, half: Half) -> None:
-        """``half`` shows that this is ZWS: then the other half is, too."""
-        self._other(half).search_now()
+    def read_again(self, half: Half, events: list[AnyEvent]) -> None:
+        """``half`` has read the octets in which something was found: give out the ``events`` that they hold.
+
+        What it is may be all that was missing to find frames of the other side, which happened at the same time.
+        """
+        if self._beside is not None:
+            self._beside += events
+            return
+        beside: list[AnyEvent] = []
+        self._beside = beside
+        if self._is_news:
+            self._is_news = False
+            self._other(half).search_now()
+        self._beside = None
+        half.journal.out.extend(in_causal_order(events, beside) if beside else events)
 
     # ------------------------------------------------------------------ what both halves agree on
 
