@@ -376,6 +376,7 @@ class Copies(Inquiry):
         self._publishers: Ledger[str, _Publisher] = Ledger(lambda: _Publisher(room), 1000)
         self._streams: dict[int, _Stream] = {}
         self._stalled: set[int] = set()  # flows whose subscriber took nothing in the end
+        self._unheard: set[int] = set()  # flows whose subscriber is not heard: it is not the one that is slow
         self._ended: list[tuple[_Stream, int]] = []  # those that lost messages or were slow, and how many they got
 
     def begin(self, contact: Contact) -> Listener | None:
@@ -415,8 +416,12 @@ class Copies(Inquiry):
 
     def stall(self, stall: Stall) -> None:
         """Remember who took nothing in the end: messages may still wait for it."""
+        if stall.flow not in self._streams:
+            return
         if not stall.is_open:
             self._stalled.add(stall.flow)
+        if stall.cause == "unheard":
+            self._unheard.add(stall.flow)
 
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Keep what a subscriber did not get."""
@@ -425,6 +430,9 @@ class Copies(Inquiry):
             return
         stream.end(until_ns, event.flow in self._stalled)
         self._stalled.discard(event.flow)
+        if event.flow in self._unheard:
+            self._unheard.remove(event.flow)
+            stream.lag_ns = 0
         if stream.lost.count or stream.lag_ns >= _SLOW_NS:
             got = event.messages.server if event.server.address == stream.server else event.messages.client
             self._ended.append((stream, got))

@@ -64,6 +64,14 @@ class Occurrences:
             else:
                 self._last = Evidence(packet, flow)
 
+    def merge(self, other: "Occurrences") -> None:
+        """The others happened, too."""
+        self.count += other.count
+        for time_ns in (other.first_ns, other.last_ns):
+            self.add(time_ns, None, None, 0)
+        for one in other.evidence:
+            self.add(None, one.packet, one.flow, 0)
+
     def since(self, time_ns: int) -> None:
         """It began no later than then."""
         self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
