@@ -13,8 +13,8 @@ came several times more. If the same octets come again after they were acknowled
 the receiver sends is lost on its way, behind the capture point.
 
 The first acknowledgment of a request came when its octets had reached the service's host. What passes from then until
-the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told. If it ended with octets
-that came before, that is told, too: the network may have lost these.
+the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told. If it ended with
+octets that came before, that is told, too: the network may have lost these.
 """
 
 from zmtpsniff.net.addresses import addresses

@@ -50,8 +50,8 @@ FINDINGS: dict[str, FindingKind] = {
         "Octets are acknowledged in the capture, and their sender sends them again all the same, three times or more: "
         "the acknowledgments do not reach it.",
         "Whatever fails between these two hosts is most likely the network's fault. Look for a firewall with a new "
-        "rule or a full table of connections on the receiving host and on the way (`nft list ruleset`, `conntrack -S`), and "
-        "for a route that differs between the two directions (`ip route get`).",
+        "rule or a full table of connections on the receiving host and on the way (`nft list ruleset`, `conntrack "
+        "-S`), and for a route that differs between the two directions (`ip route get`).",
     ),
     "server-key-wrong": FindingKind(
         "error",
