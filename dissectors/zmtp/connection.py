@@ -31,6 +31,7 @@ _KIND = "ZMTP connection"
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
     (b"\x16\x03", "TLS"),
+    (b"\x15\x03", "TLS"),  # an alert
     (b"SSH-", "SSH"),
     (b"GET ", "HTTP"),
     (b"POST ", "HTTP"),
@@ -239,9 +240,8 @@ class ZmtpConnection:
         if not detail:
             beginning = half.opening.beginning
             what = next((name for start, name in _OTHERS if beginning.startswith(start)), None)
-            detail = f"the {half.side} does not speak ZMTP: its octets begin {beginning.hex(' ')}"
-            if what:
-                detail = f"the {half.side} speaks {what} instead of ZMTP: its octets begin {beginning.hex(' ')}"
+            does = f"speaks {what} instead of ZMTP" if what else "does not speak ZMTP"
+            detail = f"the {half.side} {does}: its octets begin {_legible(beginning)}"
         half.journal.problem(code, detail)
         self.security.failed = True
         self._other(half).resume()
@@ -587,3 +587,9 @@ class ZmtpConnection:
                 self._refusal = (half, *state.refusal[1:])
         for half in self.halves:
             half.session.join_inside()
+
+
+def _legible(beginning: bytes) -> str:
+    """The first line of a text in quotes; other octets in hexadecimal digits."""
+    line = beginning.partition(b"\r\n")[0].decode("latin-1")
+    return f'"{line}"' if len(line) > 3 and line.isascii() and line.isprintable() else beginning.hex(" ")

@@ -145,7 +145,7 @@ class Diagnosis:
     def _contact(self, event: Greeting | Command | Subscription | Message) -> Contact:
         contact = self._contacts.get(event.flow)
         if contact is None:
-            contact = Contact(event.flow, event.time_ns)
+            contact = Contact(event.flow, event.time_ns, event.packet)
             if len(self._contacts) < _CONTACTS:
                 self._contacts[event.flow] = contact
         return contact
