@@ -33,10 +33,10 @@ from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
 from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
 from zmtpsniff.spark.series import KnownFile, by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import ShardSpec
 from zmtpsniff.spark.state_log import STATES, StateLog
 from zmtpsniff.spark.tables import ddl
 from zmtpsniff.spark.task import Job, ShardTask, rows_of

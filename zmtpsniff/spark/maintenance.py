@@ -11,8 +11,7 @@ from pyarrow.fs import FileSelector
 
 from zmtpsniff.capture.locations import canonical, delta_options, file_system
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import NEVER
-from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
+from zmtpsniff.spark.state_log import NEVER, SCHEMA, STATES, StateLog
 from zmtpsniff.spark.store import SETTINGS, Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
 from zmtpsniff.spark.writer import TableWriter
