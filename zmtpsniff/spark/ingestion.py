@@ -23,12 +23,7 @@ _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
 
 class UnreadableStatesError(Exception):
-    """States of series that another version wrote, and this one cannot read."""
-
-    def __init__(self, series: set[str]) -> None:
-        """Name the series."""
-        super().__init__(series)
-        self.series = series
+    """States of series, which are its argument, that another version wrote, and this one cannot read."""
 
 
 class IngestOutcome(NamedTuple):
@@ -102,12 +97,13 @@ def _until_done(run: IngestRun, attempt: Callable[["_Base"], _Outcome]) -> _Outc
         try:
             return attempt(_Base(store, lost))
         except UnreadableStatesError as error:
+            (series,) = error.args
             if not run.anew:
                 raise SparkError(
-                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(error.series)} "
+                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(series)} "
                     "that this one cannot go on with: --anew dissects such series anew"
                 ) from error
-            lost |= error.series
+            lost |= series
         except ConflictError:
             continue
     raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
