@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.task import Job, ShardTask, dissect

@@ -19,7 +19,6 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | :-- | :-- |
 | `tables` | names, types and meanings of all columns; `ddl(table)` for Spark, `arrow_schema(table)` for Arrow |
 | `options` | `Options`: what a run is asked for, as executors get it, and how it is written |
-| `file_list` | inputs to files (`list_files`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
 | `places` | numbers of packets that say in which file and where they are |
 | `groups` | what must be dissected together, and which part of it a shard is |

@@ -29,16 +29,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
-from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
 from zmtpsniff.spark.series import by_series, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES
-from zmtpsniff.spark.tables import ddl
+from zmtpsniff.spark.tables import ddl, tables_of
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 from zmtpsniff.spark.writer import DataFile, TableWriter
 

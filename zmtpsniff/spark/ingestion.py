@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.spark import job
-from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series
 from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES, StateLog
 from zmtpsniff.spark.store import ConflictError, Store
+from zmtpsniff.spark.tables import tables_of
 from zmtpsniff.spark.task import Job, ShardTask
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.locations import is_there
-from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import check_series

@@ -16,10 +16,10 @@ from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
-from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
