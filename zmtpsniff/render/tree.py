@@ -271,7 +271,7 @@ class TreeRenderer:
         identity = peer.identity
         return (
             escape(peer.address),
-            escape(peer.socket_type or "") + (" (inferred)" if peer.inferred else ""),
+            escape(peer.type_name or "") + (" (inferred)" if peer.inferred else ""),
             protocol(peer.version) if peer.version is not None else "",
             number(messages, "message"),
             number(octets, "octet"),

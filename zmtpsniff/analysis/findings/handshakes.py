@@ -153,7 +153,7 @@ class Handshakes(Inquiry):
         self._note_version(event)
         if event.handshake == "complete":
             server = event.server
-            if server.socket_type is not None:
+            if server.socket_type is not None and server.lookalike is None:
                 self._kinds.at(server.address)[server.socket_type] = None
             if event.mechanism is not None:
                 self._mechanisms.at(server.address)[event.mechanism] = None

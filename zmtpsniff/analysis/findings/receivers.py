@@ -67,7 +67,7 @@ class Receivers(Inquiry):
             if contact is None or contact.blind:
                 self._unreached.entries.pop(key, None)  # the acknowledgments may be what the capture lacks
             if key in self._full.entries or key in self._unreached.entries:
-                self._kinds[key] = peer.socket_type or "receiver"
+                self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
                     self._inferred.add(key)
 

@@ -69,7 +69,9 @@ class Exchange:
     def envelope(self, event: Message) -> Envelope | None:
         """The envelope of a message that must have one."""
         envelope = _envelope(event.frames)
-        if envelope is None and not event.incomplete:
+        if envelope is None and not event.incomplete and self.conversation.is_guessed:
+            self.conversation.guesses = {}  # it is no REQ or REP
+        elif envelope is None and not event.incomplete:
             detail = "a message without the empty frame that a REQ or REP socket needs"
             if b"" in event.frames:
                 detail = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
@@ -191,6 +193,11 @@ class LockStep(Rules):
             event.forwards = self._forwarding.forwarded_reply(event)
 
     # ------------------------------------------------------------------ waiting
+
+    @property
+    def asked_ns(self) -> int | None:  # type: ignore[override]
+        """When the request was sent that waits for its reply."""
+        return self._time_ns if self._packet else None
 
     def _request(self) -> _Request:
         return _Request(
