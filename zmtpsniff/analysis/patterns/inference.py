@@ -19,17 +19,20 @@ too: the lookalike.
   With two frames they may be of a RADIO, and a group is what repeats.
 - A bound socket that said what it is on another connection is the same on all of them.
 - A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first. But
-  that may have come before the capture began: then the PUB is its lookalike. One that was connected to is rather a PUB,
-  unless its messages have several frames, and the first one never repeats. Both are said only at the end.
+  that may have come before the capture began: then the PUB is its lookalike. One that was connected to, or that sends
+  topics, is rather a PUB, unless several peers share its messages or the first of several frames never repeats. This is
+  said only at the end, when nothing more will tell.
 
-The side that asks is the one that connected, unless it waits clearly longer for its answers than it takes to ask again,
-and if its message is the first where the capture has the first. If both take about as long, its last message must have
-been answered in the end: who answers has the last word. If not, nothing is said.
+The side that asks is the one that connected. It may be a REP that connected to a REQ if it does not speak first where
+the capture has the first message, if it repeats new words of the other side rather than the other side its own, as
+replies do with numbers and names, or if it has the last word in the end. Then nothing is said.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Container
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
@@ -49,6 +52,10 @@ _PEER_OF = {"PUB": "SUB", "XPUB": "SUB", "SUB": "PUB", "XSUB": "PUB", "PUSH": "P
 _FIRST_CHOSEN_PORT = 32_768  # of those that Linux chooses for who connects; other systems begin later
 _PREFIX = 32  # octets of the beginning of messages
 _CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
+# What replies repeat of their requests, in the first octets of the last frame.
+_WORD = re.compile(rb"\d+|[^\W\d]{4,}")
+_WORDS_OCTETS = 256
+_REPEATED = 2  # times that are no accident
 _GROUP_FRAMES = 2  # of a RADIO's message: the group and the body
 
 
@@ -71,6 +78,7 @@ class _Turn(NamedTuple):
     time_ns: int
     offset: int  # in the stream of its sender
     seen: int  # the octets of the other side that its sender had by then end before this
+    words: frozenset[bytes]
 
 
 class _Outlet:
@@ -148,17 +156,27 @@ class BoundSockets:
 class SenderShape:
     """One socket that sends and hears nothing, on all its connections."""
 
-    __slots__ = ("deals", "last", "outlets", "round")
+    __slots__ = ("kind", "outlets", "round")
 
     def __init__(self) -> None:
         """Start without connections."""
         self.outlets: dict[int, _Outlet] = {}
-        self.last: int | None = None
         self.round: list[int] = []  # flows in the order in which messages went to them
-        self.deals = 0
+        self.kind: str | None = None  # PUB or PUSH if that is what it is
 
     def take(self, event: Message) -> str | None:
         """Take a message; returns PUB or PUSH if that is what it is."""
+        if self.kind is None:
+            self.kind = self._look_at(event)
+        return self.kind
+
+    @property
+    def shares(self) -> bool:
+        """Whether nothing that it has sent to one of several peers went to another one, too."""
+        bodies = [body for outlet in self.outlets.values() for body in outlet.bodies]
+        return len(self.outlets) > 1 and len(set(bodies)) == len(bodies)
+
+    def _look_at(self, event: Message) -> str | None:
         outlet = self.outlets.setdefault(event.flow, _Outlet())
         contents = outlet.add(event)
         others = [one for flow, one in self.outlets.items() if flow != event.flow]
@@ -199,16 +217,19 @@ class Senders:
     def __init__(self) -> None:
         """Start without any."""
         self._senders: OrderedDict[str, SenderShape] = OrderedDict()
-        self._first: OrderedDict[int, str] = OrderedDict()  # contents, and who sent them first
+        self._first: OrderedDict[int, tuple[str, str]] = OrderedDict()  # contents, and who sent them first, to whom
         self._relayed: set[str] = set()  # senders whose messages others sent, too
 
     def is_relayed(self, event: Message) -> bool:
-        """Whether another socket sent messages of this sender, or this one those of another."""
+        """Whether another socket sent messages of this sender on, or this one those of another.
+
+        What two send to the same receiver neither of them has from the other one.
+        """
         contents = hash(tuple(event.frames))
-        first = self._first.setdefault(contents, event.src)
+        first, receiver = self._first.setdefault(contents, (event.src, event.dst))
         if len(self._first) > _CONTENTS:
             self._first.popitem(last=False)
-        if first != event.src and len(self._relayed) < _SENDERS:
+        if first != event.src and receiver != event.dst and len(self._relayed) < _SENDERS:
             self._relayed |= {first, event.src}
         return event.src in self._relayed
 
@@ -263,8 +284,7 @@ class Inference:
         self._heard: dict[str, int] = {}  # sides of which commands are known, and where in its stream they begin
         self._parts: set[str] = set()  # sides of which there are messages that may not be whole
         self._delimited = 0  # messages with an empty frame in front
-        # How long an answer takes at most, if nothing but who connected tells who asks.
-        self.patience_ns: int | None = None
+        self.patience_ns: int | None = None  # of sides that take turns: who waits longer will hear nothing more
 
     def name(self) -> None:
         """A side has an identity: programs that play REQ or REP with a DEALER or ROUTER give it one."""
@@ -341,19 +361,22 @@ class Inference:
             talk.clear()
             return None
         progress = event.offset + event.seen
-        talk.append(_Turn(progress, event.src, event.time_ns, event.offset, event.seen))
-        talk.sort()  # frames of one side may have been found later than those of the other
+        words = frozenset(_WORD.findall(at_hand(event.frames[-1])[:_WORDS_OCTETS]))
+        talk.append(_Turn(progress, event.src, event.time_ns, event.offset, event.seen, words))
+        talk.sort(key=itemgetter(0))  # frames of one side may have been found later than those of the other
         if len(talk) > _WINDOW:
             self._talk = None
             return None
         if not self._is_in_turns(talk):
             return None
-        asker = self._asker(talk)
-        if asker is None or not (blind or asker == talk[0].sender):
+        # Waits tell nothing: a service may take as long as a client thinks.
+        asker = self._client()
+        if asker is None or not (blind or asker == talk[0].sender) or self._repeats(asker, talk):
             return None
         replies = sum(turn.sender != asker for turn in talk[1:])
         if replies < _TURNS or event.incomplete:
             return None
+        self.patience_ns = _CLEARLY * max(after.time_ns - before.time_ns for before, after in pairwise(talk))
         replier = Guess("ROUTER", "REP") if event.frames[1] in _CLIENTS_OF_BROKERS else Guess("REP", "ROUTER")
         return {asker: Guess("REQ", "DEALER"), self._other(asker): replier}
 
@@ -362,17 +385,17 @@ class Inference:
         """Whether each message was sent when its sender had the one before, by the other side."""
         return all(before.sender != after.sender and before.offset < after.seen for before, after in pairwise(talk))
 
-    def _asker(self, talk: list[_Turn]) -> str | None:
-        """Who asks: the side that connected, unless it lets the other one wait less than it waits itself."""
-        waits: dict[str, list[int]] = {end: [] for end in self._ends}
-        for before, after in pairwise(talk):
-            waits[before.sender].append(after.time_ns - before.time_ns)  # until its message was answered
-        client = self._client()
-        if client is None or not all(waits.values()):
-            return None
-        own, others = (sorted(waits[end])[len(waits[end]) // 2] for end in (client, self._other(client)))
-        self.patience_ns = None if others > _CLEARLY * own else _CLEARLY * max(map(max, waits.values()))
-        return client if own <= _CLEARLY * max(others, 1) else None
+    @staticmethod
+    def _repeats(side: str, talk: list[_Turn]) -> bool:
+        """Whether a side repeats new words of the other one, more often than the other one does."""
+        more = 0
+        known = set(talk[0].words)
+        for before, after in pairwise(talk[1:]):
+            new = before.words - known
+            known |= new
+            if not after.words.isdisjoint(new):
+                more += 1 if after.sender == side else -1
+        return more >= _REPEATED
 
     def _one_way(self, event: Message) -> Guesses | None:
         """The other side has said nothing so far."""
@@ -396,8 +419,11 @@ class Inference:
         self._delimited += frames[0] == b"" and len(frames) > 1
         if len(frames) > 1 and len(self._topics) < _WINDOW:
             self._topics[hash(frames[0])] = None
-        are_topics = 1 < len(self._topics) <= sent // 2 and frames[0] != b"" and self._frames
-        return "PUB" if sent >= _TOPICS and are_topics and event.dst == self._client() else None
+        return "PUB" if sent >= _TOPICS and self._has_topics() and event.dst == self._client() else None
+
+    def _has_topics(self) -> bool:
+        """Whether several frames come first that repeat, in messages of several frames."""
+        return bool(self._frames) and 1 < len(self._topics) <= self._counted // 2 and not self._delimited
 
     def at_end(self) -> Guesses | None:
         """What the sides are if one has sent all the messages and the other one none, and nothing more will come."""
@@ -411,8 +437,12 @@ class Inference:
             return None
         if client is None or self._senders.is_proxy(sender):
             return None
+        shape = self._senders.at(sender)
+        if shape.kind is not None:
+            return {sender: Guess(shape.kind), receiver: Guess(_PEER_OF[shape.kind])}
         # A PUB that connects hears a subscription first, which may have come before the capture began.
-        if sender == client or len(self._topics) == sent:
+        pushes = len(self._topics) == sent or shape.shares or (sender == client and not self._has_topics())
+        if pushes:
             return {sender: Guess("PUSH", "PUB"), receiver: Guess("PULL", "SUB")}
         return {sender: Guess("PUB", "PUSH"), receiver: Guess("SUB", "PULL")}
 
