@@ -148,7 +148,7 @@ def test_who_connects_asks() -> None:
 
 def test_who_repeats_what_the_other_one_says_answers() -> None:
     """A REP that connects to a REQ is not taken for one that asks: of what the server says it repeats the number."""
-    assert _turns(bodies=lambda number, is_request: b'{"id": %d}' % (number - is_request)) is None
+    assert _turns(bodies=lambda number, is_request: b'{"id": %d}' % (number - is_request + 9)) is None
     assert _turns(bodies=lambda number, is_request: b'{"id": %d}' % number) == ASKS
     assert _turns(bodies=lambda number, is_request: b"job %d" % number if is_request else b"0 1 2 3 4 5 6") == ASKS
 
