@@ -9,7 +9,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class JournalState(Part):
-    """What a journal says of itself in a snapshot."""
+    """A journal's part of a snapshot."""
 
     time_ns: int
     packet: Number
@@ -19,7 +19,7 @@ class JournalState(Part):
 
 
 class Journal:
-    """Where all parts that read one direction write its events, and the place that these get."""
+    """Takes the events of one direction from all parts that read it, and gives them their place in the capture."""
 
     __slots__ = ("_reported", "begin", "dst", "flow", "out", "packet", "seen", "src", "time_ns")
 
@@ -32,8 +32,8 @@ class Journal:
         self.time_ns = 0  # of the packet read last
         self.packet = 0
         self.begin = 0  # the stream offset of the octets read last
-        self.seen = UNBOUNDED  # how much their sender can have seen of the other side's stream
-        self._reported = _NONE  # codes that are reported once for each direction
+        self.seen = UNBOUNDED  # so much of the other side's stream their sender can have seen
+        self._reported = _NONE  # problem codes reported so far that need no second report in this direction
 
     @property
     def place(self) -> tuple[int, int, int, str, str]:
@@ -45,7 +45,7 @@ class Journal:
         self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place, since_ns))
 
     def problem_once(self, code: str, detail: str) -> None:
-        """Report a problem that would repeat with every frame once only."""
+        """Report a problem the first time only, since every later frame may have it, too."""
         if code not in self._reported:
             self._reported |= {code}
             self.problem(code, detail)

@@ -121,6 +121,7 @@ class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
     dissection: bytes | None
     received: bool  # somebody takes its octets
     was_reset: bool = False
+    syns: int = 0
 
 
 class Flows(Protocol):
@@ -158,6 +159,7 @@ class Flow:
         "server",
         "start_ns",
         "sure_ns",
+        "syns",
         "table",
         "unwanted",
         "was_reset",
@@ -175,6 +177,7 @@ class Flow:
         self.client.other, self.server.other = self.server, self.client
         self.begun = False
         self.count = 0  # packets that were looked at closely; while a segment waits all are
+        self.syns = 0  # that the client sent; what a capture point sees several times counts once
         self.early: list[tuple[FlowDirection, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
         self.recent_octets = 0  # octets of delivered segments that were kept, at the last count
@@ -207,6 +210,7 @@ class Flow:
             dissection=None if dissection is None else save(dissection),
             received=self.client.receiver is not None,
             was_reset=self.was_reset,
+            syns=self.syns,
         )
 
     @classmethod
@@ -225,6 +229,7 @@ class Flow:
         flow.unwanted = state.unwanted
         flow.closing = state.closing
         flow.was_reset = state.was_reset
+        flow.syns = state.syns
         flow.ended = state.ended
         dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
         receives = dissection is not None and state.received
@@ -319,14 +324,14 @@ class Flow:
 
     # ------------------------------------------------------------------ going on
 
-    def advance(self, arrived: FlowDirection, time_ns: int, packet: int) -> None:
-        """Deliver what can go on after a packet of the direction ``arrived``."""
-        direction, idle = arrived, 0
+    def advance(self, first: FlowDirection, time_ns: int, packet: int, *, arrived: bool = True) -> None:
+        """Deliver what can go on, beginning with the direction ``first``, of which a packet has ``arrived``."""
+        direction, idle = first, 0
         while idle < 2:
             if direction.waiting and (delivered := direction.drain(time_ns, packet)):
                 idle = 0
-                if direction is not arrived:
-                    self._learn(arrived, delivered, time_ns, packet)
+                if arrived and direction is not first:  # what was given up has not come late: it has not come
+                    self._learn(first, delivered, time_ns, packet)
             else:
                 idle += 1
             direction = direction.other
@@ -367,7 +372,7 @@ class Flow:
             self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
         else:
             self._presume(direction, direction.acked, time_ns, packet)
-        self.advance(direction, time_ns, packet)
+        self.advance(direction, time_ns, packet, arrived=False)
 
     def _presume(self, direction: FlowDirection, end: int, time_ns: int, packet: int) -> None:
         """Presume the octets before ``end`` lost: segments that acknowledge them go on. They may still come."""
@@ -402,7 +407,7 @@ class Flow:
         else:
             other = direction.other
             self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
-        self.advance(direction, time_ns, packet)
+        self.advance(direction, time_ns, packet, arrived=False)
 
     def end(self, time_ns: int, packet: int) -> None:
         """No more segments will come: missing octets are lost."""

@@ -50,6 +50,7 @@ _MOST_AGAIN = 32  # segments that a flow gathers while we take others again; it 
 _RESET_GRACE_NS = 100_000_000  # segments sent before a RST may come so long after it
 _LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, while no packet of its flow comes
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
+_AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
@@ -423,6 +424,8 @@ class FlowTable:
             ):  # the ports may have suggested the other side
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
+        if not answers and (not flow.syns or time_ns - flow.last_ns >= _AGAIN_NS):
+            flow.syns += 1
         if answers and other.isn is None and not flow.begun:
             other.isn = self._acknowledged_isn(other, ack)
         return direction
@@ -633,9 +636,7 @@ class FlowTable:
                 self._refuse(flow.number, client.text, server.text, time_ns, packet)
             if self._witness is not None:
                 self._witness.attempt(
-                    Attempt(
-                        "refused", flow.number, client.text, server.text, flow.count - 1, flow.start_ns, time_ns, packet
-                    )
+                    Attempt("refused", flow.number, client.text, server.text, flow.syns, flow.start_ns, time_ns, packet)
                 )
 
     # ------------------------------------------------------------------ what a witness wants to know
@@ -651,7 +652,7 @@ class FlowTable:
         self._witness.attempt(
             Attempt(
                 "silent" if answer_ns is None else "accepted",
-                flow.number, client.text, server.text, flow.count, flow.start_ns, flow.last_ns, flow.last_packet,
+                flow.number, client.text, server.text, flow.syns, flow.start_ns, flow.last_ns, flow.last_packet,
                 took_ns,
             )
         )  # fmt: skip

@@ -6,6 +6,8 @@ This is told of every TCP connection, whatever it speaks: where nobody answers, 
 from typing import Literal, NamedTuple, Protocol
 
 Outcome = Literal["accepted", "refused", "silent"]
+# Unheard: what the receiver acknowledged is sent again all the same, so the acknowledgments do not reach the sender.
+Cause = Literal["window", "unacknowledged", "unheard"]
 
 
 class Attempt(NamedTuple):
@@ -23,12 +25,12 @@ class Attempt(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """A receiver let its peer wait: its TCP window was closed, or it acknowledged nothing."""
+    """A receiver let its peer wait: its TCP window was closed, it acknowledged nothing, or that never arrived."""
 
     flow: int
     receiver: str  # address and port
     sender: str
-    cause: Literal["window", "unacknowledged"]
+    cause: Cause
     since_ns: int  # when the window closed, or octets were sent again first
     until_ns: int  # when it went on, or the last packet of the connection
     packet: int  # the packet that closed the window, or was sent again first
@@ -44,6 +46,7 @@ class Pause(NamedTuple):
     until_ns: int  # when that came
     sender_acked_ns: int  # when its sender acknowledged octets last, without sending any; 0: never
     receiver_acked_ns: int  # when the receiver did
+    resends: bool = False  # the packet that ended it has octets that came before: the network may have lost them
 
 
 class Witness(Protocol):
