@@ -11,13 +11,14 @@ from random import Random
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Sides
+from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Problem, Sides, Subscription
 from tests.capture_point.conversations import converse
 from tests.capture_point.network import Link, connect
 from tests.capture_point.tap import Packets, Records, packets, watch
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
 from zmtpsniff import decode_as
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.settings import Settings
@@ -194,6 +195,35 @@ def test_who_only_sends() -> None:
     assert _pushed(SERVER, lambda number: [b"x"]) == {SERVER: Guess("PUB", "PUSH"), CLIENT: Guess("SUB", "PULL")}
     assert _pushed(CLIENT, lambda number: [b"x"], 4) is None  # too few
     assert _pushed(CLIENT, lambda number: [b"", b"x"]) is None  # requests that nobody answers
+
+
+def _late_push(count: int) -> list[AnyEvent]:
+    """What is shown of a connection that was there before the capture, on which one side sends so many messages."""
+    found = Problem("note", "no-greeting", "", 0, 1, 1, CLIENT, SERVER)
+    return [found, *(Message(n, n, 1, CLIENT, SERVER, [b"x%d" % n], offset=10 * n, seen=0) for n in range(1, count))]
+
+
+def _connection(client: int) -> Connection:
+    return Connection(1, "tcp", Peer(CLIENT), Peer(SERVER), Sides(client, 0), Sides(1, 1), 0, 9_999, "fin")
+
+
+def test_of_many_messages_the_first_are_enough() -> None:
+    """All others are not looked at: that would cost more than all else that is done with them."""
+    patterns = Patterns()
+    patterns.take(_late_push(3000))
+    assert 1 not in patterns._on_message
+    (connection,) = patterns.take([_connection(3000)])
+    assert isinstance(connection, Connection)
+    assert (connection.client.socket_type, connection.client.lookalike) == ("PUSH", "PUB")
+
+
+def test_a_subscription_takes_back_that_it_is_a_pull() -> None:
+    patterns = Patterns()
+    patterns.take(_late_push(3000))
+    patterns.take([Subscription(4000, 4000, 1, SERVER, CLIENT, "subscribe", b"x", "command")])
+    (connection,) = patterns.take([_connection(3000)])
+    assert isinstance(connection, Connection)
+    assert (connection.client.socket_type, connection.client.lookalike) == ("PUB", None)
 
 
 def test_subscriptions_may_be_found_later_than_what_was_sent_to_them() -> None:

@@ -173,6 +173,8 @@ class Patterns:
                 if conversation.inference is not None:
                     self._learn(conversation, conversation.inference.subscription(event))
             elif conversation is not None:
+                if conversation.is_guessed and conversation.types.get(event.src) == "PULL":
+                    self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
                 conversation.rules.subscription(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
@@ -243,9 +245,20 @@ class Patterns:
         if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.flow] = partial(self._look_at, conversation)
         guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.blind)
+        if guesses is None and not inference.left:
+            guesses = inference.at_end()
+            if guesses is None:
+                self._give_up(conversation)
         if guesses is not None:
             conversation.patience_ns = inference.patience_ns
             self._learn(conversation, self._bound.settle(guesses))
+
+    def _give_up(self, conversation: Conversation) -> None:
+        """Nothing that a connection carries will tell what its sockets are; another one of them may."""
+        conversation.inference = None
+        conversation.guesses = {}
+        self._on_message.pop(conversation.flow, None)
+        self._forget_early(conversation)
 
     def _learn(self, conversation: Conversation, guesses: Guesses | None) -> None:
         """What they are is known now, though they did not say it. Nobody is accused of what was guessed."""

@@ -45,6 +45,7 @@ _TOPICS = 6  # messages with topics that repeat
 _GRANTED = 2  # messages that begin as somebody wished
 _ONE_WAY = 5  # messages of one side, while the other is silent
 _WINDOW = 64  # messages of one connection that are remembered
+_MOST = 1000  # messages of one connection after which no other one will tell more
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
 _ADDRESSES = 10_000
@@ -264,6 +265,7 @@ class Inference:
         "_talk",
         "_topics",
         "_wishes",
+        "left",
         "patience_ns",
     )
 
@@ -284,6 +286,7 @@ class Inference:
         self._heard: dict[str, int] = {}  # sides of which commands are known, and where in its stream they begin
         self._parts: set[str] = set()  # sides of which there are messages that may not be whole
         self._delimited = 0  # messages with an empty frame in front
+        self.left = _MOST  # messages that are looked at
         self.patience_ns: int | None = None  # of sides that take turns: who waits longer will hear nothing more
 
     def name(self) -> None:
@@ -303,6 +306,7 @@ class Inference:
         """
         if event.src not in self._sent:
             return None
+        self.left -= 1
         if self._is_as_wished(event):
             return {event.dst: Guess("SUB"), event.src: Guess("PUB")}
         if self._is_wish(event):
