@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 
 from dissectors.events import (
+    UNBOUNDED,
     AnyEvent,
     Beacon,
     Command,
@@ -271,6 +272,9 @@ class Patterns:
         conversation.rules = self._rules(conversation)
         self._on_message.pop(conversation.flow, None)
         self._listen(conversation)
+        # Frames of one side may have been found later than those of the other.
+        if all(0 <= early.seen < UNBOUNDED for early in conversation.early):
+            conversation.early.sort(key=lambda early: early.offset + early.seen)
         self._catch_up(conversation)
 
     def _command(self, event: Command) -> None:
