@@ -91,7 +91,8 @@ class LockStep(Rules):
         self._flow = exchange.conversation.flow
         self._timeout_ns = exchange.timeout_ns
         types = exchange.conversation.types
-        self._requester, self._replier = sorted(types, key=lambda address: types[address] != "REQ")
+        one, other = types
+        self._requester, self._replier = (one, other) if types[one] == "REQ" else (other, one)
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
         # About the request that waits for its reply. Packets are counted from 1.
         self._packet = 0
