@@ -18,7 +18,7 @@ from dissectors.snapshots import Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
 from dissectors.zmtp.curve import Boxes, BoxesState, Curve
 from dissectors.zmtp.half import Finding, Half, HalfState
-from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Agreement, agree, agree_zws
@@ -31,6 +31,7 @@ _KIND = "ZMTP connection"
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
     (b"\x16\x03", "TLS"),
+    (b"\x15\x03", "TLS"),  # an alert
     (b"SSH-", "SSH"),
     (b"GET ", "HTTP"),
     (b"POST ", "HTTP"),
@@ -76,9 +77,11 @@ class ZmtpConnection:
 
     __slots__ = (
         "_agreed",
+        "_beside",
         "_doubts",
         "_final",
         "_from_start",
+        "_is_news",
         "_midstream",
         "_not_seen",
         "_over",
@@ -131,6 +134,8 @@ class ZmtpConnection:
         self._doubts = doubts
         self._refusal: tuple[Half, str, str] | None = None
         self._midstream: MidStream | None = None  # there while a side is searched for frames
+        self._is_news = False  # frames were found in a side that has no greeting
+        self._beside: list[AnyEvent] | None = None  # events of the other side, found while one is read again
         self._over = False  # no more octets will come
         self._final = out
         self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
@@ -235,9 +240,8 @@ class ZmtpConnection:
         if not detail:
             beginning = half.opening.beginning
             what = next((name for start, name in _OTHERS if beginning.startswith(start)), None)
-            detail = f"the {half.side} does not speak ZMTP: its octets begin {beginning.hex(' ')}"
-            if what:
-                detail = f"the {half.side} speaks {what} instead of ZMTP: its octets begin {beginning.hex(' ')}"
+            does = f"speaks {what} instead of ZMTP" if what else "does not speak ZMTP"
+            detail = f"the {half.side} {does}: its octets begin {_legible(beginning)}"
         half.journal.problem(code, detail)
         self.security.failed = True
         self._other(half).resume()
@@ -291,6 +295,7 @@ class ZmtpConnection:
     def found(self, half: Half, skipped: int) -> None:
         """The capture lacks the greeting of ``half``, but the search found frames behind ``skipped`` octets."""
         self._not_seen = True
+        self._is_news = True
         self.security.unknown_start = True
         self.security.skip()
         self._look_again()
@@ -301,9 +306,21 @@ class ZmtpConnection:
         where = f"zmtpsniff found frames {skipped} octets after the start" if skipped else "it starts with a frame"
         half.journal.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
 
-    def found_messages(self, half: Half) -> None:
-        """``half`` shows that it speaks ZWS, so the other half speaks ZWS, too."""
-        self._other(half).search_now()
+    def read_again(self, half: Half, events: list[AnyEvent]) -> None:
+        """``half`` has read the octets in which something was found: give out the ``events`` that they hold.
+
+        What it is may be all that was missing to find frames of the other side, which happened at the same time.
+        """
+        if self._beside is not None:
+            self._beside += events
+            return
+        beside: list[AnyEvent] = []
+        self._beside = beside
+        if self._is_news:
+            self._is_news = False
+            self._other(half).search_now()
+        self._beside = None
+        half.journal.out.extend(in_causal_order(events, beside) if beside else events)
 
     # ------------------------------------------------------------------ what both halves agree on
 
@@ -570,3 +587,9 @@ class ZmtpConnection:
                 self._refusal = (half, *state.refusal[1:])
         for half in self.halves:
             half.session.join_inside()
+
+
+def _legible(beginning: bytes) -> str:
+    """The first line of a text in quotes; other octets in hexadecimal digits."""
+    line = beginning.partition(b"\r\n")[0].decode("latin-1")
+    return f'"{line}"' if len(line) > 3 and line.isascii() and line.isprintable() else beginning.hex(" ")

@@ -1,6 +1,6 @@
 """What the events of one direction have in common: who sends to whom, and which packet was read last."""
 
-from dissectors.events import UNBOUNDED, AnyEvent, Problem
+from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
 from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Part
@@ -61,3 +61,36 @@ class Journal:
         self.begin = state.begin
         self.seen = state.seen
         self._reported = state.reported
+
+
+def in_causal_order(one: list[AnyEvent], other: list[AnyEvent]) -> list[AnyEvent]:
+    """The events of both sides of a connection, each in its order, in an order in which they can have happened.
+
+    Acknowledgments tell which of two came first. Where they do not, the packets do.
+    """
+    out: list[AnyEvent] = []
+    rest, others = iter(one), iter(other)
+    event, another = next(rest, None), next(others, None)
+    while event is not None and another is not None:
+        if _is_first(event, another):
+            out.append(event)
+            event = next(rest, None)
+        else:
+            out.append(another)
+            another = next(others, None)
+    for left, more in ((event, rest), (another, others)):
+        if left is not None:
+            out.append(left)
+            out += more
+    return out
+
+
+def _is_first(event: AnyEvent, another: AnyEvent) -> bool:
+    """Whether an event comes before that of the other side."""
+    if not isinstance(event, Message | Command | Subscription):
+        return True  # a problem, of the event before it
+    if not isinstance(another, Message | Command | Subscription):
+        return False
+    if another.offset < event.seen < UNBOUNDED:
+        return False
+    return event.offset < another.seen < UNBOUNDED or event.packet <= another.packet

@@ -48,7 +48,7 @@ class Vantage(Inquiry):
         """Count connections that were made before the capture began."""
         self._zmtp += 1
         if event.handshake == "not-seen" and event.flow not in self._begun.entries:
-            self._late.add(event.start_ns, None, event.flow)
+            self._late.add(event.start_ns, None if contact is None else contact.packet, event.flow)
             if len(self._late_servers) < 100:
                 self._late_servers[event.server.address] = None
 
