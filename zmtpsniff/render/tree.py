@@ -19,8 +19,8 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.message import MessageTree, relations
 from zmtpsniff.render.origin import Origin
