@@ -18,7 +18,6 @@ from zmtpsniff.cli.options import FilePath, color, live_dissection_options, utc
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.render.clock import TIMES
 from zmtpsniff.settings import Settings
 
@@ -103,7 +102,6 @@ def browse(
     from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.render.text import escape
 
-    spare_collector()
     title = escape(", ".join(captures or live.interfaces))
     options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
     if captures:

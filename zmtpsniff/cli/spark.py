@@ -265,11 +265,11 @@ def convert(folder: str) -> None:
         check_packages("pyarrow", "deltalake")
         from zmtpsniff.spark.maintenance import convert as run
 
-        done = run(folder)
+        lost = run(folder)
     except SparkError as error:
         raise click.ClickException(str(error)) from error
-    lost = f"; the next run dissects {done.lost:,} series with open connections anew" if done.lost else ""
-    click.echo(f"{done.files:,} files with {done.rows:,} rows are tables of Delta Lake in {folder}{lost}", err=True)
+    more = f"; the next run dissects {lost:,} series with open connections anew" if lost else ""
+    click.echo(f"{folder} has tables of Delta Lake{more}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]

@@ -18,7 +18,6 @@ from zmtpsniff.cli.options import (
     utc,
 )
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -101,7 +100,6 @@ def stats(
         _write(report(statistics, top, sort), findings, stream, output_format, utc, color)
 
     line = make_progress_line(capture, file)
-    spare_collector()
     with open_output(file, binary=output_format == "json") as stream:
         try:
             try:

@@ -33,7 +33,6 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `task` * | `dissect`: what one task does |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
 | `maintenance` * | `optimize`, and `convert` for tables of version 0.9.0 |
-| `vantage` | SQL that counts each connection once, however many captured it, and tells network from service |
 | `masters` | what is named as a master: known, and somebody answers there |
 | `session` ** | `get_session`: a session with our code, Java found or its lack explained (`SparkError`) |
 | `daemon` ** | what the Python workers of this machine are forked from |
@@ -41,7 +40,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `ingest` ** | `ingest`: inputs to tables in a folder; `follow`: again and again |
 | `progress` * | `Progress`: the folder of a stream of the format `zmtp` |
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
-| `report` ** | the tables as data frames, and the questions of `stats` over them |
+| `report` ** | the tables as views that count each connection once, and the questions of `stats` over them |
 
 Nothing of pyspark, pyarrow, pandas or deltalake is imported before it is used.
 """
@@ -61,8 +60,8 @@ __all__ = ["IngestOutcome", "IngestRun", "Options", "SparkError", "get_session",
 def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
     """The tables in a folder, a path or URL, by name, as they are now, with each connection from one vantage point.
 
-    There are views of these names, too, and more (see :func:`zmtpsniff.spark.vantage.views`). Raises SparkError if
-    there are no tables.
+    There are views of these names, too, and more (see :func:`zmtpsniff.spark.report.vantage.views`). Raises SparkError
+    if there are no tables.
     """
     from zmtpsniff.spark.report.views import make_views
 

@@ -1,11 +1,17 @@
 """What is found in captures of programs with faults, and that nothing is found in healthy ones."""
 
+import functools
 import re
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zmtpsniff
+from dissectors.events import AnyEvent, Command, Greeting, Message
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.tap import Packets, packets
@@ -13,6 +19,8 @@ from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.dissection import open_files
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Collaborators, Sniffer
 
@@ -62,6 +70,49 @@ def test_to_ask_before_the_end_changes_nothing(name: str) -> None:
         often.take(events[start : start + 7])
         often.findings()
     assert often.findings() == once.findings()
+
+
+@pytest.mark.parametrize("name", ["app_salt", "rec_late_reply", "rec_odd_subscriptions", "rec_proxy", "m31_pub_sub"])
+@given(st.lists(st.integers(1, 60), min_size=1), st.booleans())
+def test_batches_change_nothing(name: str, sizes: list[int], is_late: bool) -> None:
+    """Wherever a batch ends, also if somebody begins to want messages in the midst of one, or nobody yet has."""
+    path = next(FIXTURES.glob(f"{name}.pcap*"))
+    told, events = _heard(path)
+    if is_late:  # as if the capture began behind the handshakes
+        events = [event for event in events if not isinstance(event, (Greeting, Command))]
+    alone, together = Diagnosis(), Diagnosis()
+    for diagnosis in (alone, together):
+        for method, what in told:
+            getattr(diagnosis, method)(what)
+    rare = [one for event in events for one in alone.take([event])]
+    begin, found = 0, []
+    for size in chain(sizes, repeat(len(events))):
+        found += together.take(events[begin : begin + size])
+        begin += size
+        if begin >= len(events):
+            break
+    assert list(map(id, found)) == list(map(id, rare))
+    assert together.findings() == alone.findings()
+    wanted = [event for event in events if not isinstance(event, Message) or event.latency_ns is not None]
+    assert list(map(id, rare)) == list(map(id, wanted))
+
+
+@functools.cache
+def _heard(path: Path) -> tuple[list[tuple[str, Any]], list[AnyEvent]]:
+    """What a witness is told of a capture, and its events."""
+    told: list[tuple[str, Any]] = []
+
+    class Recorder:
+        def attempt(self, attempt: Attempt) -> None:
+            told.append(("attempt", attempt))
+
+        def stall(self, stall: Stall) -> None:
+            told.append(("stall", stall))
+
+        def pause(self, pause: Pause) -> None:
+            told.append(("pause", pause))
+
+    return told, list(open_files([path], Settings(), Collaborators(witness=Recorder())))
 
 
 def test_every_faulty_capture_is_there() -> None:

@@ -63,19 +63,45 @@ class Diagnosis:
         unheard = getattr(Inquiry, method)
         return [getattr(one, method) for one in self._inquiries if getattr(type(one), method) is not unheard]
 
-    def take(self, events: Sequence[AnyEvent]) -> None:
-        """Look at a batch of events, of all those that a Sniffer gives."""
+    def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Look at a batch of events, of all those that a Sniffer gives.
+
+        Returns those that are no messages, and the replies that were told from their requests: who wants these, too,
+        need not look at all messages once more.
+        """
         self._pass_time(events)
+        if self._on_message:
+            return self._take_each(events)
+        # Most batches are messages that nobody wants, so the common case is one pass that does nothing else.
+        rare = [event for event in events if type(event) is not Message or event.latency_ns is not None]
+        for event in rare:
+            if type(event) is Message:
+                self._meet(event)
+            else:
+                self._take_other(event)
+            if self._on_message:  # somebody wants the messages from here on
+                begin = 1 + next(place for place, one in enumerate(events) if one is event)
+                self._take_each(events[begin:])
+                break
+        return rare
+
+    def _take_each(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Take events of which somebody wants some messages; returns what take() does."""
         on_message = self._on_message
+        rare: list[AnyEvent] = []
         for event in events:
             if type(event) is Message:
                 listener = on_message.get(event.flow)
                 if listener is not None:
                     listener(event)
-                elif event.latency_ns is not None:
-                    self._meet(event)
+                if event.latency_ns is not None:
+                    rare.append(event)
+                    if listener is None:
+                        self._meet(event)
             else:
+                rare.append(event)
                 self._take_other(event)
+        return rare
 
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
         """Learn from a batch what time it is."""
