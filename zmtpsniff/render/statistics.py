@@ -19,9 +19,10 @@ from zmtpsniff.analysis.statistics.records import (
     TopicRow,
     TotalRow,
 )
-from zmtpsniff.render import Color, chart
+from zmtpsniff.render import chart
 from zmtpsniff.render.chart import Blocks, make_blocks
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import columns, drawn
 from zmtpsniff.render.figures import brief as _brief
 from zmtpsniff.render.figures import lines as _lines
