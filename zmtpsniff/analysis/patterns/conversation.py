@@ -131,6 +131,10 @@ class Rules:
         """The connection is over, or the capture, whose last packet came at ``now_ns``: give back all room."""
 
 
+NO_RULES = Rules()
+"""Those of a connection of which no pattern wants to know anything, or not yet; shared, and never changed."""
+
+
 class Conversation:
     """One connection: who takes part, and whether all of it can be seen."""
 
@@ -152,13 +156,13 @@ class Conversation:
         self.inferred: dict[str, str] | None = None  # types that were not announced, and are certain all the same
         self.is_declared = False  # the user says which they are
         self.pings: Rules | None = None
-        self.rules = Rules()
+        self.rules = NO_RULES
 
     def part(self) -> None:
         """Let go of what refers back to this object, so that memory is freed at once and not by the cycle collector."""
         for rules in (self.rules, self.pings):
-            if rules is not None:
+            if rules is not None and rules.message is not None:
                 rules.message = None
-        self.rules = Rules()
+        self.rules = NO_RULES
         self.pings = None
         self.inference = None
