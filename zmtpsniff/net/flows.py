@@ -696,7 +696,7 @@ class FlowTable:
         if flow.dissection is not None:
             flow.dissection.release()
             flow.dissection = None
-        for direction in flow.directions:
+        for direction in (flow.client, flow.server):
             direction.forget()
         flow.recent_octets = 0
         flow.attend()
@@ -712,7 +712,7 @@ class FlowTable:
         if self._flows.pop(flow.number, None) is None:
             return  # its segments turned out to be of two connections
         self._end(flow, flow.closed or end)
-        for direction in flow.directions:
+        for direction in (flow.client, flow.server):
             if self._directions.get(direction.key) is direction:
                 del self._directions[direction.key]
             elif self.retired.get(direction.key) is flow:

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
+from zmtpsniff.analysis.patterns.conversation import (
+    NO_RULES,
+    Conversation,
+    Findings,
+    Room,
+    Rules,
+    can_know,
+    latency_ns,
+)
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
@@ -420,7 +428,7 @@ def request_reply(exchange: Exchange) -> Rules:
     if kinds == ["DEALER", "DEALER"]:
         return DealerPair(exchange)
     if kinds == ["ROUTER", "ROUTER"] or not may_talk(*kinds):
-        return Rules()
+        return NO_RULES
     return LockStep(exchange) if "REQ" in kinds else RequestReply(exchange)
 
 
