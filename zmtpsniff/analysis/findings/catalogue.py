@@ -127,7 +127,7 @@ FINDINGS: dict[str, FindingKind] = {
         "median. A note if these are fewer than 1 in 50, and none takes a second.",
         "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: the "
         "time before it was spent on the network, the rest in the service. If the capture lacks it, zmtpsniff takes "
-        "the time in which the service's host answers a SYN. If octets are sent again meanwhile, the network lost them.",
+        "the time in which the service's host answers a SYN. If octets are sent again, the network has lost them.",
         "Look at what the service did at the time named. If requests wait behind others, more workers help.",
     ),
     "subscription-unmatched": FindingKind(
