@@ -65,6 +65,10 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 """
 
 
+# Facts from which nothing follows but what the pair says.
+_FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
+
+
 class Pair(Protocol):
     """Both sides of a connection, as one of them sees them."""
 
@@ -335,6 +339,9 @@ class Half:
         """Report what the opening has found out, and tell the pair."""
         opening, pair = self.opening, self._pair
         opening.fact = None
+        if fact in _FOR_THE_PAIR and not opening.faults:
+            pair.take(self, fact)
+            return
         faults, opening.faults = opening.faults, ()
         if fact == "refusal":
             pair.refuse(self, *faults[0])

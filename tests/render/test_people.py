@@ -439,7 +439,7 @@ def test_tree_fills_its_terminal() -> None:
     for width in (80, 200):
         stream = io.StringIO()
         TreeRenderer(stream, width=width).write([Message(*PLACE, [b"topic", body, b"\xff" * 300], "PUB")])
-        lines = [line for line in stream.getvalue().splitlines() if "[" in line or line.startswith("     ")]
+        lines = [line for line in stream.getvalue().splitlines() if "[" in line or line.startswith("    ")]
         text = next(line for line in lines if "xxx" in line)
         assert width - 10 < len(text) <= width
         assert sum(["ff ff" in line for line in lines]) == 4  # dumps stay short

@@ -27,7 +27,7 @@ from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import series, shard, state_log, task
 from zmtpsniff.spark.file_list import list_files
-from zmtpsniff.spark.ingest import ingest, tell_quiet
+from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import ShardStates, StateLog

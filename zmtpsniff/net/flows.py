@@ -258,7 +258,8 @@ class FlowTable:
             return
         flow = direction.flow
         other = direction.other
-        if not (flow.early or direction.waiting or other.waiting or direction.owes or other.owes):
+        lacks = direction.acked > direction.offset or other.acked > other.offset
+        if not (flow.early or direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
             flow.sure_ns = flow.last_ns
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
@@ -293,10 +294,11 @@ class FlowTable:
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
-        if flow.knows_beginning:
+        knows_beginning = flow.knows_beginning
+        if knows_beginning:
             self._tell_attempt(flow, time_ns)
         if (
-            flow.knows_beginning
+            knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
             or self.holdings.waiting_octets > self._limits.waiting_octets
             or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
@@ -508,7 +510,7 @@ class FlowTable:
         """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
         time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
-        if not length and seq == direction.next:
+        if not length and direction.next is not None and 0 <= seq - direction.next <= 1:  # a FIN takes one number
             return None
         other = direction.other
         answers = flags & ACK

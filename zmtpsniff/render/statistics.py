@@ -295,7 +295,7 @@ class _Drawing:
 
 
 def _socket(peer: "Peer", more: str) -> str:
-    words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    words = [] if peer.type_name is None else [escape(peer.type_name)]
     if peer.identity:
         words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
     if process := process_words(peer):

@@ -9,7 +9,7 @@ from deltalake import convert_to_deltalake
 from pyarrow.dataset import dataset
 from pyarrow.fs import FileSelector
 
-from zmtpsniff.spark.locations import canonical, delta_options, file_system
+from zmtpsniff.capture.locations import canonical, delta_options, file_system
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import NEVER
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog

@@ -24,7 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 from pyarrow.fs import FileSelector, SubTreeFileSystem
 
-from zmtpsniff.spark.locations import canonical, delta_options, file_system, make_parent
+from zmtpsniff.capture.locations import canonical, delta_options, file_system, make_parent
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
@@ -56,7 +56,7 @@ class Store:
     """The folder of the tables."""
 
     def __init__(self, location: str) -> None:
-        """Name the folder ``location``, a path or URL; raises SparkError if nothing opens that."""
+        """Name the folder ``location``, a path or URL; raises LocationError if nothing opens that."""
         self.location = canonical(location)
         self._system, self._root = file_system(location)
 
