@@ -18,6 +18,7 @@ from dissectors.events import Cut, Hidden, Message
 from dissectors.zmtp import wire
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.extcap import extcap
@@ -35,7 +36,8 @@ CAPTURES = [
 
 
 def ask(*arguments: str) -> str:
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=True)
+    done = run("extcap", *arguments)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -131,7 +133,7 @@ def test_a_capture_filter_is_accepted() -> None:
 )
 def test_what_is_wrong_is_told_in_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
     arguments = [argument.format(tmp_path / "made") for argument in arguments]
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False)
+    done = run("extcap", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -178,8 +178,15 @@ def test_connection_that_is_open_already(side: Side) -> None:
     assert connection["client"]["process"]["pid"] == peers.pid
 
 
-@pytest.mark.parametrize("handshake", [True, False], ids=["handshake", "late"])
-@pytest.mark.parametrize("where", ["sockets", "pid", "core"])
+@pytest.mark.parametrize(
+    ("where", "handshake"),
+    [
+        pytest.param(where, handshake, marks=marks, id=f"{where}-{'handshake' if handshake else 'late'}")
+        for where, quick in (("sockets", False), ("pid", True), ("core", False))
+        for handshake in (True, False)
+        for marks in ([] if handshake is quick else [pytest.mark.slow],)
+    ],
+)
 def test_memory_of_programs(side: Side, tmp_path: Path, handshake: bool, where: str) -> None:
     capture, file = tmp_path / "capture.pcapng", tmp_path / "keys.txt"
     saving = live("-i", "lo", "-w", str(capture), prefix=side.command())

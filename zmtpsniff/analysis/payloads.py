@@ -80,7 +80,8 @@ class Payloads:
                     continue
                 self._message(track, event, place, found)
             elif type(event) is Command or type(event) is Greeting:
-                self._announcement(event)
+                if event.socket_type is not None:
+                    self._types.setdefault(event.flow, {})[event.src] = event.socket_type
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
                 self._types.pop(event.flow, None)
@@ -106,10 +107,6 @@ class Payloads:
                 track.forced = dissector
                 break
         return track
-
-    def _announcement(self, event: Command | Greeting) -> None:
-        if event.socket_type is not None:
-            self._types.setdefault(event.flow, {})[event.src] = event.socket_type
 
     def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
         """Find who knows the message. Dissectors that knew others of the connection come first."""

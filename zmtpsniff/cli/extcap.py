@@ -18,7 +18,6 @@ from zmtpsniff.cli.output import must_be_read, open_output
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings
 from zmtpsniff.cli.tshark import TsharkSettings
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.errors import Error
 from zmtpsniff.settings import Settings
 
@@ -210,7 +209,6 @@ def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]",
     encoder = PduEncoder(settings.dissector, settings.show_secrets)
     stream.write(section.header([]))
     stream.flush()  # Wireshark waits for it
-    spare_collector()
     for events in capture.batches():
         if is_live:
             must_be_read(stream)

@@ -14,8 +14,9 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.render import FORMATS, TRAITS, Color, Format
+from zmtpsniff.render import FORMATS, TRAITS, Format
 from zmtpsniff.render.clock import TIMES, Times
+from zmtpsniff.render.color import Color
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:

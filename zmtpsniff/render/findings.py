@@ -6,8 +6,8 @@ from typing import TextIO
 
 from dissectors.events import Capture
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
 from zmtpsniff.render.palette import Palette, make_palette
 from zmtpsniff.render.text import encodable, escape
@@ -79,6 +79,12 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette)
         verdict = palette.paint(palette.good, "nothing is wrong that can be seen") + notes
     if capture is None:
         return verdict
+    if not capture.zmtp_flows and not (counts["error"] or counts["warning"]):
+        return (
+            f"{palette.paint(palette.warning, 'no ZMTP is in the capture')}, so nothing can be said of it: "
+            f"{number(capture.packets, 'packet')}, {number(capture.flows, 'connection')}; look at the interface and "
+            "the filter, or name the port with -d tcp.port==N,zmtp"
+        )
     return (
         f"{verdict}: {number(capture.packets, 'packet')} in {duration(capture.duration_ns)}, "
         f"{number(capture.zmtp_flows, 'ZMTP connection')}, {number(capture.messages, 'message')}"

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zmtpsniff.capture.locations import file_system
 from zmtpsniff.spark.connections import StateError
-from zmtpsniff.spark.locations import file_system
 from zmtpsniff.spark.shard import NEVER, ShardSpec, State
 from zmtpsniff.spark.writer import DataFile, TableWriter
 

@@ -36,6 +36,23 @@ FINDINGS: dict[str, FindingKind] = {
         "The host is down or the address wrong, or a firewall drops the packets: look for DROP rules on the way "
         "(`nft list ruleset`), for security groups in a cloud, for network policies in Kubernetes.",
     ),
+    "host-silent": FindingKind(
+        "error",
+        "A host acknowledges nothing any more, on several connections that are open.",
+        "The same octets are sent again and again on each of them, until the capture or the connection ends.",
+        "The host is down, asleep or off the network, or the way to it is: `ping` it, and look at its console and its "
+        "link. With ZMQ_HEARTBEAT_IVL both sides learn of this sooner, and connect anew.",
+    ),
+    "network-one-way": FindingKind(
+        "error",
+        "Packets of one host no longer reach another one, while those of the other direction do. A warning if they did "
+        "again later.",
+        "Octets are acknowledged in the capture, and their sender sends them again all the same, three times or more: "
+        "the acknowledgments do not reach it.",
+        "Whatever fails between these two hosts is most likely the network's fault. Look for a firewall with a new "
+        "rule or a full table of connections on the receiving host and on the way (`nft list ruleset`, `conntrack "
+        "-S`), and for a route that differs between the two directions (`ip route get`).",
+    ),
     "server-key-wrong": FindingKind(
         "error",
         "A CURVE client has another public key of the server than the server has.",
@@ -107,10 +124,10 @@ FINDINGS: dict[str, FindingKind] = {
     "replies-slow": FindingKind(
         "warning",
         "A service whose median reply takes over a second, or some of whose replies take over 100 ms and twenty times "
-        "its median.",
+        "its median. A note if these are fewer than 1 in 50, and none takes a second.",
         "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: what "
         "passed before it passed on the network, the rest in the service. Where that is not seen, the time that the "
-        "service's host takes to answer a SYN says it.",
+        "service's host takes to answer a SYN says it. If octets are sent again meanwhile, the network lost them.",
         "Look at what the service did at the time named. Where one request waits behind another, more workers help.",
     ),
     "subscription-unmatched": FindingKind(

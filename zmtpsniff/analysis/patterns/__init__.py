@@ -26,7 +26,7 @@ from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
 from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
-from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
@@ -173,6 +173,8 @@ class Patterns:
                 if conversation.inference is not None:
                     self._learn(conversation, conversation.inference.subscription(event))
             elif conversation is not None:
+                if conversation.is_guessed and conversation.types.get(event.src) == "PULL":
+                    self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
                 conversation.rules.subscription(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
@@ -228,7 +230,8 @@ class Patterns:
             rule = first_match(self._rules_of_user, "tcp", int(port)) if port.isdecimal() else None
             if rule is not None:
                 conversation.is_declared = True
-                self._learn(conversation, {bound: rule.socket_type, peer: _USUAL_PEERS[rule.socket_type]})
+                usual = _USUAL_PEERS[rule.socket_type]
+                self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
         conversation.inference = Inference(one, other, self._senders)
         self._on_message[conversation.flow] = partial(self._look_at, conversation)
@@ -241,28 +244,30 @@ class Patterns:
         self._keep(conversation, event)
         if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.flow] = partial(self._look_at, conversation)
-        types = self._bound.types(event.src, event.dst)
-        if types is not None and len(types) == 1:  # of a REP, whose peer asks: a REQ, or a DEALER, which may do more
-            (bound,) = types
-            peer = event.dst if bound == event.src else event.src
-            self._learn(conversation, {bound: "REP", peer: "DEALER"}, told=types)
-        elif (types := inference.message(event, conversation.blind)) is not None:
-            takes_turns = "REQ" in types.values()
-            self._learn(conversation, types, told={} if takes_turns and inference.is_late else types)
+        guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.blind)
+        if guesses is None and not inference.left:
+            guesses = inference.at_end()
+            if guesses is None:
+                self._give_up(conversation)
+        if guesses is not None:
+            conversation.patience_ns = inference.patience_ns
+            self._learn(conversation, self._bound.settle(guesses))
 
-    def _learn(
-        self, conversation: Conversation, types: dict[str, str] | None, told: dict[str, str] | None = None
-    ) -> None:
-        """Which sockets they are is known now, though they did not say it. Nobody is accused of what was guessed.
+    def _give_up(self, conversation: Conversation) -> None:
+        """Nothing that a connection carries will tell what its sockets are; another one of them may."""
+        conversation.inference = None
+        conversation.guesses = {}
+        self._on_message.pop(conversation.flow, None)
+        self._forget_early(conversation)
 
-        Messages are understood as those of ``types``; ``told`` says which of them are certain, None for all.
-        """
-        if types is None:
+    def _learn(self, conversation: Conversation, guesses: Guesses | None) -> None:
+        """What they are is known now, though they did not say it. Nobody is accused of what was guessed."""
+        if guesses is None:
             return
         conversation.inference = None
         conversation.blind = True
-        conversation.types = types
-        conversation.inferred = types if told is None else told
+        conversation.types = {address: guess.kind for address, guess in guesses.items()}
+        conversation.guesses = guesses
         conversation.rules = self._rules(conversation)
         self._on_message.pop(conversation.flow, None)
         self._listen(conversation)
@@ -277,6 +282,8 @@ class Patterns:
         elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
             conversation.pings = Heartbeats(conversation, self._findings)
             self._listen(conversation)
+        elif conversation.inference is not None:
+            conversation.inference.command(event)
         if conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
@@ -395,17 +402,18 @@ class Patterns:
 
     def _tell_types(self, conversation: Conversation, event: Connection) -> None:
         """Say which sockets they were, if that was inferred and nothing that came later contradicts it."""
-        if conversation.inference is None and conversation.inferred is None:
+        if conversation.inference is None and conversation.guesses is None:
             return
-        bound = self._bound.types(event.client.address, event.server.address)
+        bound = self._bound.guesses(event.client.address, event.server.address)
         if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
             bound = None  # another program had the port at another time
-        types = (conversation.inferred or {}) | (bound or {})
-        if not conversation.is_declared and contradicts(types, event):
+        known = conversation.guesses if conversation.inference is None else conversation.inference.at_end()
+        guesses = self._bound.settle(known or {}) | (bound or {})
+        if not conversation.is_declared and (contradicts(guesses, event) or _has_last_word(conversation, event)):
             return
         for peer in (event.client, event.server):
-            if peer.socket_type is None and peer.address in types:
-                peer.socket_type = types[peer.address]
+            if peer.socket_type is None and peer.address in guesses:
+                peer.socket_type, peer.lookalike = guesses[peer.address]
                 peer.inferred = True
 
     def _count_work(self, event: Connection) -> None:
@@ -434,6 +442,14 @@ class Patterns:
                 shares = [Share(worker, count, round(count / total, 4)) for worker, count in pipeline.workers.items()]
                 events.append(Work(address, total, sorted(shares, key=lambda share: -share.messages)))
         return events
+
+
+def _has_last_word(conversation: Conversation, event: Connection) -> bool:
+    """Whether the side that is taken to ask was not answered in the end: it may be the one that answers."""
+    asked_ns, patience_ns = conversation.rules.asked_ns, conversation.patience_ns
+    if asked_ns is None or patience_ns is None:
+        return False
+    return event.end != "open" or event.end_ns - asked_ns > patience_ns
 
 
 class Pipeline:

@@ -70,12 +70,19 @@ class ConnectionLog:
             if kind == "PAIR":
                 others = [flow for flow, other in flows.items() if other != peer]
                 if others:
-                    detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
+                    detail = (
+                        f"{peer} comes to the PAIR socket at {address}, which has a peer, "
+                        f"{flows[others[0]]} (flow {others[0]})"
+                    )
                     self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
             elif kind == "ROUTER" and (identity := _of_other(conversation, address)):
                 first = self._identities.setdefault((address, identity), conversation.flow)
                 if flows.get(first, peer) != peer:
-                    detail = f"a second peer of the ROUTER at {address} with the identity of the one in flow {first}"
+                    name = identity.decode(errors="backslashreplace")
+                    detail = (
+                        f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
+                        f"{flows[first]} (flow {first})"
+                    )
                     self._claims[conversation.flow] = _Claim(event, first, "identity-in-use", detail)
             flows[conversation.flow] = peer
 

@@ -7,7 +7,7 @@ from dissectors.events import AnyEvent, Command, Connection, Message, Problem, S
 from dissectors.problems import PROBLEMS
 
 if TYPE_CHECKING:
-    from zmtpsniff.analysis.patterns.inference import Inference
+    from zmtpsniff.analysis.patterns.inference import Guesses, Inference
 
 _ROOM = 32 << 20
 
@@ -114,6 +114,7 @@ class Rules:
 
     message: Callable[[Message], None] | None = None  # called with each message
     waits = False  # whether it wants to know that time passes
+    asked_ns: int | None = None  # when what waits for an answer was sent, where only one thing can
 
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription."""
@@ -135,8 +136,8 @@ class Conversation:
     """One connection: who takes part, and whether all of it can be seen."""
 
     __slots__ = (
-        "blind", "early", "early_octets", "flow", "identities", "inference", "inferred", "is_declared", "pings",
-        "rules", "types", "websocket",
+        "blind", "early", "early_octets", "flow", "guesses", "identities", "inference", "is_declared",
+        "patience_ns", "pings",        "rules", "types", "websocket",
     )  # fmt: skip
 
     def __init__(self, flow: int) -> None:
@@ -149,10 +150,16 @@ class Conversation:
         self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False
         self.inference: Inference | None = None  # while the socket types are not known, and not announced
-        self.inferred: dict[str, str] | None = None  # types that were not announced, and are certain all the same
+        self.guesses: Guesses | None = None  # what they are that did not announce it
+        self.patience_ns: int | None = None  # as in the inference that made the guesses
         self.is_declared = False  # the user says which they are
         self.pings: Rules | None = None
         self.rules = Rules()
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether neither the sockets nor the user said what they are."""
+        return self.guesses is not None and not self.is_declared
 
     def part(self) -> None:
         """Let go of what refers back to this object, so that memory is freed at once and not by the cycle collector."""

@@ -69,7 +69,9 @@ class Exchange:
     def envelope(self, event: Message) -> Envelope | None:
         """The envelope of a message that must have one."""
         envelope = _envelope(event.frames)
-        if envelope is None and not event.incomplete:
+        if envelope is None and not event.incomplete and self.conversation.is_guessed:
+            self.conversation.guesses = {}  # it is no REQ or REP
+        elif envelope is None and not event.incomplete:
             detail = "a message without the empty frame that a REQ or REP socket needs"
             if b"" in event.frames:
                 detail = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
@@ -91,7 +93,8 @@ class LockStep(Rules):
         self._flow = exchange.conversation.flow
         self._timeout_ns = exchange.timeout_ns
         types = exchange.conversation.types
-        self._requester, self._replier = sorted(types, key=lambda address: types[address] != "REQ")
+        one, other = types
+        self._requester, self._replier = (one, other) if types[one] == "REQ" else (other, one)
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
         # About the request that waits for its reply. Packets are counted from 1.
         self._packet = 0
@@ -101,7 +104,7 @@ class LockStep(Rules):
         self._answered = -1  # stream offset of the last reply
         self._answered_packet = 0  # the packet of the request that the last reply answers
         self._late = False  # whether the waiting request was reported
-        self._given_up: deque[_Request] = deque(maxlen=_GIVEN_UP)  # requests without a reply when the next one was sent
+        self._given_up: tuple[_Request, ...] = ()  # requests without a reply when the next one was sent
         self.message = self._take
 
     def _take(self, event: Message) -> None:
@@ -165,12 +168,12 @@ class LockStep(Rules):
             self._exchange.findings.report("request-before-reply", event, detail)
         # Else the request was reported already, or the capture lacks the reply.
         if self._packet and not self._late and (key or not blind):
-            self._given_up.append(self._request())
+            self._given_up = (*self._given_up[1 - _GIVEN_UP :], self._request())
         self._packet = 0
         self._late = False
 
     def _answer(self, event: Message, key: int) -> None:
-        requests = [*self._given_up, self._request()] if self._packet else list(self._given_up)
+        requests = (*self._given_up, self._request()) if self._packet else self._given_up
         known = [request for request in requests if request.key == key and can_know(event, request.offset)]
         if not known:
             self._exchange.report_unasked(event)
@@ -186,11 +189,16 @@ class LockStep(Rules):
             self._packet = 0
             self._late = False
         else:
-            self._given_up.remove(request)
+            self._given_up = tuple(one for one in self._given_up if one is not request)
         if self._forwarding is not None:
             event.forwards = self._forwarding.forwarded_reply(event)
 
     # ------------------------------------------------------------------ waiting
+
+    @property
+    def asked_ns(self) -> int | None:  # type: ignore[override]
+        """When the request was sent that waits for its reply."""
+        return self._time_ns if self._packet else None
 
     def _request(self) -> _Request:
         return _Request(
@@ -200,7 +208,7 @@ class LockStep(Rules):
     def lose(self) -> None:
         """The missing octets may hold the request or its reply."""
         self._packet = 0
-        self._given_up.clear()
+        self._given_up = ()
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""

@@ -194,7 +194,7 @@ class Overview:
         flow = self._flows.pop(event.flow, None) or _Flow()
         client, server = event.client.address, event.server.address
         self._span(event.start_ns, event.end_ns)
-        key = HostPairKey(host_of(client), server, _name(event.client.socket_type), _name(event.server.socket_type))
+        key = HostPairKey(host_of(client), server, _name(event.client.type_name), _name(event.server.type_name))
         pair = self.pairs.row(key)
         pair.traffic.connection(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)
