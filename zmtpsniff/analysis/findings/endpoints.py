@@ -123,7 +123,7 @@ class Endpoints(Inquiry):
             if not tries.seen.count:
                 if endpoint.earlier.seen.count:
                     late[address] = endpoint.earlier
-            elif endpoint.answers and address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
+            elif address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
                 stopped[address] = tries
             else:
                 yield self._refused(address, endpoint)
@@ -139,10 +139,11 @@ class Endpoints(Inquiry):
         tries = endpoint.refused
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        any_more = " any more" if endpoint.answers else ""
+        answered = endpoint.answers or address in self._servers.entries  # before the capture, perhaps
+        any_more = " any more" if answered else ""
         summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {some(tries.hosts)}"
         # Programs that end together end one after the other.
-        least_ns = _LEAST_STOPPED_NS if endpoint.answers else _LEAST_REFUSED_NS
+        least_ns = _LEAST_STOPPED_NS if answered else _LEAST_REFUSED_NS
         severity = "note" if _is_short(tries, least_ns) else self._severity(certainty)
         known = f"a RST answers each SYN to {address}; {why}"
         return Claim("endpoint-refused", summary, known, seen, [address], severity, certainty)
