@@ -70,17 +70,19 @@ class _Tries:
 class _Endpoint:
     """One address that somebody tried to connect to."""
 
-    __slots__ = ("answers", "earlier", "refused", "silent")
+    __slots__ = ("accepted_ns", "answers", "earlier", "refused", "silent")
 
     def __init__(self) -> None:
         self.answers = False  # somebody answered there
+        self.accepted_ns = 0  # when, the last time
         self.refused = _Tries()  # since then
         self.silent = _Tries()
         self.earlier = _Tries()  # those refused before that, for the first time
 
-    def accept(self) -> None:
+    def accept(self, time_ns: int) -> None:
         """Somebody answers."""
         self.answers = True
+        self.accepted_ns = max(self.accepted_ns, time_ns)
         if self.refused.seen.count:
             if not self.earlier.seen.count:
                 self.earlier = self.refused
@@ -102,9 +104,11 @@ class Endpoints(Inquiry):
         """Count an attempt."""
         endpoint = self._endpoints.at(attempt.server)
         if attempt.outcome == "accepted":
-            endpoint.accept()
+            endpoint.accept(attempt.last_ns)
         elif attempt.outcome == "refused":
-            endpoint.refused.add(attempt)
+            # Where the capture is out of order it may be told late; times of one host can be compared.
+            is_earlier = attempt.last_ns < endpoint.accepted_ns
+            (endpoint.earlier if is_earlier else endpoint.refused).add(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
