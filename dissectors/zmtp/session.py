@@ -342,7 +342,7 @@ class Session:
         octets = at_hand(body)
         incomplete = not whole and not is_cut
         whole = whole and not is_cut
-        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets)
+        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
             self._check_command(name, mechanism, whole)
@@ -385,10 +385,10 @@ class Session:
         if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
             client = self if self.side == "client" else self.other
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
-        command = Command(
-            *journal.place, name, offset=journal.begin, seen=journal.seen, incomplete=incomplete,
-            **{"encrypted": self.encrypted, **fields},  # type: ignore[arg-type]
-        )  # fmt: skip
+        command = Command(*journal.place, name, **fields)  # type: ignore[arg-type]
+        command.offset, command.seen = journal.begin, journal.seen
+        command.incomplete = incomplete
+        command.encrypted = command.encrypted or self.encrypted
         if wait is None:
             self.missed = self.missed or name == "MESSAGE"
             journal.out.append(command)

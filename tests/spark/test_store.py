@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -29,7 +30,7 @@ from tests.spark.local_job import take
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 from zmtpsniff.capture.locations import LocationError, file_system
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
-from zmtpsniff.spark import job, maintenance, store, tables
+from zmtpsniff.spark import job, maintenance, store, tables, writer
 from zmtpsniff.spark.maintenance import convert, optimize
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import ConflictError, Store
@@ -413,7 +414,7 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
     assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3
     rows = found.opened("messages").to_pyarrow_dataset().to_table(filter=pc.field("series") == min(wanted))
     times_ns = rows.column("time_ns").to_pylist()
-    assert times_ns == sorted(times_ns)
+    assert all(early_ns - late_ns <= writer._DISORDER_NS for early_ns, late_ns in pairwise(times_ns))
 
 
 # ---------------------------------------------------------------------- files that are broken, and options

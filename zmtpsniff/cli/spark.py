@@ -20,7 +20,7 @@ from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
     from zmtpsniff.spark.ingestion import IngestOutcome
     from zmtpsniff.spark.options import Ports
 

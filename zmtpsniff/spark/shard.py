@@ -34,6 +34,8 @@ _MOST_GROUPS = 4096  # in memory
 _MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
+_LEAST_OTHERS = 4096  # events but messages, of a kind, that rows are made of: a batch of rows has its price
+_MOST_WAITS = 8  # of these for more
 
 _time = itemgetter(0)
 _payload = itemgetter(6)
@@ -200,24 +202,26 @@ class Shard:
             found[group_of(segment[2])].append(segment)
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
+        events: list[AnyEvent] = []
+        conn_ids: dict[int, ConnectionId] = {}
         for name, mine in found.items():
             if name is not None and self.spec.has(name):
                 group = self._of(name, files, sum(map(len, map(_payload, mine))))
-                yield from self._events_of(group, group.connections.take(mine))
+                events += group.connections.take(mine)
+                conn_ids |= group.connections.conn_ids
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
             if name is None or not self.spec.has(name) or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
-            yield from self._events_of(group, group.connections.take_datagram(datagram))
-        yield from self._sweep()
-        self._put_aside()
-
-    def _events_of(self, group: _Group, events: list[AnyEvent]) -> Iterator[Events]:
+            events += group.connections.take_datagram(datagram)
+            conn_ids |= group.connections.conn_ids
         if events:
             octets, self._octets = self._octets, 0
-            yield Events(events, group.connections.conn_ids, octets=octets)
+            yield Events(events, conn_ids, octets=octets)
+        yield from self._sweep()
+        self._put_aside()
 
     # ------------------------------------------------------------------ groups
 
@@ -300,14 +304,14 @@ class ShardRows:
         self._rows = Rows(options.max_bytes, options.bodies)
         self._origin = RowOrigin(series, lambda places: where(places, shard.files))
         self._backlogs = Backlog(), Backlog()  # that stay, that are provisional
-        self._octets = 0
+        self._events = self._octets = self._waits = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
         """Dissect the shard; its rows, and in the first shard those on ``files``: how large and old each is."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
                 yield from self._take(one)
-        yield from self._flush()
+        yield from self._make()
         if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
@@ -317,14 +321,16 @@ class ShardRows:
         kinds = self._kinds
         events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
         self._backlogs[one.provisional and not self._stays].take(events, one.conn_ids)
+        self._events += len(events)
         self._octets += one.octets
-        if sum(backlog.count for backlog in self._backlogs) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
-            yield from self._flush()
+        if self._events >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
+            self._events = self._octets = 0
+            self._waits = (self._waits + 1) % _MOST_WAITS
+            yield from self._make(_LEAST_OTHERS if self._waits else 1)
 
-    def _flush(self) -> Iterator[Batch]:
-        complete, self._backlogs, self._octets = self._backlogs, (Backlog(), Backlog()), 0
-        for provisional, backlog in enumerate(complete):
-            yield from self._rows.of_events(backlog, self._origin, bool(provisional))
+    def _make(self, least: int = 1) -> Iterator[Batch]:
+        for provisional, backlog in enumerate(self._backlogs):
+            yield from self._rows.of_events(backlog, self._origin, bool(provisional), least)
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:

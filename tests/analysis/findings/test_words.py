@@ -1,12 +1,13 @@
 """What findings say: whom they name, what they tell together, and where they say to look."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Capture, Connection, Greeting, Peer, Sides
+from dissectors.events import AnyEvent, Capture, Connection, Greeting, Peer, Problem, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
@@ -14,7 +15,9 @@ from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.inquiry import Contact
+from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.net.witness import Attempt
+from zmtpsniff.render.findings import draw
 
 MS = 1_000_000
 
@@ -106,3 +109,31 @@ def test_services_that_come_later_are_one_note() -> None:
 def test_there_is_always_a_packet_to_look_at(path: Path) -> None:
     for found in diagnose(path):
         assert found.evidence or found.code == "capture-lossy", found.summary
+
+
+@pytest.mark.parametrize(
+    ("codes", "summary", "advice"),
+    [
+        (["packets-cut"], "does not have everything: packets are cut short", "Capture whole packets (`-s 0`)."),
+        (["capture-corrupt"], "the file is damaged, and the rest of it was not read", "Copy the file again"),
+        (["one-direction", "one-direction"], "one direction of a connection is missing (2 times)", "mirror both"),
+        (["capture-disorder"], "the capture is out of order, or its clocks differ", "Nothing is lost"),
+        (["capture-disorder", "capture-gap"], "does not have everything: packets are out of order", "larger buffer"),
+    ],
+)
+def test_what_the_capture_lacks_says_what_helps(codes: list[str], summary: str, advice: str) -> None:
+    vantage = Vantage()
+    for code in codes:
+        vantage.problem(Problem("note", code, "", time_ns=None, packet=None))
+    (claim,) = vantage.claims(0)
+    assert summary in claim.summary
+    assert claim.advice is not None
+    assert advice in claim.advice
+
+
+@pytest.mark.parametrize("flows", [0, 2])
+def test_no_zmtp_is_not_nothing_wrong(flows: int) -> None:
+    stream = io.StringIO()
+    draw([], Capture(10, 0, 2, flows, 0, 0, 5 * MS), stream)
+    assert ("nothing is wrong" in stream.getvalue()) is bool(flows)
+    assert ("no ZMTP is in the capture" in stream.getvalue()) is not bool(flows)
