@@ -703,7 +703,7 @@ class Half:
         self.search_now()
         if not opening.proven:
             return
-        if self.is_absent:
+        if opening.state == "absent":
             journal.problem("one-direction", f"no packet of the {self.side} is in the capture")
         if self.search is not None and (lost := self.search.searched + buffer.held):
             journal.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
