@@ -63,7 +63,7 @@ class _Queue:
     def __init__(self, room: _Room) -> None:
         self.room = room
         self.waiting: deque[tuple[int, int]] = deque()  # contents and time
-        self.count: Counter[int] = Counter()  # of contents
+        self.count: dict[int, int] = {}  # of contents; none is 0
         self.forgotten = 0  # messages in front of those that wait
         self.forgotten_ns = 0  # when the last of them came
         self.lost = Occurrences()  # messages of the other side that did not come here
@@ -72,7 +72,7 @@ class _Queue:
     def add(self, contents: int, time_ns: int, limit: int = _WAITING) -> None:
         """Let a message wait."""
         self.waiting.append((contents, time_ns))
-        self.count[contents] += 1
+        self.count[contents] = self.count.get(contents, 0) + 1
         self.room.left -= 1
         if len(self.waiting) > limit or self.room.left < 0:
             for _ in range(max(len(self.waiting) // 2, 1)):
@@ -83,8 +83,10 @@ class _Queue:
         first = self.waiting.popleft()
         contents = first[0]
         self.room.left += 1
-        self.count[contents] -= 1
-        if not self.count[contents]:
+        others = self.count[contents] - 1
+        if others:
+            self.count[contents] = others
+        else:
             del self.count[contents]
         return first
 
