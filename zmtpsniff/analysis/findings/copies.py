@@ -26,7 +26,7 @@ of connections and not with its square.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
@@ -63,7 +63,7 @@ class _Queue:
     def __init__(self, room: _Room) -> None:
         self.room = room
         self.waiting: deque[tuple[int, int]] = deque()  # contents and time
-        self.count: Counter[int] = Counter()  # of contents
+        self.count: dict[int, int] = {}  # of contents; none is 0
         self.forgotten = 0  # messages in front of those that wait
         self.forgotten_ns = 0  # when the last of them came
         self.lost = Occurrences()  # messages of the other side that did not come here
@@ -72,7 +72,7 @@ class _Queue:
     def add(self, contents: int, time_ns: int, limit: int = _WAITING) -> None:
         """Let a message wait."""
         self.waiting.append((contents, time_ns))
-        self.count[contents] += 1
+        self.count[contents] = self.count.get(contents, 0) + 1
         self.room.left -= 1
         if len(self.waiting) > limit or self.room.left < 0:
             for _ in range(max(len(self.waiting) // 2, 1)):
@@ -83,8 +83,10 @@ class _Queue:
         first = self.waiting.popleft()
         contents = first[0]
         self.room.left += 1
-        self.count[contents] -= 1
-        if not self.count[contents]:
+        others = self.count[contents] - 1
+        if others:
+            self.count[contents] = others
+        else:
             del self.count[contents]
         return first
 
@@ -170,25 +172,29 @@ class _Stream:
         self.lag_ns = 0  # the longest time by which others had a message earlier
         self.late = Occurrences()  # messages that others had a second earlier, each time by more
 
-    def take(self, event: Message) -> None:
-        """Compare a message with what others get."""
+    def take(self, messages: Sequence[Message]) -> None:
+        """Compare messages with what others get."""
         publisher = self.publisher
-        if self.blind or (len(publisher.streams) < 2 and not self.comparisons) or event.src != self.server:
+        if self.blind or (len(publisher.streams) < 2 and not self.comparisons):
             return
-        if event.incomplete or event.matched is None:
-            self.leave()
-            return
-        if not self.chosen:
-            self._choose()
-        time_ns = event.time_ns
-        self.last_ns = time_ns
-        self.last_packet = event.packet
-        frames = event.frames
-        contents = hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
-        if publisher.searches:
-            publisher.see(contents, time_ns, self)
-        for comparison in self.comparisons:
-            comparison.take(self, contents, event)
+        server = self.server
+        for event in messages:
+            if event.src != server:
+                continue
+            if event.incomplete or event.matched is None:
+                self.leave()
+                return
+            if not self.chosen:
+                self._choose()
+            time_ns = event.time_ns
+            self.last_ns = time_ns
+            self.last_packet = event.packet
+            frames = event.frames
+            contents = hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
+            if publisher.searches:
+                publisher.see(contents, time_ns, self)
+            for comparison in self.comparisons:
+                comparison.take(self, contents, event)
 
     def _choose(self) -> None:
         """Find another connection to be compared with: one with the same topics, if there is one."""

@@ -1,7 +1,7 @@
 """What all inquiries have in common: what they are told of, and what they may keep."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from dissectors.events import Capture, Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
@@ -34,7 +34,8 @@ class Contact:
         return next((other for other in self.kinds if other != address), None)
 
 
-Listener = Callable[[Message], None]
+Listener = Callable[[Sequence[Message]], None]
+"""Is given messages of one connection that came one behind the other, without anything of others between them."""
 
 
 class Inquiry:

@@ -13,7 +13,7 @@ but only says that it is ready; of such a connection the other side asks.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
@@ -88,26 +88,28 @@ class _Exchange:
         self.slowest: list[_SlowReply] = []  # a heap
         self.blind = False
 
-    def take(self, event: Message) -> None:
-        """Count a message."""
-        if self.asker is None:
-            self._begin(event)
-        if event.src == self.asker:
-            self.asked += 1
-            self.pending.append((event.time_ns, event.packet))
-            return
-        if not self.asked:
-            return
-        self.answered += 1
+    def take(self, messages: Sequence[Message]) -> None:
+        """Count messages."""
         pending = self.pending
-        if pending:
-            pending.popleft()
-            if not pending:
-                self.in_turns += 1
-        latency = event.latency_ns
-        if latency is not None and not self.is_worker:
+        slowest = self.slowest
+        for event in messages:
+            if self.asker is None:
+                self._begin(event)
+            if event.src == self.asker:
+                self.asked += 1
+                pending.append((event.time_ns, event.packet))
+                continue
+            if not self.asked:
+                continue
+            self.answered += 1
+            if pending:
+                pending.popleft()
+                if not pending:
+                    self.in_turns += 1
+            latency = event.latency_ns
+            if latency is None or self.is_worker:
+                continue
             self.latencies.add(latency)
-            slowest = self.slowest
             if len(slowest) < _SLOWEST or latency > slowest[0].latency_ns:
                 acked_ns = self._acked_ns(event, latency)
                 is_resent = self._is_resent(event, latency)
