@@ -57,6 +57,24 @@ class Commands(Group):
             args = ["read", *args]
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; click.UsageError if there is neither that nor such a file."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            name = args[0]
+            if name.startswith("-"):
+                raise
+            from zmtpsniff.check.mistakes import suggest
+
+            if os.path.isdir(name):
+                raise click.UsageError(f"{name!r} is a folder; name the captures in it", ctx) from error
+            if "." in name or "/" in name:
+                raise click.UsageError(f"No such file {name!r}", ctx) from error
+            raise click.UsageError(f"No such command {name!r}{suggest(name, _MODULES)}", ctx) from error
+
 
 @click.group(cls=Commands, no_args_is_help=False, context_settings={"max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
