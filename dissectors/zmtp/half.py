@@ -384,7 +384,7 @@ class Half:
         session.mechanism = mechanism = opening.mechanism
         as_server = None if opening.greeting is None else opening.greeting.as_server
         journal.out.append(
-            Greeting(*journal.place, opening.version, mechanism, as_server, session.socket_type, session.identity)
+            Greeting(*journal.place(), opening.version, mechanism, as_server, session.socket_type, session.identity)
         )
 
     def _report_part_of_greeting(self) -> None:

@@ -253,7 +253,7 @@ class WebSocketReader:
 
     def _control(self, opcode: int, data: bytes, whole: bool) -> None:
         """PING and PONG, which are the heartbeats of ZWS, and CLOSE: a 2-octet status, a reason."""
-        out, place = self._journal.out, self._journal.place
+        out, place = self._journal.out, self._journal.place()
         if opcode == ws.CLOSE:
             status = int.from_bytes(data[:2], "big") if len(data) >= 2 else None
             out.append(Command(*place, "CLOSE", reason=data[2:] or None, status=status, incomplete=not whole))

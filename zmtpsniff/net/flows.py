@@ -917,7 +917,14 @@ class FlowTable:
             self._now_ns = now_ns
         while self._flows:  # a flow that was two connections leaves another
             for flow in list(self._flows.values()):
-                self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+                if not flow.ended:
+                    self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+            for flow in self._flows.values():  # nothing more is to be said of these
+                flow.client.part()
+                flow.server.part()
+            self._flows.clear()
+            self._directions.clear()
+            self.retired.clear()
             self._take_again()
 
 
