@@ -6,13 +6,14 @@ Its Python does not find our packages: executors have the code that is shipped t
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -166,37 +167,77 @@ def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
     assert "No module named 'zmtpsniff'" in done.stderr
 
 
-@pytest.mark.slow
-def test_standalone_cluster(tmp_path: Path) -> None:
+@contextmanager
+def _cluster(folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
+    """A master with two workers of a core each: its address, and they, which work in folders work0 and work1."""
     port = _port()
     address = f"spark://127.0.0.1:{port}"
-    package = "org.apache.spark.deploy"
-    master = (
-        "spark-class",
-        f"{package}.master.Master",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--webui-port",
-        "0",
-    )
-    worker = ("spark-class", f"{package}.worker.Worker", "--cores", "1", "--memory", "600m", "--host", "127.0.0.1")
-    works = [tmp_path / "work1", tmp_path / "work2"]
+    package, here = "org.apache.spark.deploy", ("--host", "127.0.0.1")
+    master = ("spark-class", f"{package}.master.Master", *here, "--port", str(port), "--webui-port", "0")
+    worker = ("spark-class", f"{package}.worker.Worker", *here, "--cores", "1", "--memory", "600m", "--webui-port", "0")
+    with ExitStack() as running:
+        _wait_for_port(port, running.enter_context(_running(folder, *master)))
+        works = ((*worker, "--work-dir", str(folder / f"work{at}"), address) for at in range(2))
+        yield address, [running.enter_context(_running(folder, *work)) for work in works]
+
+
+@pytest.mark.slow
+def test_standalone_cluster(tmp_path: Path) -> None:
     one = Captures(tmp_path / "one", "app_malamute.pcap", [40, 80])
     other = Captures(tmp_path / "other", "m31_push_pull.pcap", [12, 24])
-    with _running(tmp_path, *master) as process:
-        _wait_for_port(port, process)
-        first, second = ((*worker, "--webui-port", "0", "--work-dir", str(work), address) for work in works)
-        with _running(tmp_path, *first), _running(tmp_path, *second):
-            to_master = ("--master", address)
-            _zmtpsniff(tmp_path, (*one.ingest, *to_master), (*other.ingest, "--follow", "--once", *to_master))
-            submitted = Captures(tmp_path / "submitted", "m31_pub_sub.pcap", [60])
-            _submit(tmp_path, address, submitted)
+    with _cluster(tmp_path) as (address, _):
+        to_master = ("--master", address)
+        _zmtpsniff(tmp_path, (*one.ingest, *to_master), (*other.ingest, "--follow", "--once", *to_master))
+        submitted = Captures(tmp_path / "submitted", "m31_pub_sub.pcap", [60])
+        _submit(tmp_path, address, submitted)
     one.assert_are_in_tables()
     other.assert_are_in_tables()
     assert len(read_tables(submitted.tables)["captures"]) == 2
-    assert all(any(work.glob("app-*/*/stderr")) for work in works)  # each had an executor
+    assert all(any((tmp_path / f"work{at}").glob("app-*/*/stderr")) for at in range(2))  # each had an executor
+
+
+def _executors(worker: "subprocess.Popen[bytes]") -> list[int]:
+    """The processes that a worker has started for tasks."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            number = int(path.parent.name)
+            if b"CoarseGrainedExecutorBackend" in path.read_bytes() and os.getpgid(number) == worker.pid:
+                found.append(number)
+    return found
+
+
+@pytest.mark.slow
+def test_an_executor_is_killed(tmp_path: Path) -> None:
+    """In mid-run, with its tasks, some of which have written: nothing is lost, and nothing is there twice."""
+    pieces = cut(FIXTURES / "app_malamute.pcap", [20, 40, 60, 80, 100], tmp_path / "cut")
+    source, tables = tmp_path / "in", tmp_path / "out"
+    for host in range(20):
+        shutil.copytree(tmp_path / "cut", source / str(host))
+    with _cluster(tmp_path) as (address, workers):
+        options = ("--output", str(tables), "--max-bytes", "65536", "--shards", "2", "--master", address)
+        with subprocess.Popen(
+            [sys.executable, "-m", "zmtpsniff", "spark", "ingest", str(source), *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=PROJECT,
+            env=_environment(tmp_path),
+        ) as run:
+            deadline = time.monotonic() + PATIENCE
+            while not any(tables.glob("messages/date=*/*.parquet")) and time.monotonic() < deadline:
+                assert run.poll() is None, run.communicate()
+                time.sleep(0.01)
+            killed = [number for worker in workers for number in _executors(worker)][:1]
+            for number in killed:
+                os.kill(number, signal.SIGKILL)
+            _, said = run.communicate(timeout=PATIENCE)
+    assert killed
+    assert run.returncode == 0, said[-2000:]
+    found = read_tables(tables)
+    assert len(found["captures"]) == 20 * len(pieces)
+    by_host = by_series(found)
+    wanted = expected(pieces)
+    assert all(by_host[str(source / str(host))] == wanted for host in range(20))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'zmtp
 
 from deltalake import DeltaTable, write_deltalake
 
+from dissectors.events import Connection
 from tests.spark.local_job import take
 from tests.spark.spark_tables import read_tables
 from zmtpsniff.analysis.statistics import Statistics
@@ -110,6 +111,10 @@ def test_total(told: Lines, wanted: Lines) -> None:
 def test_sockets(told: Lines, wanted: Lines) -> None:
     found = {line["address"]: line for line in of(told, "report-socket")}
     for line in of(wanted, "stats-socket"):
+        for name in ("socket_types", "peer_socket_types"):  # those that are inferred are not in tables
+            types = line.pop(name, {})
+            said = {kind: count for kind, count in types.items() if " or " not in kind}
+            line |= {name: said} if said else {}
         assert found.pop(line["address"]) == {**line, "type": "report-socket"}
     assert not found
 
@@ -270,6 +275,11 @@ def test_of_one_capture_it_is_the_same(name: str, tmp_path: Path) -> None:
     """Computed while the capture is read, and from its table."""
     counted = CaptureReport(TOP)
     for events in zmtpsniff.open(FIXTURES / name, payload=False).batches():
+        for event in events:
+            if isinstance(event, Connection):
+                for peer in (event.client, event.server):
+                    if peer.inferred:  # which is not in tables
+                        peer.socket_type = peer.lookalike = None
         counted.take(events)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes((FIXTURES / name).read_bytes())

@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -274,7 +273,7 @@ def _rows(
     request: _Request,
     schema: StructType,
     partition: Partition,
-    conditions: Mapping[str, pc.Expression] = MappingProxyType({}),
+    conditions: Mapping[str, pc.Expression] | None = None,
     writer: TableWriter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a shard, with the columns of a schema; what its series goes on from is written."""
@@ -285,8 +284,9 @@ def _rows(
     unreadable: list[str] = []
     for table, rows, provisional in rows_of(job, partition.task, unreadable, TABLES[request.table]):
         if table == request.table and (job.options.tells_open or not provisional):
-            for name in conditions.keys() & {*rows.schema.names}:
-                rows = rows.filter(conditions[name])
+            for name, condition in (conditions or {}).items():
+                if name in rows.schema.names:
+                    rows = rows.filter(condition)
             if rows.num_rows:
                 columns = [rows.column(field.name).cast(field.type) for field in wanted]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)

@@ -10,6 +10,7 @@ id, so that it is done once, whoever does it: of a run that was killed the next 
 a commit, or nothing; what ``captures`` shows is in all tables.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from zmtpsniff.capture.locations import canonical, delta_options, file_system, m
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
-from zmtpsniff.spark.writer import DataFile, TableWriter, now_ms
+from zmtpsniff.spark.writer import DataFile, TableWriter
 
 _APP = "zmtpsniff"  # whose transactions those in the logs are, and their metadata
 _LATEST = 8  # entries of a log: what optimizes tables, and writes some, has completed the commit before it
@@ -245,7 +246,7 @@ def _change(
     table: DeltaTable, name: str, added: Sequence[DataFile], removed: Sequence[str], number: int, metadata: Any = None
 ) -> None:
     """Add and remove files of a table in one transaction; raises CommitFailedError if another one was first."""
-    now = now_ms()
+    now = time.time_ns() // 1_000_000
     partition = _partition(name)
     known = _actions(table)
     actions: list[AddAction | RemoveAction] = [

@@ -1,7 +1,6 @@
 """Rows written to Parquet by the task that makes them, so that they need not pass through the JVM."""
 
 import json
-import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import date, datetime
 from typing import Any
@@ -190,8 +189,3 @@ def statistics(content: pq.FileMetaData) -> str:
 
 def _plain(value: Any) -> Any:
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
-
-
-def now_ms() -> int:
-    """The time, milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
