@@ -195,8 +195,8 @@ def is_rest_v2(octets: bytes) -> bool:
 def guess_after_signature(octets: bytes) -> int | None:
     """Guess the major version from what follows a signature, where the other side was not captured.
 
-    Returns 3 for a minor version and a mechanism, 2 for a socket type and an identity frame, 1 for a bare identity
-    and frames of ZMTP 1.0, None if there are too few octets to tell. ``octets`` begin at the revision.
+    Returns 3 for a minor version and a mechanism, 2 for a socket type and an identity frame, 1 for an identity and
+    frames of ZMTP 1.0, None if there are too few octets. ``octets`` begin at the revision.
     """
     if len(octets) < GUESS_SIZE:
         return None

@@ -43,10 +43,10 @@ class ScapyEngine:
         self.key_lines: list[str] = []
         self._options = options
         self._rings: dict[str, PacketRing] = {}
-        self._numbers: dict[str, int] = {}  # of the interfaces, since another may come to have the same name
+        self._numbers: dict[str, int] = {}  # the kernel's numbers of the interfaces; another may get the same name
         self._lost = 0  # packets dropped on interfaces that are gone
-        self._failed: dict[str, float] = {}  # since when interfaces are down, of which that is not told yet
-        self._down: set[str] = set()  # of which it is
+        self._failed: dict[str, float] = {}  # interfaces that are down, and since when; not reported yet
+        self._down: set[str] = set()  # interfaces that are reported to be down
         self._woken, self._wake = os.pipe()
         self._stopped = False
 
