@@ -346,7 +346,7 @@ def test_the_helper_reads_nothing_of_the_network() -> None:
 
 
 def test_spark_is_imported_late() -> None:
-    names = ("file_list", "inputs", "options", "session", "tables")
+    names = ("inputs", "options", "session", "tables")
     modules = ", ".join(f"zmtpsniff.spark.{name}" for name in names)
     code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

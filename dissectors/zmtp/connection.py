@@ -431,8 +431,7 @@ class ZmtpConnection:
         for half in self.halves:
             half.opening.ended = True
         for half in self.halves:
-            if not half.stopped:
-                half.resume()
+            half.resume()
         self._weigh(at_end=True)
         if not self.accepted:
             self.reject()
@@ -458,7 +457,7 @@ class ZmtpConnection:
             client=self._peer(one),
             server=self._peer(other),
             messages=Sides(one.session.all_messages, other.session.all_messages),
-            octets=Sides(one.octets, other.octets),
+            octets=Sides(one.buffer.octets, other.buffer.octets),
             start_ns=start_ns,
             end_ns=max(start_ns, end_ns),
             end=end,

@@ -164,11 +164,14 @@ class Security:
         else:
             self.failed = self.failed or not self.complete
 
-    def mechanism_of(self, announced: str | None, body: bytes) -> str | None:
-        """The mechanism by which to read a command: the agreed one, else the ``announced`` one, else a guess by it."""
+    def mechanism_of(self, announced: str | None, body: bytes, whole: bool = True) -> str | None:
+        """The mechanism by which to read a command: the agreed one, else the ``announced`` one, else a guess by it.
+
+        ``whole`` is false if octets at its end are missing from the capture.
+        """
         known = self.mechanism or announced
         if known is None and self.unknown_start:
-            self._assumed = self._assumed or commands.assume_mechanism(body)
+            self._assumed = self._assumed or commands.assume_mechanism(body, whole)
         return known or self._assumed
 
     def take(self, side: Side, name: str, fields: commands.Fields, mechanism: str | None) -> Sequence[Fault]:

@@ -342,7 +342,7 @@ class Session:
         octets = at_hand(body)
         incomplete = not whole and not is_cut
         whole = whole and not is_cut
-        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets)
+        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
             self._check_command(name, mechanism, whole)

@@ -465,7 +465,7 @@ def test_a_url_is_a_file(tmp_path: Path) -> None:
     assert [packet for batch in open_captures([path.as_uri()]).batches() for packet in batch] == wanted != []
     for url, said in (
         ("ftp://here/x", "files of this machine are known"),
-        ((tmp_path / "no").as_uri(), "No such file"),
+        ((tmp_path / "no").as_uri(), "no such file"),
     ):
         with pytest.raises(CaptureError, match=said):
             open_captures([url])

@@ -174,6 +174,22 @@ def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, 
     assert [(one.outcome, one.syns) for one in attempts.seen] == [("refused" if is_answered else "silent", 3)]
 
 
+@pytest.mark.parametrize("is_its_answer", [True, False])
+def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
+    """As in captures of two hosts whose clocks differ."""
+    attempts = Attempts()
+    wire = Wire()
+    wire.table = FlowTable(wire._connect, witness=attempts)
+    wire.send(True, 0, flags=RST | ACK, ack=1001 if is_its_answer else 2001)
+    wire.pause(0.3)
+    for _ in range(3):
+        wire.send(False, 1000, flags=SYN)
+        wire.pause(1)
+    wire.table.finish()
+    assert [one.outcome for one in attempts.seen] == (["refused"] if is_its_answer else ["silent"])
+    assert wire.table.count == 1
+
+
 def test_addresses() -> None:
     key = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (40_000).to_bytes(2, "big") + (5555).to_bytes(2, "big")
     assert addresses(key) == (Address("10.0.0.1:40000", 40_000), Address("10.0.0.2:5555", 5555))

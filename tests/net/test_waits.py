@@ -230,3 +230,13 @@ def test_inferred_sockets_are_asked_too() -> None:
     assert silent.summary.startswith("10.0.0.2:5555 does not answer 10.0.0.1:40000: 1 request without a reply for 60 s")
     assert silent.known.endswith("; that these sockets ask and reply is inferred from their messages")
     assert not findings(late(1), "replies-slow")
+
+
+def test_an_unanswered_request_says_for_how_long() -> None:
+    talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    sent = segments(talk, fin=False)
+    sent = sent[: max(place for place, one in enumerate(sent) if one.payload and one.side == 1)]
+    idle = Sent(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)  # keeps the connection alive
+    (found,) = findings(timed([*sent, idle], [*range(len(sent)), 12_000]), "request-unanswered")
+    assert found.severity == "error"
+    assert found.summary.endswith(" does not answer 10.0.0.1: 1 request without a reply for 12 s")

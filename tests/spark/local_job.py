@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, add, ingest
 from zmtpsniff.spark.options import Options
 

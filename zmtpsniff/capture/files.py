@@ -101,7 +101,9 @@ class Captures:
 
 
 def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = None) -> Captures:
-    """Open capture files by name, ``-`` for standard input, and return them as one source.
+    """Open capture files by name or URL, ``-`` for standard input, and return them as one source.
+
+    A URL may be that of a folder, or a glob, as no shell knows these.
 
     An object that is open stays so: it belongs to who opened it. ``offsets``, of one file only, is that of open_stream.
 
@@ -110,6 +112,7 @@ def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = N
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
+    names = [name for given in names for name in _expanded(given)]
     assert offsets is None or len(names) == 1
     captures = Captures(offsets)
     try:
@@ -201,16 +204,25 @@ def _recognise(
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
-def _open(name: str) -> FileIO | BinaryIO:
-    """Open a file by its path or URL; raises CaptureError for a URL that nothing opens."""
-    if "://" not in name:
-        return FileIO(name)
-    from zmtpsniff.capture.locations import LocationError, open_location
+def _expanded(name: str | BinaryIO) -> Sequence[str | BinaryIO]:
+    """The files that a URL names, or the file that anything else does; raises CaptureError."""
+    if not isinstance(name, str) or "://" not in name:
+        return (name,)
+    from zmtpsniff.capture.file_list import list_files
+    from zmtpsniff.capture.locations import LocationError
 
     try:
-        return open_location(name)
+        return [file.path for file in list_files([name])]
     except LocationError as error:
         raise CaptureError(str(error)) from error
+
+
+def _open(name: str) -> FileIO | BinaryIO:
+    if "://" not in name:
+        return FileIO(name)
+    from zmtpsniff.capture.locations import open_location
+
+    return open_location(name)
 
 
 def read_chunks(file: FileIO | BinaryIO, size: int) -> Iterator[bytes]:

@@ -242,7 +242,7 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
 
     done = run(folder, keep_days, vacuum_hours)
     click.echo(
-        f"{done.compacted:,} files into {done.made:,}, {done.deleted:,} days deleted, {done.vacuumed:,} files gone",
+        f"{done.compacted:,} files into {done.made:,}, {done.deleted:,} of old days, {done.vacuumed:,} deleted",
         err=True,
     )
 

@@ -411,7 +411,7 @@ class Flow:
     def end(self, time_ns: int, packet: int) -> None:
         """No more segments will come: missing octets are lost."""
         self.give_up(time_ns, packet)
-        for direction in self.directions:
+        for direction in (self.client, self.server):
             if not direction.seen and direction.receiver is not None and not direction.absent:
                 direction.receiver.absent(time_ns, packet)
             direction.lose_end(time_ns, packet)

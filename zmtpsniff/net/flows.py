@@ -50,6 +50,7 @@ _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; b
 _RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
 _LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others while no packet of its flow comes
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
+_MOST_REFUSALS = 1000  # RSTs that wait for their SYN
 _AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
@@ -119,6 +120,7 @@ class FlowTable:
         self.retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
         self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
+        self._refusals: dict[bytes, Segment] = {}  # RSTs that stand before the SYNs that they answer, it may be
         self._sweeping: list[int] = []
         self._next_sweep = 0
         self.patience = Patience()
@@ -251,7 +253,10 @@ class FlowTable:
         if flags & SYN:
             direction = self._synchronise(direction, segment)
         elif direction is None:
-            direction = None if flags & RST else self._open(key, time_ns, by_port=True)
+            if flags & RST:
+                self._keep_refusal(segment)
+            else:
+                direction = self._open(key, time_ns, by_port=True)
         elif direction.flow.ended:
             direction = self._follow(direction, segment)
         if direction is None or direction.flow.ended:
@@ -427,11 +432,21 @@ class FlowTable:
             ):  # the ports may have suggested the other side
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
+            refusal = None if answers else self._refusals.pop(other.key, None)
+            if refusal is not None and refusal[4] == (seq + 1) % MODULO:
+                self._again.append(refusal)
         if not answers and (not flow.syns or time_ns - flow.last_ns >= _AGAIN_NS):
             flow.syns += 1
         if answers and other.isn is None and not flow.begun:
             other.isn = self._acknowledged_isn(other, ack)
         return direction
+
+    def _keep_refusal(self, segment: Segment) -> None:
+        """Keep a RST of no flow if it answers a SYN (RFC 9293, section 3.10.7.1), which may be late."""
+        if segment[3] == 0 and segment[5] & ACK:
+            self._refusals[segment[2]] = segment
+            if len(self._refusals) > _MOST_REFUSALS:
+                del self._refusals[next(iter(self._refusals))]
 
     def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
@@ -696,7 +711,7 @@ class FlowTable:
         if flow.dissection is not None:
             flow.dissection.release()
             flow.dissection = None
-        for direction in flow.directions:
+        for direction in (flow.client, flow.server):
             direction.forget()
         flow.recent_octets = 0
         flow.attend()
@@ -712,7 +727,7 @@ class FlowTable:
         if self._flows.pop(flow.number, None) is None:
             return  # its segments turned out to be of two connections
         self._end(flow, flow.closed or end)
-        for direction in flow.directions:
+        for direction in (flow.client, flow.server):
             if self._directions.get(direction.key) is direction:
                 del self._directions[direction.key]
             elif self.retired.get(direction.key) is flow:

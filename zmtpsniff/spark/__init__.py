@@ -19,15 +19,14 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | :-- | :-- |
 | `tables` | names, types and meanings of all columns; `ddl(table)` for Spark, `arrow_schema(table)` for Arrow |
 | `options` | `Options`: what a run is asked for, as executors get it, and how it is written |
-| `file_list` | inputs to files (`list_files`) |
 | `inputs` | `File`: a capture by path or URL as a source of packets, read by an executor |
 | `places` | numbers of packets that say in which file and where they are |
-| `groups` | what must be dissected together |
-| `connections` | `connection_id`; `Connections`: what two ends say to each other, segments in, events out |
+| `groups` | what must be dissected together, and which part of it a shard is |
+| `connections` | `shared_id`, `local_id`; `Connections`: what two ends say to each other, segments in, events out |
 | `rows` * | `Rows`: events to Arrow record batches |
-| `shard` * | `Shard`: dissects a shard; `ShardRows`: its events as rows |
 | `writer` * | rows to Parquet files by the task that made them |
 | `state_log` * | the states of what is open, in the tables' folder |
+| `shard` * | `Shard`: dissects a shard; `ShardRows`: its events as rows |
 | `task` * | `dissect`: what one task does |
 | `series` * | files to series, what the tables have of them, and what is to be done with new ones |
 | `store` * | `Store`: the folder of the tables, committed as a whole |
@@ -40,7 +39,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 | `datasource` ** | `ZmtpSource`: the format `zmtp`, for `spark.read` and `spark.readStream` |
 | `report` ** | the tables as views that count each connection once, and the questions of `stats` over them |
 
-Nothing of pyspark, pyarrow, pandas or deltalake is imported before it is used.
+Importing this package imports nothing of pyspark, pyarrow, pandas or deltalake.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -29,20 +29,21 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
-from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
-from zmtpsniff.spark.series import KnownFile, by_series, known_files, oldest, shard_counts, shard_task
+from zmtpsniff.spark.series import by_series, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import ShardSpec
-from zmtpsniff.spark.state_log import STATES, StateLog
-from zmtpsniff.spark.tables import ddl
+from zmtpsniff.spark.state_log import STATES
+from zmtpsniff.spark.tables import ddl, tables_of
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
 if TYPE_CHECKING:
+    from zmtpsniff.spark.ingestion import Base
     from zmtpsniff.spark.store import Store
 
 TABLES: dict[str, tuple[type, ...]] = {
@@ -193,9 +194,8 @@ class _StreamReader(DataSourceStreamReader):
             raise ValueError('a stream keeps what is open in a folder: say .option("state", DIR)')
         self._request = request
         self._schema = schema
-        self._state: Store | None = None
-        self._known: dict[str, list[KnownFile]] = {}  # files, up to the micro-batch with this number
-        self._number = -1
+        self._number = -1  # of the last micro-batch of which this is
+        self._base: Base | None = None
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         """Before all files."""
@@ -203,8 +203,8 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: _Offset, limit: Any = None) -> _Offset:  # noqa: N802
         """Up to the files that are there now, but for those that are too many for a micro-batch."""
-        self._store(start)
-        known = {file.listed.path for files in self._known.values() for file in files}
+        base = self._after(start)
+        known = {file.listed.path for files in base.known.values() for file in files}
         listed = list_files(self._request.inputs, tables_of(self._request.state), empty=True)
         new = oldest([file for file in listed if file.path not in known], self._request.most_files)
         return {"batch": start["batch"] + 1, "files": [*map(list, new)]} if new else start
@@ -213,16 +213,14 @@ class _StreamReader(DataSourceStreamReader):
         """One for each shard of each series that has files between two offsets."""
         if start == end:
             return []
-        store = self._store(start)
-        outcomes = f"{store.location}/_batches/{end['batch']}"
+        base = self._after(start)
+        outcomes = f"{base.store.location}/_batches/{end['batch']}"
         if is_there(outcomes):  # of tasks of a run that was killed, perhaps of other shards
             system, folder = file_system(outcomes)
             system.delete_dir(folder)
-        log = StateLog(store.location, store.state_files())
-        options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
-        job = Job(store.location, log.files, log.next_prefix(), options)
+        job = base.job(self._request.options._replace(tells_open=False))  # what is open has rows when it is over
         files = by_series([FileInfo(*one) for one in end["files"]], self._request.series)
-        tasks = [shard_task(name, some, self._known.get(name, []), False) for name, some in files.items()]
+        tasks = [shard_task(name, some, base.known.get(name, []), False) for name, some in files.items()]
         parts = [part for task in tasks for part in task.parts(self._request.shards or 1)]
         return [Partition(job, part, f"{end['batch']}/{at}") for at, part in enumerate(parts)]
 
@@ -241,22 +239,22 @@ class _StreamReader(DataSourceStreamReader):
 
     def commit(self, end: _Offset) -> None:
         """What was left before ``end`` is not asked for again."""
-        self._store(end)
+        self._after(end)
 
-    def _store(self, offset: _Offset) -> "Store":
-        """The folder, with all that micro-batches up to an offset left there; raises SparkError."""
-        from zmtpsniff.spark.store import Store  # which executors need not import
+    def _after(self, offset: _Offset) -> "Base":
+        """What the folder has when all that micro-batches up to an offset left is committed; raises SparkError."""
+        from zmtpsniff.spark.ingestion import Base  # of which executors need nothing
+        from zmtpsniff.spark.store import Store
 
-        if self._state is None:
-            self._state = Store(self._request.state)
-            self._state.open()
         number = offset["batch"]
-        if self._number != number:
-            behind = number - self._state.last_commit().number
-            if behind not in (0, 1) or (behind and not self._complete(self._state, number)):
+        if self._base is None or self._number != number:
+            store = Store(self._request.state)
+            store.open()
+            behind = number - store.last_commit().number
+            if behind not in (0, 1) or (behind and not self._complete(store, number)):
                 raise SparkError(f"{self._request.state}: it is not what this checkpoint left; begin with new folders")
-            self._number, self._known = number, known_files(self._state.captures())
-        return self._state
+            self._number, self._base = number, Base(store)
+        return self._base
 
     def _complete(self, store: "Store", number: int) -> bool:
         """Commit what the tasks of a micro-batch wrote; False if there is nothing."""

@@ -1,16 +1,17 @@
 """Capture files to tables in a folder, once or as they come."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.spark import job
-from zmtpsniff.spark.file_list import FileInfo, list_files, tables_of
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series
 from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES, StateLog
 from zmtpsniff.spark.store import ConflictError, Store
+from zmtpsniff.spark.tables import tables_of
 from zmtpsniff.spark.task import Job, ShardTask
 
 if TYPE_CHECKING:
@@ -23,12 +24,7 @@ _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
 
 class UnreadableStatesError(Exception):
-    """States of series that another version wrote, and this one cannot read."""
-
-    def __init__(self, series: set[str]) -> None:
-        """Name the series."""
-        super().__init__(series)
-        self.series = series
+    """States of series, which are its argument, that another version wrote, and this one cannot read."""
 
 
 class IngestOutcome(NamedTuple):
@@ -71,7 +67,7 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
     check_series(run.series)
 
-    def attempt(base: _Base) -> IngestOutcome:
+    def attempt(base: Base) -> IngestOutcome:
         there = {file.listed.path: file.listed for files in base.known.values() for file in files}
         new = oldest([file for file in listed if there.get(file.path) != file], most)
         count = len(listed) - len(new)
@@ -93,30 +89,31 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
     return _until_done(run, attempt)
 
 
-def _until_done(run: IngestRun, attempt: Callable[["_Base"], _Outcome]) -> _Outcome:
+def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outcome:
     """What an attempt comes to that no other run disturbs."""
     store = Store(run.output)
     store.open()
     lost: set[str] = set()
     for _ in range(_TRIES):
         try:
-            return attempt(_Base(store, lost))
+            return attempt(Base(store, lost))
         except UnreadableStatesError as error:
+            (series,) = error.args
             if not run.anew:
                 raise SparkError(
-                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(error.series)} "
+                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(series)} "
                     "that this one cannot go on with: --anew dissects such series anew"
                 ) from error
-            lost |= error.series
+            lost |= series
         except ConflictError:
             continue
     raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
 
 
-class _Base:
+class Base:
     """What the tables have when an attempt begins."""
 
-    def __init__(self, store: Store, lost: set[str]) -> None:
+    def __init__(self, store: Store, lost: Set[str] = frozenset()) -> None:
         """See what there is; states of series that are ``lost`` need not be readable."""
         self.store = store
         self.lost = lost
@@ -124,12 +121,16 @@ class _Base:
         self.known = known_files(store.captures())
         self.log = StateLog(store.location, store.state_files())
 
+    def job(self, options: Options) -> Job:
+        """What tasks are told that go on from here."""
+        return Job(self.store.location, self.log.files, self.log.next_prefix(), options)
+
     def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:
         """Dissect shards and commit what comes of them; how many rows that are.
 
         Raises ConflictError and UnreadableStatesError.
         """
-        outcomes = job.run(session, Job(self.store.location, self.log.files, self.log.next_prefix(), options), shards)
+        outcomes = job.run(session, self.job(options), shards)
         unreadable = {series for one in outcomes for series in one.unreadable} - self.lost
         if unreadable:
             raise UnreadableStatesError(unreadable)
@@ -187,7 +188,7 @@ def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = Non
     """
     before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
 
-    def attempt(base: _Base) -> int:
+    def attempt(base: Base) -> int:
         told = base.store.provisional_series()
         shards = [
             shard_task(name, [], files, name in base.lost, set())

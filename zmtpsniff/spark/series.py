@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.locations import is_there
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import check_series
-from zmtpsniff.spark.shard import ShardSpec
 from zmtpsniff.spark.task import ShardTask
 
 _OVERLAP_NS = 100_000_000

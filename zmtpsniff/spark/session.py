@@ -13,11 +13,10 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zmtpsniff.errors import Error
@@ -130,21 +129,12 @@ def interruptible(session: LazySession, work: Callable[[], _Result]) -> _Result:
     What interrupts the calling thread, as Ctrl-C does, finds it waiting for another one: in mid-call py4j would be left
     with an answer that nobody takes.
     """
-    waiting = Future[_Result]()
-
-    def run() -> None:
-        try:
-            waiting.set_result(work())
-        except BaseException as error:
-            waiting.set_exception(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
+    done = ThreadPool(1).apply_async(work)
     try:
-        return waiting.result()
+        return done.get()
     except KeyboardInterrupt:
         session.cancel()
-        thread.join(_LAST_SECONDS)
+        done.wait(_LAST_SECONDS)
         raise
 
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.collector import spare_collector
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import Batch
-from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
+from zmtpsniff.spark.shard import Shard, ShardRows
 from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
@@ -81,7 +82,9 @@ def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type,
         after = spec.first_file + len(task.files)
         spec = replace(spec, first_file=after, first_group=0, end_ns=0)
         options = job.options._replace(tells_open=True)
-        alone = Shard([file.path for file in task.alone], options, MemoryStates(), spec)
+        alone = Shard(
+            [file.path for file in task.alone], options, ShardStates(StateLog(job.folder, []), task.series, spec), spec
+        )
         yield from ShardRows(task.series, alone, options, kinds, stays=True).all(listed)
     if shard.has_unreadable_states:
         unreadable.append(task.series)

@@ -18,9 +18,11 @@ from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.tap import Packets, packets
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
+from tests.support.streams import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.settings import Settings
@@ -192,3 +194,15 @@ def test_every_inquiry_is_asked() -> None:
         importlib.import_module(f"zmtpsniff.analysis.findings.{module}")
     forgotten = set(Inquiry.__subclasses__()) - set(map(type, Diagnosis().inquiries))
     assert not forgotten, "add each to Diagnosis in zmtpsniff/analysis/findings/__init__.py"
+
+
+@pytest.mark.parametrize("name", ["sec_curve_ps_435_435", "sec_plain_ok_435_435", "m31_req_rep", "m31_pub_sub"])
+@pytest.mark.parametrize("snaplen", [*range(68, 100, 4), 120, 160])
+def test_packets_cut_short_accuse_nobody(name: str, snaplen: int) -> None:
+    """Not even of which security mechanism it is, if the greetings are what is cut."""
+    given = [one for batch in open_captures([str(FIXTURES / f"{name}.pcap")]).batches() for one in batch]
+    cut = [(time_ns, link, octets[:snaplen], length, None) for time_ns, link, octets, length, _ in given]
+    diagnosis = Diagnosis()
+    for events in Sniffer(Cut(cut), Settings(), Collaborators(witness=diagnosis)).events():
+        diagnosis.take(events)
+    assert alarms(diagnosis.findings()) == []

@@ -197,6 +197,21 @@ def test_who_only_sends() -> None:
     assert _pushed(CLIENT, lambda number: [b"", b"x"]) is None  # requests that nobody answers
 
 
+def test_a_dealer_that_took_turns_asks_again_before_it_is_answered() -> None:
+    """From then on nobody knows which request a reply answers."""
+    turns = [(CLIENT, number, number) for number in range(5)]  # sender, its messages and those that it has seen
+    turns += [(SERVER, number, number + 1) for number in range(5)]
+    turns.sort(key=lambda turn: turn[1] + turn[2])
+    turns += [(CLIENT, 5, 5), (SERVER, 5, 6), (CLIENT, 6, 6), (CLIENT, 7, 6), (SERVER, 6, 8), (SERVER, 7, 8)]
+    events: list[AnyEvent] = [Problem("note", "no-greeting", "", 0, 1, 1, CLIENT, SERVER)]
+    for packet, (src, sent, seen) in enumerate(turns, 1):
+        dst = SERVER if src == CLIENT else CLIENT
+        events.append(Message(packet, packet, 1, src, dst, [b"", b"x"], offset=10 * sent, seen=10 * seen))
+    shown = [event for event in Patterns().take(events) if isinstance(event, Message)]
+    requests = [event.request for event in shown if event.src == SERVER]
+    assert requests == [None, None, None, 7, 9, 11, None, None]
+
+
 def _late_push(count: int) -> list[AnyEvent]:
     """What is shown of a connection that was there before the capture, on which one side sends so many messages."""
     found = Problem("note", "no-greeting", "", 0, 1, 1, CLIENT, SERVER)

@@ -70,17 +70,19 @@ class _Tries:
 class _Endpoint:
     """One address that somebody tried to connect to."""
 
-    __slots__ = ("answers", "earlier", "refused", "silent")
+    __slots__ = ("accepted_ns", "answers", "earlier", "refused", "silent")
 
     def __init__(self) -> None:
         self.answers = False  # somebody answered there
+        self.accepted_ns = 0  # when, the last time
         self.refused = _Tries()  # since then
         self.silent = _Tries()
         self.earlier = _Tries()  # those refused before that, for the first time
 
-    def accept(self) -> None:
+    def accept(self, time_ns: int) -> None:
         """Somebody answers."""
         self.answers = True
+        self.accepted_ns = max(self.accepted_ns, time_ns)
         if self.refused.seen.count:
             if not self.earlier.seen.count:
                 self.earlier = self.refused
@@ -102,9 +104,11 @@ class Endpoints(Inquiry):
         """Count an attempt."""
         endpoint = self._endpoints.at(attempt.server)
         if attempt.outcome == "accepted":
-            endpoint.accept()
+            endpoint.accept(attempt.last_ns)
         elif attempt.outcome == "refused":
-            endpoint.refused.add(attempt)
+            # Where the capture is out of order it may be told late; times of one host can be compared.
+            is_earlier = attempt.last_ns < endpoint.accepted_ns
+            (endpoint.earlier if is_earlier else endpoint.refused).add(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
@@ -123,7 +127,7 @@ class Endpoints(Inquiry):
             if not tries.seen.count:
                 if endpoint.earlier.seen.count:
                     late[address] = endpoint.earlier
-            elif endpoint.answers and address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
+            elif address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
                 stopped[address] = tries
             else:
                 yield self._refused(address, endpoint)
@@ -139,10 +143,11 @@ class Endpoints(Inquiry):
         tries = endpoint.refused
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        any_more = " any more" if endpoint.answers else ""
+        answered = endpoint.answers or address in self._servers.entries  # before the capture, perhaps
+        any_more = " any more" if answered else ""
         summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {some(tries.hosts)}"
         # Programs that end together end one after the other.
-        least_ns = _LEAST_STOPPED_NS if endpoint.answers else _LEAST_REFUSED_NS
+        least_ns = _LEAST_STOPPED_NS if answered else _LEAST_REFUSED_NS
         severity = "note" if _is_short(tries, least_ns) else self._severity(certainty)
         known = f"a RST answers each SYN to {address}; {why}"
         return Claim("endpoint-refused", summary, known, seen, [address], severity, certainty)

@@ -358,11 +358,17 @@ class Requests(Inquiry):
 
     def _claim_unanswered(self, host: str, replier: str, unanswered: _Backlog) -> Claim:
         seen = unanswered.seen
-        requests = times(seen.count, "request")
-        summary = f"{replier} does not answer {host}: {requests} without a reply"
+        ends = [self._ended.entries[flow][0] for flow in unanswered.flows if flow in self._ended.entries]
+        waited_ns = max(ends, default=0) - (seen.first_ns or 0)
+        has_last_word = seen.count == len(unanswered.flows)  # else others may have been answered between them
+        is_long = unanswered.has_waited and waited_ns >= _RECENT_NS
+        lasted = f" for {span(waited_ns)}" if has_last_word and is_long else ""
+        summary = f"{replier} does not answer {host}: {times(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
-        severity: Severity | None = "note" if unanswered.is_at_end or is_farewell else None
+        # Nothing but TCP's own packets may have passed meanwhile, by which patterns do not tell the time.
+        is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
+        severity: Severity | None = "note" if is_at_end or is_farewell else None
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")
         known = "; ".join(unanswered.details) + not_reached
         advice = _UNREACHED_ADVICE if not_reached else None

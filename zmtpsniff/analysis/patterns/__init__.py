@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 
 from dissectors.events import (
+    UNBOUNDED,
     AnyEvent,
     Beacon,
     Command,
@@ -24,7 +25,7 @@ from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
@@ -271,6 +272,9 @@ class Patterns:
         conversation.rules = self._rules(conversation)
         self._on_message.pop(conversation.flow, None)
         self._listen(conversation)
+        # Frames of one side may have been found later than those of the other.
+        if all(0 <= early.seen < UNBOUNDED for early in conversation.early):
+            conversation.early.sort(key=lambda early: early.offset + early.seen)
         self._catch_up(conversation)
 
     def _command(self, event: Command) -> None:
@@ -337,7 +341,7 @@ class Patterns:
         types = conversation.types
         kinds = frozenset(types.values())
         if not may_talk(*types.values()):
-            return Rules()
+            return NO_RULES
         if kinds <= REQUEST_REPLY:
             for address, kind in types.items():
                 if kind == "ROUTER":
@@ -351,7 +355,7 @@ class Patterns:
             return RadioDish(conversation, self._findings, self._room)
         if kinds <= SINGLE_FRAME:
             return SingleFrame(self._findings)
-        return Rules()
+        return NO_RULES
 
     def _publisher(self, address: str) -> Publisher:
         publisher = self._publishers.setdefault(address, Publisher())

@@ -132,6 +132,10 @@ class Rules:
         """The connection or the capture is over, at ``now_ns``: give back all room."""
 
 
+NO_RULES = Rules()
+"""Those of a connection of which no pattern wants to know anything, or not yet; shared, and never changed."""
+
+
 class Conversation:
     """One connection: its two sockets, and whether the capture has all of it."""
 
@@ -154,7 +158,7 @@ class Conversation:
         self.patience_ns: int | None = None  # as in the inference that made the guesses
         self.is_declared = False  # the user says which they are
         self.pings: Rules | None = None
-        self.rules = Rules()
+        self.rules = NO_RULES
 
     @property
     def is_guessed(self) -> bool:
@@ -164,8 +168,8 @@ class Conversation:
     def part(self) -> None:
         """Break the references back to this object, so that its memory is free at once."""
         for rules in (self.rules, self.pings):
-            if rules is not None:
+            if rules is not None and rules.message is not None:
                 rules.message = None
-        self.rules = Rules()
+        self.rules = NO_RULES
         self.pings = None
         self.inference = None

@@ -409,11 +409,15 @@ class Inference:
         kind = self._senders.at(event.src).take(event) or by_topics
         if kind is None:
             return None
+        return self._sent_by(event.src, kind)
+
+    def _sent_by(self, sender: str, kind: str) -> Guesses:
+        """What both sides are if the sender is of this kind, now and on its other connections."""
+        receiver = self._other(sender)
+        self._senders.at(sender).kind = kind
         if kind == "PUB" and self._frames == _GROUP_FRAMES:
-            return {event.src: Guess(kind, "RADIO"), event.dst: Guess("SUB", "DISH")}
-        if kind == "PUB":
-            return {event.src: Guess(kind), event.dst: Guess("SUB")}
-        return {event.src: Guess(kind), event.dst: Guess("PULL")}
+            return {sender: Guess(kind, "RADIO"), receiver: Guess("SUB", "DISH")}
+        return {sender: Guess(kind), receiver: Guess(_PEER_OF[kind])}
 
     def _by_topics(self, event: Message) -> str | None:
         """Messages whose first frames repeat have topics, if the side sends them that was connected to."""
@@ -443,7 +447,7 @@ class Inference:
             return None
         shape = self._senders.at(sender)
         if shape.kind is not None:
-            return {sender: Guess(shape.kind), receiver: Guess(_PEER_OF[shape.kind])}
+            return self._sent_by(sender, shape.kind)
         # A PUB that connects hears a subscription first, which may have come before the capture began.
         pushes = len(self._topics) == sent or shape.shares or (sender == client and not self._has_topics())
         if pushes:

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
+from zmtpsniff.analysis.patterns.conversation import (
+    NO_RULES,
+    Conversation,
+    Findings,
+    Room,
+    Rules,
+    can_know,
+    latency_ns,
+)
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
@@ -100,6 +108,7 @@ class LockStep(Rules):
         self._packet = 0
         self._time_ns = 0
         self._offset = 0
+        self._seen = -1  # what its sender had seen of the other side
         self._key = 0
         self._answered = -1  # stream offset of the last reply
         self._answered_packet = 0  # the packet of the request that the last reply answers
@@ -116,6 +125,9 @@ class LockStep(Rules):
         if event.src == self._requester:
             if self._packet or event.seen <= self._answered:
                 self._ask_again(event, 0)
+                if not self._requester:
+                    return
+            self._seen = event.seen
             self._packet = event.packet
             self._time_ns = event.time_ns
             self._offset = event.offset
@@ -151,6 +163,9 @@ class LockStep(Rules):
             return
         if self._packet or event.seen <= self._answered:
             self._ask_again(event, key)
+            if not self._requester:
+                return
+        self._seen = event.seen
         self._packet, self._time_ns, self._offset, self._key = event.packet, event.time_ns, event.offset, key
         if self._forwarding is not None:
             self._forwarding.begin(event)
@@ -162,6 +177,11 @@ class LockStep(Rules):
         """
         self.pass_time(event.time_ns)
         blind = self._exchange.conversation.blind
+        if self._exchange.conversation.is_guessed and not key and event.seen <= self._seen:
+            # Nothing came in between: it is no REQ, or one that gave up, and nobody knows what the next reply answers.
+            self._requester = ""
+            self.lose()
+            return
         if not (key or blind or event.seen == UNBOUNDED):
             before = self._packet or self._answered_packet
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
@@ -408,7 +428,7 @@ def request_reply(exchange: Exchange) -> Rules:
     if kinds == ["DEALER", "DEALER"]:
         return DealerPair(exchange)
     if kinds == ["ROUTER", "ROUTER"] or not may_talk(*kinds):
-        return Rules()
+        return NO_RULES
     return LockStep(exchange) if "REQ" in kinds else RequestReply(exchange)
 
 

@@ -1,4 +1,4 @@
-"""Which files are meant by the inputs of a command."""
+"""Which files are meant by paths, folders, globs and URLs."""
 
 import glob
 import os
@@ -10,7 +10,6 @@ from typing import NamedTuple
 from zmtpsniff.capture.locations import (
     SPECIAL,
     LocationError,
-    canonical,
     file_system,
     is_special,
     is_there,
@@ -27,23 +26,11 @@ class FileInfo(NamedTuple):
     modified_ns: int
 
 
-def tables_of(output: str) -> str:
-    """A regular expression that the paths and URLs of what a run writes into ``output`` match, and no others there.
-
-    An output may be in the folder of the captures, or that in the output.
-    """
-    from zmtpsniff.spark.tables import PARTITION, TABLES
-
-    names = {canonical(output)} | ({os.path.realpath(local)} if (local := local_path(output)) is not None else set())
-    begin = "|".join(sorted(re.escape(name.rstrip("/")) for name in names))
-    return f"^(?:{begin})/(?:(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/|_batches/)"
-
-
 def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = False) -> list[FileInfo]:
     """The files that inputs name: files, globs, folders with all that is in them, as paths or URLs.
 
     Hidden files and folders, and those whose names begin with "_", are left out of folders, and so are paths and URLs
-    that match the regular expression ``but`` (see tables_of), and FIFOs, sockets and devices in folders and globs.
+    that match the regular expression ``but``, and FIFOs, sockets and devices in folders and globs.
     Sorted, each once. Raises LocationError for an input that is not there, or one of these, and, unless it may be
     ``empty``, for one without files.
     """

@@ -11,11 +11,12 @@ from tests.support.paths import FIXTURES
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.local_job import take
+from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.locations import LocationError
-from zmtpsniff.spark.file_list import list_files, tables_of
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import check_series
 from zmtpsniff.spark.series import series_of
+from zmtpsniff.spark.tables import tables_of
 
 CAPTURE = "m31_push_pull.pcap"
 
