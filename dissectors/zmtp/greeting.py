@@ -100,7 +100,7 @@ _MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL",
 
 
 def find_rest(octets: bytes) -> Rest | int:
-    """The rest of a 3.x greeting that ``octets`` begin with; 0 if there is none, else how many it takes to tell."""
+    """The rest of a 3.x greeting at the beginning of ``octets``; 0 if there is none, or how many octets it needs."""
     mechanism = find_mechanism(octets[: wire.GREETING_SIZE])
     if mechanism is not None:
         size = mechanism + wire.AFTER_REVISION_SIZE - 1
@@ -159,7 +159,7 @@ def _may_be_rest(octets: bytes, begin: int) -> bool:
 
 
 def _begins_handshake(octets: bytes) -> bool | None:
-    """Whether octets begin with a command of a handshake; None if there are too few of them to tell."""
+    """Whether octets begin with a command of a handshake; None if there are too few octets."""
     if octets[:1] not in (b"", b"\x04", b"\x06"):
         return False
     body = octets[9 if octets[:1] == b"\x06" else 2 :]

@@ -162,8 +162,8 @@ class Window:
 
         Such a chain begins within what would be a body, and never comes upon a frame of the one from the start.
         """
-        lasts: dict[int, int] = {}  # the last frame to which the one at a place leads
-        most: dict[int, float] = {}  # bits of a chain that leads to a last frame
+        lasts: dict[int, int] = {}  # the last frame of the chain from each place
+        most: dict[int, float] = {}  # the most bits of a chain to each last frame
         for place in sorted(links, reverse=True):
             link = links[place]
             last = lasts[place] = lasts.get(link.frame.following, place)
@@ -263,7 +263,7 @@ class Window:
         return len(frames)
 
     def _add(self, links: dict[int, Link], frame: Frame, rest: float = 0.0) -> None:
-        """Add a frame to those that lead to the end, ``rest`` if what it leads to is none of these."""
+        """Add a frame to the links; ``rest`` are the bits behind it if the next frame is not among them."""
         own = self._worth(frame)
         following = links.get(frame.following)
         links[frame.place] = Link(frame, own, own + (rest if following is None else following.bits))

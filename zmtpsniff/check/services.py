@@ -117,7 +117,7 @@ class ServiceProfile:
         self.address = address
         self.connections = 0
         self.unseen = 0  # connections without a handshake in the capture
-        self.failed: list[Connection] = []  # examples of those whose handshake failed
+        self.failed: list[Connection] = []  # examples of connections whose handshake failed
         self.failures = 0
         self.mechanisms = Values()
         self.versions = Values()

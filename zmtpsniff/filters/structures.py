@@ -202,7 +202,7 @@ def _have_order(value: Any, other: Any) -> bool:
 
 
 def _both_as_octets(value: Any, other: Any) -> tuple[Octets, Octets] | None:
-    """Two values as octets where one of them has octets and the other can be written; None where not."""
+    """Two values as octets, if one of them has octets and the other can be written; else None."""
     if isinstance(value, str) if _is_scalar(other) else isinstance(other, str) and _is_scalar(value):
         return None
     if not (_has_octets(value) or _has_octets(other)):

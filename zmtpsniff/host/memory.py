@@ -215,7 +215,7 @@ def _agree(public: bytes, secret: bytes) -> bytes | None:
 
 
 def _is_possible(target: SearchTarget, key: bytes) -> bool:
-    """Whether a precomputed key opens one of the boxes, or there is none that could tell."""
+    """Whether a precomputed key opens one of the boxes; true if there are no boxes."""
     return not target.boxes or _is_opened(target, key)
 
 

@@ -1,6 +1,6 @@
-"""TLS between flows and dissectors: octets become TLS records, and records the plaintexts that tshark made of them.
+"""TLS between flows and dissectors: octets become TLS records, and records become the plaintexts that tshark decrypted.
 
-Nothing is decrypted here. A record whose plaintext is not known is a hole in the stream, and is told as one.
+This module decrypts nothing. If the plaintext of a record is unknown, it is a hole in the stream.
 """
 
 import socket

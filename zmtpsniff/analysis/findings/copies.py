@@ -275,7 +275,7 @@ class _Comparison:
             self._look_for_beginning(contents, event.time_ns, here, there)
         elif contents in there.count:
             if here.waiting and there.count[contents] > 1:
-                here.add(contents, event.time_ns)  # which of them it is cannot be told
+                here.add(contents, event.time_ns)  # nothing shows which of the equal messages this is
                 return
             passed, since_ns = there.take_to(contents, here)
             if passed:

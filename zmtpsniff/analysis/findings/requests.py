@@ -366,7 +366,7 @@ class Requests(Inquiry):
         summary = f"{replier} does not answer {host}: {times(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
-        # Nothing but TCP's own packets may have passed meanwhile, by which patterns do not tell the time.
+        # Only packets without events may have passed meanwhile, and patterns take the time from events.
         is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
         severity: Severity | None = "note" if is_at_end or is_farewell else None
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")

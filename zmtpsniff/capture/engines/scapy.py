@@ -129,8 +129,8 @@ class ScapyEngine:
     def _look_around(self) -> set[str]:
         """Look after interfaces that are down; returns those that are gone.
 
-        The kernel tells of one error only for an interface that goes down and is deleted then, which is also what
-        happens one after the other when it is deleted at once: so it is not told at once that one is down.
+        An interface that is deleted goes down first, and the kernel reports only one error for both. So this waits
+        before it reports that an interface is down.
         """
         self._count_drops()
         gone = {name for name in (*self._failed, *self._down) if not self._exists(name)}
