@@ -174,7 +174,7 @@ class WebSocketReader:
     # ------------------------------------------------------------------ messages of WebSocket
 
     def _payload(self, first: int, kept: bytes, length: int, whole: bool) -> None:
-        """Take a frame's payload of ``length`` octets, of which the first are kept."""
+        """Take a frame's payload of ``length`` octets; ``kept`` has the first of them."""
         opcode = first & ws.OPCODE
         if opcode >= ws.CLOSE:
             self._control(opcode, kept, whole)

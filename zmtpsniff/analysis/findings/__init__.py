@@ -66,8 +66,8 @@ class Diagnosis:
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at a batch of events, of all those that a Sniffer gives.
 
-        Returns those that are no messages, and the replies that were told from their requests: who wants these, too,
-        need not look at all messages once more.
+        Returns the events that are no messages, and the replies with a request: a caller that needs these, too, need
+        not look at all messages once more.
         """
         self._pass_time(events)
         if self._on_message:

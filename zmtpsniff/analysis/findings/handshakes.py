@@ -3,8 +3,8 @@
 Theory
 ------
 
-libzmq hardly says why it refuses a peer. What the wire shows instead is how far the handshake came before somebody
-closed the connection, and that tells enough, since each step has one reason to end there:
+libzmq hardly says why it refuses a peer. But the wire shows how far the handshake came before somebody closed the
+connection. That is enough, since each step has one reason to end there:
 
 ======================================  ==============================================================================
 the last thing said                     why the connection is closed
