@@ -170,18 +170,19 @@ class ZmtpConnection:
 
     def take(self, half: Half, finding: Finding) -> None:
         """Draw the conclusions from what ``half`` has found out."""
+        other = self.server if half is self.client else self.client
         match finding:
             case "signature":
                 signature = half.opening.signature
                 if not self.accepted and signature is not None and signature.is_certain:
                     self.accept()
-                self._other(half).resume()
+                other.resume()
             case "silence" | "unknown":
-                self._other(half).resume()
+                other.resume()
             case "revision":
                 if not self.accepted:
                     self._announced()
-                self._other(half).resume()
+                other.resume()
             case "greeting":
                 self._greeted(half)
             case "frames":
@@ -189,7 +190,7 @@ class ZmtpConnection:
             case "identity":
                 self._identified()
                 self._weigh()
-                self._other(half).resume()
+                other.resume()
             case "proof":
                 self.accept()
             case "evidence":
@@ -202,7 +203,6 @@ class ZmtpConnection:
                 self._not_seen = True
                 self._skip_handshake()
             case "hopeless":
-                other = self._other(half)
                 if not self.accepted and (other.stopped or not other.octets):
                     self.reject()
             case "upgrade":
@@ -210,7 +210,7 @@ class ZmtpConnection:
             case "no-upgrade":
                 self.security.failed = True
                 half.stop()
-                self._other(half).resume()
+                other.resume()
 
     # ------------------------------------------------------------------ is it ZMTP?
 
@@ -431,8 +431,7 @@ class ZmtpConnection:
         for half in self.halves:
             half.opening.ended = True
         for half in self.halves:
-            if not half.stopped:
-                half.resume()
+            half.resume()
         self._weigh(at_end=True)
         if not self.accepted:
             self.reject()
@@ -458,7 +457,7 @@ class ZmtpConnection:
             client=self._peer(one),
             server=self._peer(other),
             messages=Sides(one.session.all_messages, other.session.all_messages),
-            octets=Sides(one.octets, other.octets),
+            octets=Sides(one.buffer.octets, other.buffer.octets),
             start_ns=start_ns,
             end_ns=max(start_ns, end_ns),
             end=end,

@@ -32,7 +32,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import LongFramesState
 from dissectors.zmtp.opening import Fact, Opening, OpeningState
 from dissectors.zmtp.resync import Discovery
-from dissectors.zmtp.search import Piece, Search, SearchState, StoredSegment
+from dissectors.zmtp.search import Piece, Search, SearchState, Segment, StoredSegment, fetch_segments, store_segments
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session, SessionState
 from dissectors.zmtp.websocket import MessageSearch, WebSocketReader, WebSocketReaderState
@@ -63,6 +63,10 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
     lost        octets of its greeting are missing
     hopeless    no frames are found in as much as is searched
 """
+
+
+# Facts from which nothing follows but what the pair says.
+_FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
 
 
 class Pair(Protocol):
@@ -111,6 +115,7 @@ class HalfState(Part):
     messages: WebSocketReaderState | None
     search: tuple[SearchState, list[StoredSegment], LongFramesState] | None
     searched: int | None  # in a message search
+    early: list[StoredSegment]
 
 
 class Half:
@@ -118,6 +123,7 @@ class Half:
 
     __slots__ = (
         "_again",
+        "_early",
         "_pair",
         "_read",
         "buffer",
@@ -149,6 +155,7 @@ class Half:
         self.stage: Stage = "opening"
         self._read: Read = self._read_opening
         self._again: deque[Piece] | None = None  # what was searched and is being read
+        self._early: list[Segment] = []  # those that wait in an opening
 
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
@@ -171,19 +178,18 @@ class Half:
         They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
         """
         journal, buffer, size = self.journal, self.buffer, len(data)
+        if buffer.held:
+            self._note_segment(time_ns, packet, begin, seen)
         journal.time_ns = time_ns
         journal.packet = packet
         journal.begin = begin
+        journal.seen = seen
         buffer.octets += size
         if buffer.held:
-            if self.search is not None and isinstance(self.search, Search):
-                self.search.segment(buffer.held, time_ns, packet, begin, seen)
-            journal.seen = seen
             whole = buffer.add(data)
             if whole is not None:
                 self._run(whole, 0)
             return
-        journal.seen = seen
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
         read = self._read
         buffer.need = 1
@@ -194,6 +200,17 @@ class Half:
             buffer.hold(data, reached)  # it has said so of the octets from there on
         else:
             self._run(data, reached)
+
+    def _note_segment(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
+        """A segment begins behind the octets that wait: keep what a search for frames in them will need of it."""
+        held = self.buffer.held
+        if isinstance(self.search, Search):
+            self.search.segment(held, time_ns, packet, begin, seen)
+        elif self.opening.state == "perhaps start":
+            journal, early = self.journal, self._early
+            if not early:
+                early.append(Segment(0, journal.time_ns, journal.packet, journal.begin, journal.seen))
+            early.append(Segment(held, time_ns, packet, begin, seen))
 
     def _run(self, data: bytes, position: int) -> None:
         """Let whoever reads next take octets from ``position`` on."""
@@ -335,6 +352,9 @@ class Half:
         """Report what the opening has found out, and tell the pair."""
         opening, pair = self.opening, self._pair
         opening.fact = None
+        if fact in _FOR_THE_PAIR and not opening.faults:
+            pair.take(self, fact)
+            return
         faults, opening.faults = opening.faults, ()
         if fact == "refusal":
             pair.refuse(self, *faults[0])
@@ -555,8 +575,14 @@ class Half:
         """Octets in which frames are searched."""
         search, journal = self.search, self.journal
         assert isinstance(search, Search)
-        search.begin_with(journal.time_ns, journal.packet, journal.begin, journal.seen)
         octets = data[position:] if position else data
+        early, self._early = self._early, []
+        # Nothing has been read of the octets that waited, so these are their beginnings.
+        for segment in early if early and early[-1].place < len(octets) == self.octets else ():
+            search.begin_with(*segment[1:])
+            if segment.place:
+                search.segment(*segment)
+        search.begin_with(journal.time_ns, journal.packet, journal.begin, journal.seen)
         begin = self._find_messages(octets, search)
         if begin is not None:
             if begin < len(octets):
@@ -677,7 +703,7 @@ class Half:
         self.search_now()
         if not opening.proven:
             return
-        if self.is_absent:
+        if opening.state == "absent":
             journal.problem("one-direction", f"no packet of the {self.side} is in the capture")
         if self.search is not None and (lost := self.search.searched + buffer.held):
             journal.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
@@ -722,6 +748,7 @@ class Half:
             messages.snapshot() if isinstance(messages, WebSocketReader) else None,
             search.snapshot() if isinstance(search, Search) else None,
             search.searched if isinstance(search, MessageSearch) else None,
+            store_segments(self._early),
         )
 
     def restore(self, state: HalfState) -> None:
@@ -730,6 +757,7 @@ class Half:
         self.buffer.restore(state.buffer)
         self.opening.restore(state.opening, state.evidence)
         self.session.restore(state.session)
+        self._early = fetch_segments(state.early)
         if state.frames is not None:
             self.reader = self._frame_reader(state.frames.framing)
             self.reader.restore(state.frames)

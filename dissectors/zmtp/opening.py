@@ -45,7 +45,9 @@ nothing more of it is read.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from dissectors.events import Side
 from dissectors.snapshots import Part, fields_of, set_fields
@@ -737,7 +739,7 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
 }
 
 
-class Agreement(NamedTuple):
+class Agreement(msgspec.Struct, frozen=True):
     """What the greetings of both sides come to."""
 
     version: str | None = None  # that both use; None if the capture does not show it

@@ -70,6 +70,16 @@ Piece = tuple[bytes, int, int, int, int]
 """Octets of one segment, with its time, packet, beginning in the stream and what its sender had seen."""
 
 
+def store_segments(segments: list[Segment]) -> list[StoredSegment]:
+    """Segments as they are in a snapshot."""
+    return [StoredSegment(one.place, one.time_ns, store_number(one.packet), one.begin, one.seen) for one in segments]
+
+
+def fetch_segments(stored: list[StoredSegment]) -> list[Segment]:
+    """The segments of :func:`store_segments`."""
+    return [Segment(one.place, one.time_ns, fetch_number(one.packet), one.begin, one.seen) for one in stored]
+
+
 def _pair(one: Segment, other: Segment | None) -> Segment:
     """Two neighbours as one: its octets may be as old as those of the first, and known as late as the second."""
     return one if other is None else other._replace(place=one.place, begin=one.begin)
@@ -271,16 +281,10 @@ class Search:
 
     def snapshot(self) -> tuple[SearchState, list[StoredSegment], LongFramesState]:
         """What to go on from."""
-        segments = [
-            StoredSegment(one.place, one.time_ns, store_number(one.packet), one.begin, one.seen)
-            for one in self.segments
-        ]
-        return fields_of(self, SearchState), segments, self.long_frames.snapshot()
+        return fields_of(self, SearchState), store_segments(self.segments), self.long_frames.snapshot()
 
     def restore(self, state: SearchState, segments: list[StoredSegment], long_frames: LongFramesState) -> None:
         """Go on from there."""
         set_fields(self, state)
-        self.segments = [
-            Segment(one.place, one.time_ns, fetch_number(one.packet), one.begin, one.seen) for one in segments
-        ]
+        self.segments = fetch_segments(segments)
         self.long_frames.restore(long_frames)

@@ -385,10 +385,10 @@ class Session:
         if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
             client = self if self.side == "client" else self.other
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
-        command = Command(
-            *journal.place, name, offset=journal.begin, seen=journal.seen, incomplete=incomplete,
-            **{"encrypted": self.encrypted, **fields},  # type: ignore[arg-type]
-        )  # fmt: skip
+        command = Command(*journal.place, name, **fields)  # type: ignore[arg-type]
+        command.offset, command.seen = journal.begin, journal.seen
+        command.incomplete = incomplete
+        command.encrypted = command.encrypted or self.encrypted
         if wait is None:
             self.missed = self.missed or name == "MESSAGE"
             journal.out.append(command)

@@ -47,9 +47,11 @@ SCREENS: dict[str, tuple[Path, tuple[int, int], list[str]]] = {
     "conversations": (PROXY, (80, 24), ["2"]),
     "conversation": (PROXY, (80, 24), ["G", "k", "k", "k", "k", "k", "k", "k", "k", "k", "k", "c"]),
     "trace": (PROXY, (140, 20), ["G", *["k"] * 10, "r"]),
+    "trace-narrow": (PROXY, (80, 24), ["G", *["k"] * 10, "r"]),
     "ladder": (PUB_SUB, (160, 24), ["3"]),
     "findings": (FIXTURES / "rec_refused.pcap", (80, 24), ["4"]),
     "topics": (PUB_SUB, (80, 24), ["5"]),
+    "no-topics": (REQ_REP, (80, 24), ["5"]),
     "services": (PROXY, (100, 24), ["6"]),
     "statistics": (PUB_SUB, (100, 30), ["7"]),
     "problems": (FIXTURES / "rec_proxy.pcap", (80, 24), ["8"]),
@@ -410,6 +412,7 @@ def test_completion_knows_all_fields_and_record_types() -> None:
     assert completion.complete('type == "prob') == 'type == "problem"'
     assert completion.complete("nothing_like_it") is None
     assert completion.complete("") is None
+    assert completion.candidates("latency_ns > 1m") == []  # a unit, no field
     assert completion.candidates("frames.te") == ["frames.text"] or completion.candidates("frames")
 
 

@@ -35,7 +35,7 @@ def _said(*arguments: str) -> str:
 def test_it_fits_a_screen(path: tuple[str, ...], command: click.Command) -> None:
     assert isinstance(command, CommandWithHelp | Group), f"give it cls=CommandWithHelp, or Group, of {Group.__module__}"
     lines = _said(*path, "--help").splitlines()
-    assert len(lines) <= _LINES
+    assert len(lines) <= _LINES, "shorten the text of an option, or put a rare one into RARE of zmtpsniff/cli/help.py"
     assert all(len(line) <= _COLUMNS for line in lines)
     described = describe(command)
     assert described.paragraphs

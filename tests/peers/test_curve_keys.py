@@ -244,6 +244,28 @@ def test_wrong_server_key(side: Side) -> None:
         program.interrupt()
 
 
+def test_extcap(side: Side, tmp_path: Path) -> None:
+    """Wireshark gets what the keys of this machine open."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    words = ["extcap", "--capture", "--interface", "lo", "--auto-keys", "--fifo", str(fifo)]
+    with subprocess.Popen(side.command(*ZMTPSNIFF, *words), stderr=subprocess.PIPE) as process:
+        try:
+            with open(fifo, "rb", buffering=0) as stream:
+                got = stream.read(65536)  # the header: it captures by now
+                with pair(side) as peers:
+                    peers.ask("one")
+                    while b"reply to one" not in got:
+                        more = stream.read(65536)
+                        assert more, got
+                        got += more
+        finally:
+            process.terminate()
+            _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, b"")
+    assert [got.count(text.encode()) for text in ("reply to hello", "reply to one", "HELLO")] == [1, 1, 0]
+
+
 def test_program_that_dies(side: Side) -> None:
     with live("-i", "lo", "--curve-keys", "auto", prefix=side.command()) as program:
         for text in ("one", "two"):

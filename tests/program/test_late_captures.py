@@ -15,6 +15,7 @@ CAPTURES = [
       for share in (0.0, 0.5)),
     ("rec_proxy.pcap", 0.0),
     ("ws_pub_sub.pcap", 0.0),
+    ("running/jobs_for_three.pcap.gz", 0.5),
 ]  # fmt: skip
 
 

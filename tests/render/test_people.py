@@ -32,7 +32,8 @@ from dissectors.events import (
     Sides,
     Subscription,
 )
-from zmtpsniff.render import FORMATS, Color, Format, make_renderer
+from zmtpsniff.render import FORMATS, Format, make_renderer
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.columns import columns_of, cut
 from zmtpsniff.render.console import terminal_width
 from zmtpsniff.render.summary import SummaryRenderer

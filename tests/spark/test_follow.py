@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from tests.spark.local_job import Session, asked
 from tests.spark.spark_tables import by_series, cut, expected, packets, read_tables
 from tests.support.spark_settings import write_settings
-from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, follow
+from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, follow
 from zmtpsniff.spark.options import Options
 
 PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else

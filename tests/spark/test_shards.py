@@ -23,11 +23,11 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 from tests.spark import adversary
 from tests.spark.local_job import Session, asked, take, take_listed
 from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
+from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import series, shard, state_log, task
-from zmtpsniff.spark.file_list import list_files
-from zmtpsniff.spark.ingest import ingest, tell_quiet
+from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import ShardStates, StateLog

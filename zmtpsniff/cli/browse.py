@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.capture.source import Source
-    from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
+    from zmtpsniff.render.color import Color
 
 # As zmtpsniff.browse.options has them, which is not imported at start-up; a test compares.
 THEMES = ("terminal", "dark", "light")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from zmtpsniff.check.trials import Place
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

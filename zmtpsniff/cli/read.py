@@ -53,7 +53,7 @@ def read(
     capture_record: bool,
     output: Output,
 ) -> None:
-    """Dissect capture files: pcap or pcapng, plain or compressed; "-" is standard input.
+    """Dissect capture files, by path or URL: pcap or pcapng, plain or compressed; "-" is standard input.
 
     Several files are read as one capture, merged by time. No port has to be given: a connection is ZMTP if its
     octets say so.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.statistics.records import AnyRecord
     from zmtpsniff.cli.options import Filter
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 # As zmtpsniff.analysis.statistics.sorts has them, which is not imported at start-up; a test compares.
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")

@@ -1,10 +1,12 @@
 """The two ends of a flow: from the octets that packets name them by to what people read."""
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True, gc=False):
     """One end of a flow, as people read it."""
 
     text: str  # "10.0.0.1:5555", "[::1]:5555"; of Unix domain sockets "pid-4711:9" and "peer-of-pid-4711:9"

@@ -6,8 +6,8 @@ from typing import TextIO
 
 from dissectors.events import Capture
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
 from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import Palette, make_palette

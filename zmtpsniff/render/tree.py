@@ -18,8 +18,8 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.fit import columns as width_of
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.message import MessageTree, relations
@@ -277,7 +277,7 @@ class TreeRenderer:
         identity = peer.identity
         return (
             escape(peer.address),
-            escape(peer.socket_type or "") + (" (inferred)" if peer.inferred else ""),
+            escape(peer.type_name or "") + (" (inferred)" if peer.inferred else ""),
             protocol(peer.version) if peer.version is not None else "",
             number(messages, "message"),
             number(octets, "octet"),

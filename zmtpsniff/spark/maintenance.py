@@ -9,10 +9,9 @@ from deltalake import convert_to_deltalake
 from pyarrow.dataset import dataset
 from pyarrow.fs import FileSelector
 
-from zmtpsniff.spark.locations import canonical, delta_options, file_system
+from zmtpsniff.capture.locations import canonical, delta_options, file_system
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import NEVER
-from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
+from zmtpsniff.spark.state_log import NEVER, SCHEMA, STATES, StateLog
 from zmtpsniff.spark.store import SETTINGS, Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
 from zmtpsniff.spark.writer import TableWriter
@@ -23,7 +22,7 @@ _TARGET = 256 << 20
 
 
 class Optimization(NamedTuple):
-    """Files that were made into others, and how many these are; days that were deleted; files that were deleted."""
+    """Files that were made into others, and how many these are; files of old days; files that no table has any more."""
 
     compacted: int
     made: int
@@ -52,10 +51,7 @@ def optimize(
             if name in TABLES:
                 if keep_days is not None:
                     before = (today or datetime.now(UTC).date()) - timedelta(days=keep_days)
-                    old = [day for day in store.days(name) if day < before]
-                    if old:
-                        table.delete(f"{PARTITION} < DATE '{before}'")
-                    deleted += len(old)
+                    deleted += table.delete(f"{PARTITION} < DATE '{before}'")["num_removed_files"]
                 for day in store.days(name, _LARGE):
                     filters = [(PARTITION, "=", day.isoformat())]
                     done = table.optimize.z_order(

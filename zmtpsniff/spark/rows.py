@@ -6,8 +6,8 @@ dictionaries: the strings in them are few, and Parquet takes these as they are.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress, islice
-from operator import attrgetter, is_not, or_
+from itertools import chain, compress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -26,8 +26,8 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.connections import ConnectionId
-from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.places import Where
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
@@ -59,24 +59,52 @@ class RowOrigin(NamedTuple):
     where: Callable[[Sequence[int]], Where]
 
 
-class Backlog:
-    """Events that wait until they are enough to become rows.
+class Messages:
+    """What rows have of messages that wait to become some.
 
-    Of messages, which are many, the values that rows have of them wait: so they leave memory while they are in the
-    processor's cache.
+    These are many. So their frames wait, and the first one of each run of those that differ in nothing else: the others
+    leave memory while they are in the processor's cache.
     """
 
     def __init__(self) -> None:
-        """Begin without events."""
-        self.count = 0
-        self.conn_ids: dict[int, ConnectionId] = {}  # by the numbers of flows
-        self.others: dict[type, list[Any]] = {}
-        # Of runs of messages that one packet completed (see _begins): the first messages, and which these are.
-        self.firsts: list[Message] = []
-        self.begins = bytearray()
+        """Begin without messages."""
+        self.firsts: list[Message] = []  # of all runs
+        self.begins = bytearray()  # of all messages: whether each is the first of one
         self.frames: list[Octets] = []  # of all messages
         self.frame_counts: list[int] = []
-        self.values: dict[str, list[Any]] = {name: [] for name, _, _ in _MESSAGE_FIELDS}
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Take messages."""
+        begins = bytearray(len(messages))
+        packet = src = socket_type = incomplete = encrypted = None
+        # Who makes messages gives all of a run the same objects, so that nothing needs to be compared. A loop asks for
+        # fields in less time than attrgetter().
+        for at, message in enumerate(messages):
+            if (
+                message.packet is not packet
+                or message.src is not src
+                or message.socket_type is not socket_type
+                or message.incomplete is not incomplete
+                or message.encrypted is not encrypted
+            ):
+                packet, src, socket_type = message.packet, message.src, message.socket_type
+                incomplete, encrypted = message.incomplete, message.encrypted
+                begins[at] = True
+                self.firsts.append(message)
+        self.begins += begins
+        frames = [message.frames for message in messages]
+        self.frame_counts.extend(map(len, frames))
+        self.frames.extend(chain.from_iterable(frames))
+
+
+class Backlog:
+    """Events that wait until they are enough to become rows."""
+
+    def __init__(self) -> None:
+        """Begin without events."""
+        self.conn_ids: dict[int, ConnectionId] = {}  # by the numbers of flows
+        self.messages = Messages()
+        self.others: dict[type, list[Any]] = {}
 
     def take(self, events: Sequence[AnyEvent], conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take events of flows with these ids."""
@@ -84,21 +112,10 @@ class Backlog:
         for kind in kinds:
             chosen: Any = events if len(kinds) == 1 else [event for event in events if type(event) is kind]
             if kind is Message:
-                self._take_messages(chosen)
+                self.messages.take(chosen)
             else:
                 self.others.setdefault(kind, []).extend(chosen)
-        self.count += len(events)
         self.conn_ids |= conn_ids
-
-    def _take_messages(self, messages: Sequence[Message]) -> None:
-        begins = _begins(messages)
-        self.begins += begins
-        self.firsts.extend(compress(messages, begins))
-        frames = list(map(_frames_of, messages))
-        self.frame_counts.extend(map(len, frames))
-        self.frames.extend(chain.from_iterable(frames))
-        for name, _, value_of in _MESSAGE_FIELDS:
-            self.values[name].extend(map(value_of, messages))
 
 
 Columns = Callable[[list[Any], Mapping[int, ConnectionId], RowOrigin], dict[str, Any]]
@@ -131,10 +148,11 @@ class Rows:
         self._max_bytes = max_bytes
         self._bodies = bodies
 
-    def of_events(self, backlog: Backlog, origin: RowOrigin, provisional: bool = False) -> list[Batch]:
-        """Rows of events of one series."""
-        found = [(_OWN[kind][0], self._of_kind(kind, some, backlog, origin)) for kind, some in backlog.others.items()]
-        if backlog.firsts:
+    def of_events(self, backlog: Backlog, origin: RowOrigin, provisional: bool = False, least: int = 1) -> list[Batch]:
+        """Rows of events of one series; of other kinds than messages only if there are ``least``, or they wait on."""
+        kinds = [kind for kind, some in backlog.others.items() if len(some) >= least]
+        found = [(_OWN[kind][0], self._of_kind(kind, backlog, origin)) for kind in kinds]
+        if backlog.messages.firsts:
             found.append(("messages", self._of_messages(backlog, origin)))
         return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
 
@@ -158,21 +176,31 @@ class Rows:
     # ------------------------------------------------------------------ columns
 
     def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
-        columns = _wire(backlog.firsts, backlog.begins, backlog.conn_ids, origin)
-        columns |= {name: self._column(sql, backlog.values[name]) for name, sql, _ in _MESSAGE_FIELDS}
-        frames = self._lists(backlog.frame_counts, backlog.frames)
+        messages, backlog.messages = backlog.messages, Messages()
+        columns = _wire(messages.firsts, backlog.conn_ids, origin)
+        columns |= {
+            name: self._column(sql, [value_of(message) for message in messages.firsts])
+            for name, sql, value_of in _MESSAGE_FIELDS
+        }
+        begins = pa.Array.from_buffers(pa.uint8(), len(messages.begins), [None, pa.py_buffer(messages.begins)])
+        runs = pc.subtract(pc.cumulative_sum(begins.cast(pa.int32())), 1)
+        columns = {name: column.take(runs) for name, column in columns.items() if column is not None}
+        frames = self._lists(messages.frame_counts, messages.frames)
         return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
 
-    def _of_kind(self, kind: type, events: list[Any], backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
+    def _of_kind(self, kind: type, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         """The columns of other events of a kind: those of their own, and all others that are fields."""
+        events = backlog.others.pop(kind)
         columns = _OWN[kind][1](events, backlog.conn_ids, origin)
         for name, sql, value_of in _FIELDS[kind]:
             if name not in columns:
-                columns[name] = self._column(sql, list(map(value_of, events)))
+                columns[name] = self._column(sql, [value_of(event) for event in events])
         return columns
 
-    def _column(self, sql: str, values: list[Any]) -> Any:
-        """A column of a type, as an array or as what can become one."""
+    def _column(self, sql: str, values: list[Any]) -> pa.Array | None:
+        """A column of a type; None if all values are."""
+        if values.count(None) == len(values):
+            return None
         if sql == "STRING":
             return _texts(values)
         if sql == "BIGINT":
@@ -181,7 +209,7 @@ class Rows:
             return self._octets(values)
         if sql == OCTETS_LIST:
             return self._lists(list(map(len, values)), list(chain.from_iterable(values)))
-        return self._properties(values) if sql == PROPERTIES else values
+        return self._properties(values) if sql == PROPERTIES else pa.array(values)
 
     def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
         """A column of octets."""
@@ -214,7 +242,6 @@ class Rows:
         return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
-_packet_of, _sender_of, _frames_of = attrgetter("packet"), attrgetter("src"), attrgetter("frames")
 _PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
 
@@ -248,46 +275,37 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
-def _wire(
-    firsts: Sequence[Any], begins: bytes | bytearray, conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
-) -> dict[str, Any]:
-    """The columns that every event from the wire has, which are the same for all of a run."""
-    times = _numbers([event.time_ns for event in firsts])
-    files, numbers, offsets = origin.where([event.packet for event in firsts])
-    columns = {
-        "date": _dates(times, len(firsts)),
-        "conn_id": _texts([conn_ids[event.flow].name for event in firsts]),
+def _wire(events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
+    """The columns that every event from the wire has."""
+    times = _numbers([event.time_ns for event in events])
+    files, numbers, offsets = origin.where([event.packet for event in events])
+    return {
+        "date": _dates(times, len(events)),
+        "series": _repeated(origin.series, len(events)),
         "time": _times(times),
         "time_ns": times,
         "file": _texts(files),
         "packet": pa.array(numbers, pa.int64()),
         "offset": pa.array(offsets, pa.int64()),
-        **_ends("src", [event.src for event in firsts]),
-        **_ends("dst", [event.dst for event in firsts]),
+        **_ways([(event.flow, event.src, event.dst) for event in events], conn_ids),
     }
-    if len(firsts) < len(begins):
-        counts = pa.Array.from_buffers(pa.uint8(), len(begins), [None, pa.py_buffer(begins)]).cast(pa.int32())
-        runs = pc.subtract(pc.cumulative_sum(counts), 1)
-        columns = {name: column.take(runs) for name, column in columns.items()}
-    return {"series": _repeated(origin.series, len(begins)), **columns}
 
 
-def _begins(events: Sequence[Any]) -> bytes:
-    """Whether each event begins a run of events of one packet and sender.
-
-    Whoever makes events gives all of a run the same objects, so that nothing needs to be compared.
-    """
-    packets, senders = list(map(_packet_of, events)), list(map(_sender_of, events))
-    others = map(or_, map(is_not, packets, islice(packets, 1, None)), map(is_not, senders, islice(senders, 1, None)))
-    return bytes(chain((True,), others))
+def _ways(ways: Sequence[tuple[int, str, str]], conn_ids: Mapping[int, ConnectionId]) -> dict[str, Any]:
+    """The columns of flows with their senders and receivers, of which there are few."""
+    places = {way: place for place, way in enumerate(dict.fromkeys(ways))}
+    flows, senders, receivers = zip(*places, strict=True)
+    few = {"conn_id": _texts([conn_ids[flow].name for flow in flows])}
+    few |= {**_ends("src", senders), **_ends("dst", receivers)}
+    which = pa.array([places[way] for way in ways], pa.int32())
+    return {name: column.take(which) for name, column in few.items()}
 
 
 def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
     """What rows of events from the wire have beside the fields; ``name`` of those of a kind that have none."""
 
     def columns(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
-        begins = _begins(events)
-        found = _wire(list(compress(events, begins)), begins, conn_ids, origin)
+        found = _wire(events, conn_ids, origin)
         given = (("kind", kind), ("name", name))
         return found | {column: _repeated(value, len(events)) for column, value in given if value is not None}
 

@@ -10,27 +10,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
-from zlib import crc32
-
-import msgspec
+from typing import Any, NamedTuple
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
-from zmtpsniff.spark.file_list import FileInfo
-from zmtpsniff.spark.groups import DATAGRAMS, Groups
+from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import places_of, where
 from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
-
-NEVER = (1 << 63) - 1
-"""When a group is over whose state could not be kept."""
+from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
@@ -39,73 +34,11 @@ _MOST_GROUPS = 4096  # in memory
 _MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
+_LEAST_OTHERS = 4096  # events but messages, of a kind, that rows are made of: a batch of rows has its price
+_MOST_WAITS = 8  # of these for more
 
 _time = itemgetter(0)
 _payload = itemgetter(6)
-
-
-class State(msgspec.Struct, array_like=True):
-    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to."""
-
-    number: int
-    connections: bytes
-    files: dict[int, str] = {}
-
-
-class States(Protocol):
-    """The states of the groups that nothing comes for."""
-
-    def get(self, name: bytes) -> State | None:
-        """That of a group; raises StateError if there is one that cannot be read."""
-        ...
-
-    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
-        """Keep this of a group, of which nothing is that comes from ``over_ns`` on; or nothing."""
-        ...
-
-    def over(self, now_ns: int) -> list[bytes]:
-        """The groups that are over at a time."""
-        ...
-
-
-class MemoryStates:
-    """States in memory."""
-
-    def __init__(self, states: Mapping[bytes, tuple[int, State]] | None = None) -> None:
-        """Begin with states, each with the time when its group is over."""
-        self.states = dict(states or {})
-
-    def get(self, name: bytes) -> State | None:
-        """That of a group."""
-        return self.states[name][1] if name in self.states else None
-
-    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
-        """Keep this of a group, or nothing."""
-        self.states.pop(name, None)
-        if state is not None:
-            self.states[name] = over_ns, state
-
-    def over(self, now_ns: int) -> list[bytes]:
-        """The groups that are over at a time."""
-        return [name for name, (over_ns, _) in self.states.items() if over_ns <= now_ns]
-
-
-class ShardSpec(msgspec.Struct, frozen=True):
-    """Which part of a series a shard is: number ``number`` of ``count``, from 0.
-
-    Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
-    ``end_ns``.
-    """
-
-    number: int = 0
-    count: int = 1
-    first_file: int = 1
-    first_group: int = 0
-    end_ns: int = 0
-
-    def has(self, name: bytes) -> bool:
-        """Whether a group is of this shard."""
-        return self.count == 1 or crc32(name) % self.count == self.number
 
 
 class Events(NamedTuple):
@@ -136,13 +69,13 @@ class _Group:
 class Shard:
     """One shard of a series."""
 
-    def __init__(self, paths: Sequence[str], options: Options, states: States, spec: ShardSpec | None = None) -> None:
+    def __init__(self, paths: Sequence[str], options: Options, states: ShardStates, spec: ShardSpec) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
         Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
         be read begins anew, and ``has_unreadable_states`` says so.
         """
-        self.spec = spec or ShardSpec()
+        self.spec = spec
         self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = dict(self._paths)  # by number, also those that states refer to
         self.captures: list[CaptureRow] = []
@@ -269,24 +202,26 @@ class Shard:
             found[group_of(segment[2])].append(segment)
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
+        events: list[AnyEvent] = []
+        conn_ids: dict[int, ConnectionId] = {}
         for name, mine in found.items():
             if name is not None and self.spec.has(name):
                 group = self._of(name, files, sum(map(len, map(_payload, mine))))
-                yield from self._events_of(group, group.connections.take(mine))
+                events += group.connections.take(mine)
+                conn_ids |= group.connections.conn_ids
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
             if name is None or not self.spec.has(name) or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
-            yield from self._events_of(group, group.connections.take_datagram(datagram))
-        yield from self._sweep()
-        self._put_aside()
-
-    def _events_of(self, group: _Group, events: list[AnyEvent]) -> Iterator[Events]:
+            events += group.connections.take_datagram(datagram)
+            conn_ids |= group.connections.conn_ids
         if events:
             octets, self._octets = self._octets, 0
-            yield Events(events, group.connections.conn_ids, octets=octets)
+            yield Events(events, conn_ids, octets=octets)
+        yield from self._sweep()
+        self._put_aside()
 
     # ------------------------------------------------------------------ groups
 
@@ -369,14 +304,14 @@ class ShardRows:
         self._rows = Rows(options.max_bytes, options.bodies)
         self._origin = RowOrigin(series, lambda places: where(places, shard.files))
         self._backlogs = Backlog(), Backlog()  # that stay, that are provisional
-        self._octets = 0
+        self._events = self._octets = self._waits = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
         """Dissect the shard; its rows, and in the first shard those on ``files``: how large and old each is."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
                 yield from self._take(one)
-        yield from self._flush()
+        yield from self._make()
         if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
@@ -386,14 +321,16 @@ class ShardRows:
         kinds = self._kinds
         events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
         self._backlogs[one.provisional and not self._stays].take(events, one.conn_ids)
+        self._events += len(events)
         self._octets += one.octets
-        if sum(backlog.count for backlog in self._backlogs) >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
-            yield from self._flush()
+        if self._events >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
+            self._events = self._octets = 0
+            self._waits = (self._waits + 1) % _MOST_WAITS
+            yield from self._make(_LEAST_OTHERS if self._waits else 1)
 
-    def _flush(self) -> Iterator[Batch]:
-        complete, self._backlogs, self._octets = self._backlogs, (Backlog(), Backlog()), 0
-        for provisional, backlog in enumerate(complete):
-            yield from self._rows.of_events(backlog, self._origin, bool(provisional))
+    def _make(self, least: int = 1) -> Iterator[Batch]:
+        for provisional, backlog in enumerate(self._backlogs):
+            yield from self._rows.of_events(backlog, self._origin, bool(provisional), least)
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:

@@ -24,7 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 from pyarrow.fs import FileSelector, SubTreeFileSystem
 
-from zmtpsniff.spark.locations import canonical, delta_options, file_system, make_parent
+from zmtpsniff.capture.locations import canonical, delta_options, file_system, make_parent
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
@@ -56,7 +56,7 @@ class Store:
     """The folder of the tables."""
 
     def __init__(self, location: str) -> None:
-        """Name the folder ``location``, a path or URL; raises SparkError if nothing opens that."""
+        """Name the folder ``location``, a path or URL; raises LocationError if nothing opens that."""
         self.location = canonical(location)
         self._system, self._root = file_system(location)
 
@@ -142,13 +142,10 @@ class Store:
             if one["date"] is None or (first or "") <= one["date"].isoformat() <= (last or "9999")
         ]
 
-    def days(self, name: str, small: int | None = None) -> list[date]:
-        """The days that a table has rows of, or those of which it has several files of less than ``small`` octets."""
-        counts: Counter[date] = Counter()
-        for one in _actions(self.opened(name)).values():
-            if one["date"] is not None:
-                counts[one["date"]] += small is None or one["size"] < small
-        return sorted(day for day, count in counts.items() if small is None or count > 1)
+    def days(self, name: str, small: int) -> list[date]:
+        """The days of which a table has several files of less than ``small`` octets."""
+        counts = Counter(one["date"] for one in _actions(self.opened(name)).values() if one["size"] < small)
+        return sorted(day for day, count in counts.items() if day is not None and count > 1)
 
     def state_files(self) -> list[str]:
         """The files of states."""

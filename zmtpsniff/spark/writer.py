@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
-from zmtpsniff.spark.locations import file_system, make_parent
+from zmtpsniff.capture.locations import file_system, make_parent
 from zmtpsniff.spark.tables import PARTITION
 
 # Numbers that grow from row to row, or nearly: their differences are a third of what a dictionary makes of them, in
 # less time.
 _STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
 _ORDER = ("time_ns", "start_ns", "first_ns")  # what rows of a series are sorted by: the first that a table has
+_DISORDER_NS = 1_000_000_000  # to have rows in order that are only so far out of it costs more than it brings
 _GROUP_ROWS = 128 << 10
 _GROUP_OCTETS = 16 << 20
 _STATES = 512  # of a group of rows, which is read for one of them
@@ -99,12 +100,12 @@ class _File:
 
 
 def _sorted(rows: pa.Table, order: str) -> pa.Table:
-    """Rows in the order of series and a time, which most are in already."""
+    """Rows in the order of series and a time, nearly: most of them are already."""
     if len(pc.unique(rows.column("series"))) > 1:
         keys = pa.table({"series": rows.column("series").cast(pa.string()), order: rows.column(order)})
         return rows.take(pc.sort_indices(keys, [("series", "ascending"), (order, "ascending")]))
     steps = pc.pairwise_diff(rows.column(order).combine_chunks())
-    return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < 0 else rows
+    return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < -_DISORDER_NS else rows
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

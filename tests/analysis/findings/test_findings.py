@@ -1,6 +1,7 @@
 """What is found in captures of programs with faults, and that nothing is found in healthy ones."""
 
 import functools
+import importlib
 import re
 from itertools import chain, repeat
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.settings import RELATIONS
 from tests.support.streams import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
 from zmtpsniff.net.witness import Attempt, Pause, Stall
@@ -174,14 +176,24 @@ def test_a_shorter_timeout_finds_more() -> None:
 
 
 def test_every_code_is_used_and_every_used_code_is_in_the_catalogue() -> None:
-    text = "".join(
-        path.read_text()
-        for path in (PROJECT / "zmtpsniff/analysis/findings").glob("*.py")
-        if path.name != "catalogue.py"
-    )
-    assert [code for code in FINDINGS if f'"{code}"' not in text] == []
+    paths = [path for path in (PROJECT / "zmtpsniff/analysis/findings").glob("*.py") if path.name != "catalogue.py"]
+    text = "".join(path.read_text() for path in paths)
+    unused = [code for code in FINDINGS if f'"{code}"' not in text]
+    assert not unused, "no inquiry claims these findings of the catalogue"
+    claimed = set(re.findall(r'\bClaim\(\s*"([^"]+)"', text))
+    assert len(claimed) > 10
+    assert claimed <= FINDINGS.keys(), "describe each in zmtpsniff/analysis/findings/catalogue.py"
     for kind in FINDINGS.values():
         assert all(sentence.endswith((".", "`.", ")")) for sentence in (kind.meaning, kind.known, kind.advice))
+
+
+def test_every_inquiry_is_asked() -> None:
+    """A family of findings that Diagnosis does not make finds nothing, and nothing else would say so."""
+    modules = [path.stem for path in (PROJECT / "zmtpsniff/analysis/findings").glob("[a-z]*.py")]
+    for module in modules:
+        importlib.import_module(f"zmtpsniff.analysis.findings.{module}")
+    forgotten = set(Inquiry.__subclasses__()) - set(map(type, Diagnosis().inquiries))
+    assert not forgotten, "add each to Diagnosis in zmtpsniff/analysis/findings/__init__.py"
 
 
 @pytest.mark.parametrize("name", ["sec_curve_ps_435_435", "sec_plain_ok_435_435", "m31_req_rep", "m31_pub_sub"])

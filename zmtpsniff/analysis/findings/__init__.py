@@ -33,7 +33,7 @@ class Diagnosis:
 
     def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
         """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
-        self._inquiries: list[Inquiry] = [
+        self.inquiries: list[Inquiry] = [
             Endpoints(rules),
             Handshakes(),
             Requests(timeout_seconds),
@@ -61,7 +61,7 @@ class Diagnosis:
     def _hearers(self, method: str) -> list[Callable[..., None]]:
         """The methods of those inquiries that define it."""
         unheard = getattr(Inquiry, method)
-        return [getattr(one, method) for one in self._inquiries if getattr(type(one), method) is not unheard]
+        return [getattr(one, method) for one in self.inquiries if getattr(type(one), method) is not unheard]
 
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at a batch of events, of all those that a Sniffer gives.
@@ -163,7 +163,7 @@ class Diagnosis:
         contact = self._contact(reply)
         if contact.flow not in self._contacts:
             return
-        for one in self._inquiries:
+        for one in self.inquiries:
             listener = one.meet(contact, reply)
             if listener is not None:
                 self._on_message[contact.flow] = listener
@@ -188,7 +188,7 @@ class Diagnosis:
 
     def _begin(self, contact: Contact) -> None:
         """Both sides have said what they are."""
-        listeners = [listener for one in self._inquiries if (listener := one.begin(contact)) is not None]
+        listeners = [listener for one in self.inquiries if (listener := one.begin(contact)) is not None]
         if len(listeners) == 1:
             self._on_message[contact.flow] = listeners[0]
         elif listeners:
@@ -229,7 +229,7 @@ class Diagnosis:
         Some of it is known only once a connection is over, or the capture.
         """
         claims: dict[tuple[str, str], Claim] = {}
-        for one in self._inquiries:
+        for one in self.inquiries:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
                 claims.setdefault((claim.code, claim.subject or claim.summary), claim)

@@ -168,7 +168,7 @@ class Handshakes(Inquiry):
             self._mechanisms.at(event.server.address)[announced] = None
         if event.handshake == "complete":
             server = event.server
-            if server.socket_type is not None:
+            if server.socket_type is not None and server.lookalike is None:
                 self._kinds.at(server.address)[server.socket_type] = None
             if not may_talk(event.client.socket_type or "", server.socket_type or ""):
                 self._mismatch(contact, event)  # ZMTP 2.0 and WebSocket do not stop them

@@ -77,7 +77,7 @@ class Receivers(Inquiry):
             if contact is None or contact.blind:
                 self._unreached.entries.pop(key, None)  # the acknowledgments may be what the capture lacks
             if any(key in ledger.entries for ledger in (self._full, self._unreached, self._unheard)):
-                self._kinds[key] = peer.socket_type or "receiver"
+                self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
                     self._inferred.add(key)
 
