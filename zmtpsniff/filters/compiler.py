@@ -22,6 +22,7 @@ from zmtpsniff.filters.operands import RECORDS, Field, field, is_field
 from zmtpsniff.filters.paths import Kind, Value
 from zmtpsniff.filters.source import SourceCode
 
+_NEAR = 0.7  # of difflib's ratio, from which on a text is most likely a mistake
 _MOST_DEPTH = 50  # Python's own compiler limits nested parentheses, too
 
 _Code = dict[type[Event], str]  # an expression for each type of record; "False" where it is not there
@@ -261,16 +262,16 @@ class _Compiler:
 
 
 def _fail_if_never(token: Token | tuple[Token, ...], name: str, known: Sequence[str]) -> None:
-    """Raise FilterError for a text that a field never is, of those that it can be: nothing would ever pass."""
+    """Raise FilterError for a text that a field never is but nearly could be: nothing would ever pass."""
     if isinstance(token, tuple):
         if len(token) == 2:
             return
         token = token[0]
     value = convert(token, "text", name)
     if value not in known:
-        near = difflib.get_close_matches(str(value), known, 1, 0.6)
-        advice = f'did you mean "{near[0]}"?' if near else f"it is {', '.join(known)}"
-        fail(token, f'{name} is never "{value}"; {advice}')
+        near = difflib.get_close_matches(str(value), known, 1, _NEAR)
+        if near:
+            fail(token, f'{name} is never "{value}"; did you mean "{near[0]}"?')
 
 
 def _constant(token: Token | tuple[Token, ...], kind: Kind, name: str, relation: Relation) -> Any:
