@@ -710,8 +710,8 @@ class Half:
         if not opening.greeted:
             if buffer.octets and self.search is None and not self.stopped:
                 self._report_part_of_greeting()
-                detail = f"the connection ended after {buffer.octets} octets of a greeting"
-                journal.problem("greeting-truncated", detail)
+                over = "the connection ended" if end in ("fin", "rst") else "nothing more is in the capture"
+                journal.problem("greeting-truncated", f"{over} after {buffer.octets} octets of a greeting")
             return
         held, reader = buffer.held, self.reader
         if held and isinstance(reader, FrameReader):

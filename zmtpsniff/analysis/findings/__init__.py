@@ -122,9 +122,10 @@ class Diagnosis:
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
         """Learn from a batch what time it is."""
         for event in reversed(events):
-            time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+            time_ns = event.end_ns if isinstance(event, Connection | Capture) else getattr(event, "time_ns", None)
             self._now_ns = max(self._now_ns, time_ns or 0)
-            if time_ns is not None and not isinstance(event, Connection):
+            # A problem may be told late, and others end after the last packet of one connection.
+            if time_ns is not None and not isinstance(event, Connection | Capture | Problem):
                 break
 
     def _take_other(self, event: AnyEvent) -> None:
