@@ -23,7 +23,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Run, Subscription
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
 from zmtpsniff.spark.file_list import list_files
@@ -36,7 +36,7 @@ from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
 from zmtpsniff.spark.tables import ddl
 
 TABLES: dict[str, tuple[type, ...]] = {
-    "messages": (Message,),
+    "messages": (Message, Run),
     "commands": (Greeting, Command, Beacon),
     "subscriptions": (Subscription,),
     "problems": (Problem,),
