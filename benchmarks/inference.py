@@ -1,5 +1,8 @@
 """How many socket types are inferred where captures begin too late: right, wrong, or nothing said.
 
+Right is a type that is the true one. Where the true one is only the lookalike, this is counted apart, and a type is
+wrong if it is neither.
+
     python benchmarks/inference.py [-v] [FOLDER...]
 
 Each capture of the folders is read whole first: that says which sockets its connections have. Then it is read without
@@ -76,12 +79,13 @@ def truths(path: Path) -> dict[frozenset[str], Truth]:
     for key, number in _segments(path):
         numbers.setdefault(key, []).append(number)
     found: dict[frozenset[str], Truth] = {}
+    uses = Counter(frozenset({one.client.address, one.server.address}) for one in connections)
     for one in connections:
         ends = frozenset({one.client.address, one.server.address})
         types = {peer.address: peer.socket_type for peer in (one.client, one.server) if not peer.inferred}
         if one.transport != "tcp" or one.handshake != "complete" or None in types.values() or len(types) < 2:
             continue
-        if ends in found or ends not in numbers:
+        if uses[ends] > 1 or ends not in numbers:
             continue  # a port that is used twice
         found[ends] = Truth({key: str(kind) for key, kind in types.items()}, handshakes[one.flow], numbers[ends])
     return found
@@ -135,9 +139,19 @@ def main(arguments: list[str] | None = None) -> int:
             _compare(path, cut, known, lacks, counts, given)
     for (pair, cut), count in sorted(counts.items()):
         total = count["connections"]
-        right, paired = (f"{count[name] / total:6.1%} {name}" for name in ("right", "paired"))
-        print(f"{pair:<9} {cut:<9} {total:>4} connections: {right}, {count['wrong']} wrong, {paired}")
+        right, lookalike, paired = (f"{count[name] / total:6.1%} {name}" for name in ("right", "lookalike", "paired"))
+        print(f"{pair:<9} {cut:<9} {total:>4} connections: {right}, {lookalike}, {count['wrong']} wrong, {paired}")
     return 1 if any(count["wrong"] for count in counts.values()) else 0
+
+
+def _result(inferred: dict[str, tuple[str, str | None]], types: dict[str, str]) -> str:
+    """Whether what was inferred is right, or one of two types at least."""
+    if not inferred:
+        return "silent"
+    true = {address: _SAME.get(types[address], types[address]) for address in inferred}
+    if all(kind == true[address] for address, (kind, _) in inferred.items()):
+        return "right"
+    return "lookalike" if all(true[address] in kinds for address, kinds in inferred.items()) else "wrong"
 
 
 def _compare(
@@ -161,9 +175,8 @@ def _compare(
         messages = event.messages.client + event.messages.server
         if truth is None or announced or messages < given.least:
             continue
-        inferred = {peer.address: str(peer.socket_type) for peer in peers if peer.inferred}
-        true = {address: _SAME.get(truth.types[address], truth.types[address]) for address in inferred}
-        result = "silent" if not inferred else "right" if inferred == true else "wrong"
+        inferred = {peer.address: (str(peer.socket_type), peer.lookalike) for peer in peers if peer.inferred}
+        result = _result(inferred, truth.types)
         count = counts.setdefault((pair_of(truth.types), cut), Counter())
         count[result] += 1
         count["connections"] += 1

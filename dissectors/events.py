@@ -290,7 +290,19 @@ class Peer(msgspec.Struct, omit_defaults=True, gc=False):
     inferred: Annotated[bool, relation("The type of its socket is not announced, but found out by what it sends.")] = (
         False
     )
+    lookalike: Annotated[
+        str | None,
+        relation(
+            'Where the type is inferred: the one that the socket may have as well, "DEALER". Sockets of both can send '
+            "the same, and nothing in the capture tells them apart."
+        ),
+    ] = None
     process: Annotated[Process | None, relation("Live on Linux: the process that has this end.")] = None
+
+    @property
+    def type_name(self) -> str | None:
+        """The type of its socket, or the two that it may have: "REQ or DEALER"; None if nobody knows it."""
+        return self.socket_type if self.lookalike is None else f"{self.socket_type} or {self.lookalike}"
 
 
 class Sides(msgspec.Struct, gc=False):

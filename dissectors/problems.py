@@ -1,4 +1,4 @@
-"""The problems that are reported: their codes, how severe they are and what they mean.
+"""All problems: their codes, how severe they are, and what they mean.
 
 A code never changes its meaning, because scripts and policies compare it. ``docs/problems.md`` is made from this
 table.
@@ -105,8 +105,8 @@ PROBLEMS: dict[str, Kind] = {
         "capturing program a larger buffer, and tshark the keys of the whole connection.",
     ),
     "tls-not-decrypted": _warning(
-        "None of the keys given decrypts some of the TLS connections, or their handshake is not in the capture.",
-        "Give the key log of the programs that talk, written while they did, and capture before they connect.",
+        "No key decrypts some of the TLS connections, or the capture lacks their handshake.",
+        "Give tshark the key log that one of the two programs wrote meanwhile, and capture before they connect.",
     ),
     "tls-no-keys": _note(
         "There are TLS connections, and tshark was given no keys (`--tls-keys FILE`).",
@@ -236,7 +236,7 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "bad-websocket-frame": _error(
         "A WebSocket frame breaks RFC 6455 or 45/ZWS, or uses an extension on which the two did not agree.",
-        "The peer is broken, or something between the two changes what they send.",
+        "The peer is broken, or a middlebox changes the octets.",
     ),
     "websocket-mask": _error(
         "A client's WebSocket frames are not masked, or a server's are (RFC 6455, section 5.1).",
@@ -249,7 +249,7 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "websocket-compression": _error(
         "Compressed WebSocket messages (permessage-deflate, RFC 7692) cannot be read.",
-        "They refer back to octets that are not in the capture or were too many, or they are damaged.",
+        "They refer back to octets that are not in the capture, become too many octets, or are damaged.",
     ),
     "multicast-lost": _error(
         "Data packets of a PGM sender are not in the capture, and nothing repaired them.",
@@ -261,7 +261,7 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "multicast-parity": _note(
         "A PGM sender sends parity (RFC 3208, section 11), which could repair lost packets. zmtpsniff does not use it.",
-        "The sender is not libzmq, which never sends parity. Receivers may have repaired what counts as lost here.",
+        "The sender is not libzmq, which never sends parity. Receivers may have repaired packets that seem lost here.",
     ),
     "bad-message-offset": _error(
         "A PGM packet says that a message begins after its end.", "The sender is broken, or it is not libzmq."
@@ -333,8 +333,8 @@ PROBLEMS: dict[str, Kind] = {
         "libzmq closes such a connection.",
     ),
     "server-key-wrong": _warning(
-        "A client's HELLO of CURVE is for another server: the server closed the connection at once, and no key given "
-        "with `--curve-keys` opens HELLO, or that of another server does.",
+        "A client's HELLO of CURVE is for another server. The server closed the connection at once, and no key of "
+        "`--curve-keys` opens HELLO, or the key of another server does.",
         "Give the client the public key of this server (`zmq.CURVE_SERVERKEY`); `detail` names it where it is known.",
     ),
     # --- what messages mean to each other
@@ -424,4 +424,4 @@ BLINDING = frozenset(
         "message-too-large",
     }
 )
-"""Codes of problems of a connection after which what is not seen may have been there all the same."""
+"""Codes of problems after which a connection may have said more than the capture shows."""

@@ -1,9 +1,9 @@
-"""How an event says what its record means: beside the type of each field, once.
+"""What the fields of a record mean. An event says it once, beside the type of each field:
 
-    ttl_ms: Annotated[int | None, meaning("PING: how long the connection may be silent.", "ms")] = None
+    age_ms: Annotated[int | None, meaning("How old the message is.", "ms")] = None
 
-Whoever shows records, writes a schema of them or asks for their fields reads it from there, by :func:`record_fields`.
-What a record is as a whole is said by the docstring of its event.
+The JSON Schema, ``zmtpsniff fields``, filters, Spark's columns and the reference read it from there, by
+:func:`record_fields`. The docstring of an event says what the record is as a whole.
 """
 
 import typing
@@ -24,12 +24,12 @@ def meaning(text: str, unit: str = "", kind: Kind = "wire") -> msgspec.Meta:
 
 
 def relation(text: str, unit: str = "") -> msgspec.Meta:
-    """What a field means that no dissector sets: what other events tell, set by those who see all of them."""
+    """What a field means that analysis sets, from other events; no dissector can."""
     return meaning(text, unit, "relation")
 
 
 def internal() -> msgspec.Meta:
-    """A mark for a field that the record lacks: something that only those who judge events need."""
+    """A mark for a field that only analysis needs: records do not have it."""
     return meaning("", kind="internal")
 
 
@@ -39,8 +39,8 @@ class RecordField(NamedTuple):
     name: str
     type: Any  # as annotated, without the meaning
     required: bool
-    default: Any  # the value that means that it does not apply, None if it is required
-    text: str  # what it means, "" if nobody says so
+    default: Any  # the value if the field does not apply; None if it is required
+    text: str  # what the field means, "" if the event does not say
     unit: str  # of its numbers, "" if they have none
     kind: Kind
 

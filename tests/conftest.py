@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from tests.support.spark_settings import SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Tests start many programs: each would compile all of zmtpsniff for itself.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # No test is about how long something takes, for a machine that does much else may be slow. By default hypothesis takes
 # the same examples each time, so that a test that fails has found something that the last change did; "explore" takes

@@ -144,6 +144,16 @@ def test_asyncio() -> None:
         ([CAPTURE], {"plugins": ["no-such.py"]}, "plug-in no-such.py: no such file"),
         ([CAPTURE], {"interface": "lo"}, "either capture files or interface="),
         ([], {}, "either capture files or interface="),
+        ([CAPTURE], {"count": 0}, "count: must be 1 or more, not 0"),
+        ([CAPTURE], {"max_bytes": -1}, "max_bytes: must be 0 for all, or more, not -1"),
+        ([], {"interface": "lo", "seconds": 0.0}, "seconds: must be over 0, not 0.0"),
+        (
+            [],
+            {"interface": "lo", "engine": "best"},
+            "engine: must be one of auto, dumpcap, ",
+        ),
+        ([None], {}, "must be a name or an open file, not None"),
+        ([io.StringIO("text")], {}, "must be opened with mode 'rb', not as text"),
     ],
 )
 def test_errors(arguments: list[Any], options: dict[str, Any], words: str) -> None:
@@ -168,6 +178,10 @@ def test_keys_of_curve(tmp_path: Path) -> None:
     keys.write_text("no key\n")
     with pytest.raises(zmtpsniff.Error, match=r"curve_keys: .*line 1"):
         zmtpsniff.open(bare, curve_keys=[str(keys)])
+
+
+def test_its_names_are_listed() -> None:
+    assert {"Dissection", "Error", "open", "__version__"} <= set(dir(zmtpsniff))
 
 
 def test_importing_it_takes_no_time() -> None:

@@ -65,6 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return _build(_copy(folder / "source"), folder / "dist")
 
 
+@pytest.mark.slow
 def test_two_builds_are_the_same(built: Built, tmp_path: Path) -> None:
     again = _build(_copy(tmp_path / "another" / "folder"), tmp_path / "dist", umask=0o077)
     assert again.wheel.read_bytes() == built.wheel.read_bytes()
@@ -74,6 +75,7 @@ def test_two_builds_are_the_same(built: Built, tmp_path: Path) -> None:
     assert other.sdist.read_bytes() != built.sdist.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_wheel_of_the_sdist_is_the_wheel(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path, filter="data")

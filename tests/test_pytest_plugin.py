@@ -70,18 +70,26 @@ def test_the_marker(tmp_path: Path) -> None:
     assert "assert [] == [" in done.stdout
 
 
-@pytest.mark.parametrize("interface", ["nosuch0"])
-def test_a_test_that_cannot_capture_says_why(interface: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("interface='nosuch0'", "nosuch0: no interface with this name"),
+        ("interfaces=['lo']", "the marker takes interface= and capture_filter="),
+        ("'lo'", "the marker takes interface= and capture_filter="),
+    ],
+)
+def test_a_test_that_cannot_capture_says_why(marker: str, said: str, tmp_path: Path) -> None:
     text = f"""
 import pytest
 
-@pytest.mark.zmtp_capture(interface={interface!r})
+@pytest.mark.zmtp_capture({marker})
 def test_it(zmtp_capture): ...
 """
     done = run(tmp_path, text)
     assert done.returncode == 1
-    assert "zmtp_capture: " in done.stdout
+    assert f"zmtp_capture: {said}" in done.stdout
     assert "Traceback" not in done.stdout
+    assert "During handling" not in done.stdout
 
 
 def test_it_costs_nothing_where_it_is_not_used() -> None:

@@ -5,9 +5,10 @@ for the program to decide.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from io import TextIOBase
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
@@ -274,18 +275,20 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     Of an interface ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for how long (None:
     until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the kernel.
 
-    Raises Error for a file, an interface, a filter, a rule or a plug-in that cannot be used, and for missing
+    Raises Error for a file, an interface, a filter, a rule, a plug-in or a number that cannot be used, and for missing
     privileges.
     """
-    files: list[CaptureFile] = []
-    for each in captures:
-        if isinstance(each, Sequence) and not isinstance(each, str):
-            files += each
-        else:
-            files.append(each)
+    files = list(_files(captures))
     interfaces = [interface] if isinstance(interface, str) else list(interface)
     if bool(files) == bool(interfaces):
         raise Error("open() takes either capture files or interface=")
+    for name, value, is_right, must in (
+        ("count", count, count is None or count > 0, "1 or more"),
+        ("max_bytes", max_bytes, max_bytes >= 0, "0 for all, or more"),
+        ("seconds", seconds, seconds is None or seconds > 0, "over 0"),
+    ):
+        if not is_right:
+            raise Error(f"{name}: must be {must}, not {value!r}")
     passes = None if where is None else _filter(where)
     settings = Settings(
         count=count,
@@ -301,9 +304,11 @@ def open(  # noqa: A001  # it is zmtpsniff.open
         if files:
             return open_files(files, settings, where=passes)
         from zmtpsniff.capture.engines.choice import make_engine
-        from zmtpsniff.capture.engines.engine import LiveOptions
+        from zmtpsniff.capture.engines.engine import ENGINES, LiveOptions
         from zmtpsniff.capture.live import LiveSource
 
+        if engine not in ENGINES:
+            raise Error(f"engine: must be one of {', '.join(ENGINES)}, not {engine!r}")
         live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
         return Dissection(live, settings, Collaborators(clock=time.time_ns), where=passes, stop=live.stop)
     except DecodeAsError as error:
@@ -376,6 +381,18 @@ def _keys(files: Sequence[str | PathLike[str]]) -> Iterator[Key]:
             yield from read_keys(fspath(file))
     except (KeyFileError, NoSodiumError) as error:
         raise Error(f"curve_keys: {error}") from None
+
+
+def _files(captures: Iterable[CaptureFile | Sequence[CaptureFile]]) -> Iterator[CaptureFile]:
+    for each in captures:
+        if isinstance(each, TextIOBase):
+            raise Error("a capture file must be opened with mode 'rb', not as text")
+        if isinstance(each, Sequence) and not isinstance(each, (str, bytes)):
+            yield from _files(each)
+        elif isinstance(each, (str, PathLike)) or hasattr(each, "read"):
+            yield each
+        else:
+            raise Error(f"a capture file must be a name or an open file, not {each!r}")
 
 
 def _rules(texts: Sequence[str]) -> Iterator[DecodeAs]:

@@ -135,10 +135,16 @@ def zmtp_capture(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Zm
     import zmtpsniff
 
     marker = request.node.get_closest_marker("zmtp_capture")
+    options = marker.kwargs if marker else {}
+    if marker and (marker.args or not options.keys() <= {"interface", "capture_filter"}):
+        pytest.fail("zmtp_capture: the marker takes interface= and capture_filter=, nothing else", pytrace=False)
+    fault = ""
     try:
-        capture = ZmtpCapture(tmp_path / "zmtp.pcapng", **(marker.kwargs if marker else {}))
+        capture = ZmtpCapture(tmp_path / "zmtp.pcapng", **options)
     except zmtpsniff.Error as error:
-        pytest.fail(f"zmtp_capture: {error}", pytrace=False)
+        fault = f"zmtp_capture: {error}"
+    if fault:  # out of the handler, so that pytest shows nothing but this line
+        pytest.fail(fault, pytrace=False)
     yield capture
     capture.finish()
 

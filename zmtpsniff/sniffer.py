@@ -37,6 +37,9 @@ _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection
 _MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
+_time_ns = itemgetter(0)  # of a packet
+_comment = itemgetter(4)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collaborators:
@@ -221,17 +224,19 @@ class Sniffer:
     def _take(self, packets: list[Packet]) -> None:
         if not packets:
             return
-        times = [packet[0] for packet in packets]
+        times = list(map(_time_ns, packets))
         first = min(times)
         self._first_ns = first if self._first_ns is None else min(self._first_ns, first)
         self._last_ns = max(self._last_ns, max(times))
+        comments = list(map(_comment, packets))
         begin = 0
-        for index, packet in enumerate(packets):
-            if packet[4] is not None:
-                # A comment comes before what its packet says, and after what earlier packets say.
-                self._dissect(packets[begin:index])
-                begin = index
-                self._events.append(Comment(packet[4], packet[0], self._packets + 1))
+        if comments.count(None) < len(comments):
+            for index, comment in enumerate(comments):
+                if comment is not None:
+                    # A comment comes before what its packet says, and after what earlier packets say.
+                    self._dissect(packets[begin:index])
+                    begin = index
+                    self._events.append(Comment(comment, times[index], self._packets + 1))
         self._dissect(packets[begin:] if begin else packets)
 
     def _dissect(self, packets: list[Packet]) -> None:

@@ -1,4 +1,4 @@
-"""Octets of a stream in any pieces: those that wait for more, and long bodies of which only the first are kept."""
+"""Octets of a stream, which come in pieces: a buffer for those that wait, and a collector of long bodies."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -14,7 +14,7 @@ next segment, which costs one copy of that segment."""
 
 
 class BufferState(Part):
-    """What a buffer says of itself in a snapshot."""
+    """A buffer's part of a snapshot."""
 
     octets: int
     need: int
@@ -22,7 +22,7 @@ class BufferState(Part):
 
 
 class LongBodyState(Part):
-    """What a long body says of itself in a snapshot."""
+    """A long body's part of a snapshot."""
 
     length: int
     left: int
@@ -32,10 +32,11 @@ class LongBodyState(Part):
 
 
 class Buffer:
-    """The octets of a stream that nobody has read yet.
+    """The octets of a stream that no reader has taken yet.
 
-    Who reads is given octets and a position, and returns how far it got. If it lacks octets it sets ``need`` to how
-    many there have to be from that position on, and is not called before, so that no octet is read twice.
+    A reader gets octets and a position, and returns how far it got. A reader that lacks octets sets ``need`` to the
+    number of octets that it wants from that position on. The buffer does not call it before they are there, so no octet
+    is read twice.
     """
 
     __slots__ = ("_pieces", "held", "need", "octets")
@@ -44,7 +45,7 @@ class Buffer:
         """Begin where the stream does."""
         self.octets = 0  # of the stream so far, gaps included
         self.held = 0  # octets that wait
-        self.need = 1  # until so many are there
+        self.need = 1  # so many must be there before the next read
         self._pieces: list[bytes] | tuple[()] = ()
 
     @property
@@ -53,7 +54,7 @@ class Buffer:
         return b"".join(self._pieces)
 
     def add(self, data: bytes) -> bytes | None:
-        """Put octets behind those that wait; returns all of them once they are as many as needed, else None."""
+        """Put octets behind those that wait. Returns all of them if they are as many as needed, else None."""
         if not self.held:
             return data
         assert isinstance(self._pieces, list)
@@ -69,8 +70,8 @@ class Buffer:
     def run(self, read: Read, data: bytes, position: int = 0) -> None:
         """Let ``read`` take ``data`` from ``position`` on as long as it gets further; the rest waits.
 
-        ``data`` are the octets that waited, and those behind them. Meanwhile nothing waits, so that whoever looks
-        again at what does, because of what is read here, finds nothing.
+        ``data`` are the octets that waited, and those behind them. During the call the buffer is empty: if reading
+        makes somebody read the waiting octets again, there are none.
         """
         self._pieces = ()
         self.held = 0
@@ -84,7 +85,7 @@ class Buffer:
             position = reached
 
     def hold(self, data: bytes, position: int) -> None:
-        """Let the octets from ``position`` on wait for more, for one at least."""
+        """Keep the octets from ``position`` on until more come, one at least."""
         self._pieces = [data[position:] if position else data]
         self.held = len(data) - position
         if self.need <= self.held:
@@ -103,7 +104,7 @@ class Buffer:
 
 
 class LongBody:
-    """A body that comes in several pieces: its first octets are kept, the others only counted."""
+    """A body that comes in several pieces. It keeps the first octets and counts the others."""
 
     __slots__ = ("_kept", "_pieces", "_room", "is_whole", "left", "length")
 
@@ -111,13 +112,13 @@ class LongBody:
         """Collect a body of ``length`` octets, and keep ``room`` of them."""
         self.length = length
         self.left = length  # octets that have not come yet
-        self.is_whole = True  # no octets of it are missing from the capture
+        self.is_whole = True  # the capture has all of its octets so far
         self._room = room
         self._kept = 0
         self._pieces: list[bytes] = []
 
     def take(self, data: bytes, position: int) -> int:
-        """Take the octets from ``position`` on that belong to it; returns where they end."""
+        """Take the octets from ``position`` on that belong to the body; returns where they end."""
         size = min(self.left, len(data) - position)
         wanted = min(size, self._room - self._kept)
         if wanted > 0 and self.is_whole:
@@ -127,7 +128,7 @@ class LongBody:
         return position + size
 
     def skip(self, length: int | None) -> bool:
-        """``length`` octets are missing from the capture; False if it is over before that, or nobody knows (None)."""
+        """Count ``length`` missing octets (None: unknown); returns whether they are all inside the body."""
         if length is None or length > self.left:
             return False
         self.is_whole = False
@@ -136,7 +137,7 @@ class LongBody:
 
     @property
     def octets(self) -> bytes:
-        """The first octets, up to what is kept or to the first that is missing."""
+        """The first octets, up to the first missing one, and no more than there is room for."""
         return b"".join(self._pieces)
 
     def snapshot(self) -> LongBodyState:
@@ -155,12 +156,12 @@ class LongBody:
 
 
 class Collector(Protocol):
-    """A reader that collects the body of a frame which comes in pieces."""
+    """A reader that collects the body of a frame, which comes in pieces."""
 
     body: LongBody | None
 
     def end_body(self, body: LongBody) -> None:
-        """Take note that this body is over: all of its octets have come, or are known to be missing."""
+        """This body is over: each of its octets has come, or is known to be missing."""
 
 
 def collect(reader: Collector, data: bytes, position: int) -> int:
@@ -174,7 +175,7 @@ def collect(reader: Collector, data: bytes, position: int) -> int:
 
 
 def skip(reader: Collector, length: int | None) -> bool:
-    """Go on behind ``length`` octets that are missing (None: nobody knows how many); False if no body covers them."""
+    """Go on behind ``length`` missing octets (None: unknown). Returns whether the hole is inside the reader's body."""
     body = reader.body
     if body is None or not body.skip(length):
         return False

@@ -142,20 +142,29 @@ def _parse(body: bytes, mechanism: str | None, whole: bool, show_secrets: bool) 
     return Content(name, *parser(data, whole))
 
 
-def assume_mechanism(body: bytes) -> str | None:
-    """Which mechanism a command of the handshake, or a MESSAGE, looks like; None if it may be of any."""
+def assume_mechanism(body: bytes, whole: bool = True) -> str | None:
+    """Which mechanism a command of the handshake, or a MESSAGE, looks like; None if it may be of any.
+
+    ``whole`` is false if octets at the end of ``body`` are missing from the capture.
+    """
     split = split_name(body)
     if isinstance(split[0], str):
         return None
     name, data = split
     if name == b"MESSAGE":
         return "CURVE"
+    if not whole and not data:
+        return None
+    if name == b"HELLO" and not whole:
+        return "CURVE" if data[:2] == _VERSION_OF_CURVE[: len(data)] else "PLAIN"
+    if name == b"WELCOME" and not whole:
+        return "CURVE"  # that of PLAIN is empty
     if name == b"HELLO":
         alike = len(data) == sum(size for _, size in _CURVE_HELLO) and data[:2] == _VERSION_OF_CURVE
         return "CURVE" if alike else "PLAIN"
     if name == b"WELCOME":
         return "CURVE" if len(data) == sum(size for _, size in _CURVE_WELCOME) else "PLAIN"
-    if name in (b"READY", b"INITIATE") and isinstance(data, bytes) and parse_metadata(data).faults:
+    if name in (b"READY", b"INITIATE") and isinstance(data, bytes) and parse_metadata(data, whole).faults:
         return "CURVE"
     return None
 

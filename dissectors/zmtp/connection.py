@@ -1,11 +1,13 @@
-"""A ZMTP connection: two halves and what only the pair knows.
+"""A ZMTP connection: two halves, and what only the pair of them knows.
 
-Whether it is ZMTP at all: nothing is given out before that is certain, and nothing more is read once it is not.
+The connection decides whether it is ZMTP at all. It gives out no event before that is certain. Once it is certain that
+this is something else, it reads nothing more.
 
     undecided ── a signature, an upgrade, frames, both sides' evidence: it can be nothing else ──▶ accepted
     undecided ── neither side can be ZMTP, or nothing proves it until the end ──▶ rejected
 
-A side that refuses is not the end of it, since the other one may speak ZMTP to it; then that is the problem.
+One side that does not speak ZMTP does not decide that. The other side may speak ZMTP to it, and then the connection
+reports the first side as a problem.
 """
 
 from typing import Literal
@@ -16,7 +18,7 @@ from dissectors.snapshots import Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
 from dissectors.zmtp.curve import Boxes, BoxesState, Curve
 from dissectors.zmtp.half import Finding, Half, HalfState
-from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Agreement, agree, agree_zws
@@ -29,6 +31,7 @@ _KIND = "ZMTP connection"
 # What other protocols begin with, to say what speaks on a port of ZeroMQ.
 _OTHERS = (
     (b"\x16\x03", "TLS"),
+    (b"\x15\x03", "TLS"),  # an alert
     (b"SSH-", "SSH"),
     (b"GET ", "HTTP"),
     (b"POST ", "HTTP"),
@@ -42,7 +45,7 @@ _OTHERS = (
 
 
 class ConnectionState(Part):
-    """What a connection says of itself in a snapshot."""
+    """A connection's part of a snapshot."""
 
     flow: int
     transport: Literal["tcp", "ipc"]
@@ -56,8 +59,8 @@ class ConnectionState(Part):
     agreed: bool
     not_seen: bool
     refusal: tuple[Side, str, str] | None
-    ambiguous: dict[Side, int] | None  # of what is searched in mid-stream
-    held: bytes  # events that wait until it is certain
+    ambiguous: dict[Side, int] | None  # counts of the search in mid-stream
+    held: bytes  # events, encoded, that wait until it is certain that this is ZMTP
     security: SecurityState
     boxes: BoxesState | None
     client: HalfState
@@ -67,16 +70,18 @@ class ConnectionState(Part):
 class ZmtpConnection:
     """Dissects one TCP connection.
 
-    ``client.feed`` and ``server.feed`` take the octets of each side in order, ``gap`` of each tells of octets that
-    are missing; events are appended to ``out``. Nothing is reported before it is certain that this is ZMTP;
-    ``rejected`` becomes true when it is certain that it is not.
+    ``client.feed`` and ``server.feed`` take the octets of each side in order. ``client.gap`` and ``server.gap`` report
+    missing octets. The connection appends events to ``out``, from the moment it is certain that this is ZMTP.
+    ``rejected`` becomes true when it is certain that this is not ZMTP.
     """
 
     __slots__ = (
         "_agreed",
+        "_beside",
         "_doubts",
         "_final",
         "_from_start",
+        "_is_news",
         "_midstream",
         "_not_seen",
         "_over",
@@ -108,13 +113,14 @@ class ZmtpConnection:
         doubts: evidence.Doubts | None = None,
         curve: Curve | None = None,
     ) -> None:
-        """``transport`` is what carries it; that it is ws shows by itself.
+        """Begin a connection that ``transport`` carries; WebSocket over TCP shows by itself.
 
-        ``from_start`` says for each side whether its first octets are those of its stream.
+        ``from_start`` says for each side whether the capture has the first octets of its stream.
 
-        ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2 or 3 for that version.
+        ``forced`` is what the user knows: None for nothing, 0 for ZMTP of any version, 1, 2 or 3 for that version.
 
-        ``doubts`` is told if it may have been ZMTP, and nothing proved it. ``curve`` opens boxes of CURVE.
+        The connection calls ``doubts`` when it ends and may have been ZMTP, but nothing proved it. ``curve`` opens
+        boxes of CURVE.
         """
         limits = limits or Limits()
         self.flow = flow
@@ -123,17 +129,19 @@ class ZmtpConnection:
         self.rejected = False
         self.forced = forced
         self.version: str | None = None
-        self.protocol: str | None = None  # of WebSocket, if the server has chosen one
+        self.protocol: str | None = None  # the sub-protocol of WebSocket, if the server has chosen one
         self.security = Security()
         self._doubts = doubts
         self._refusal: tuple[Half, str, str] | None = None
-        self._midstream: MidStream | None = None  # of a side that is searched
+        self._midstream: MidStream | None = None  # there while a side is searched for frames
+        self._is_news = False  # frames were found in a side that has no greeting
+        self._beside: list[AnyEvent] | None = None  # events of the other side, found while one is read again
         self._over = False  # no more octets will come
         self._final = out
         self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
         self._from_start = from_start
-        self._agreed = False  # the greetings have been held against each other
-        held: list[AnyEvent] = []  # until it is certain
+        self._agreed = False  # the greetings of both sides have been compared
+        held: list[AnyEvent] = []  # events that wait until it is certain that this is ZMTP
         security = self.security
         self.client = one = Half(
             self, Journal(held, flow, client, server), "client", security, limits, from_start[0], forced
@@ -144,7 +152,7 @@ class ZmtpConnection:
         self.halves = (one, other)
         one.opening.other, other.opening.other = other.opening, one.opening
         one.session.other, other.session.other = other.session, one.session
-        self.boxes: Boxes | None = None  # what opens those of CURVE, None if nobody has keys
+        self.boxes: Boxes | None = None  # opens the boxes of CURVE; None if nobody has keys
         if curve is not None:
             self.boxes = Boxes(curve)
             for half in self.halves:
@@ -162,18 +170,19 @@ class ZmtpConnection:
 
     def take(self, half: Half, finding: Finding) -> None:
         """Draw the conclusions from what ``half`` has found out."""
+        other = self.server if half is self.client else self.client
         match finding:
             case "signature":
                 signature = half.opening.signature
                 if not self.accepted and signature is not None and signature.is_certain:
                     self.accept()
-                self._other(half).resume()
+                other.resume()
             case "silence" | "unknown":
-                self._other(half).resume()
+                other.resume()
             case "revision":
                 if not self.accepted:
                     self._announced()
-                self._other(half).resume()
+                other.resume()
             case "greeting":
                 self._greeted(half)
             case "frames":
@@ -181,7 +190,7 @@ class ZmtpConnection:
             case "identity":
                 self._identified()
                 self._weigh()
-                self._other(half).resume()
+                other.resume()
             case "proof":
                 self.accept()
             case "evidence":
@@ -194,7 +203,6 @@ class ZmtpConnection:
                 self._not_seen = True
                 self._skip_handshake()
             case "hopeless":
-                other = self._other(half)
                 if not self.accepted and (other.stopped or not other.octets):
                     self.reject()
             case "upgrade":
@@ -202,12 +210,12 @@ class ZmtpConnection:
             case "no-upgrade":
                 self.security.failed = True
                 half.stop()
-                self._other(half).resume()
+                other.resume()
 
     # ------------------------------------------------------------------ is it ZMTP?
 
     def accept(self) -> None:
-        """It is ZMTP: give out what has been held back."""
+        """It is ZMTP: give out the events that waited for that."""
         if self.accepted or self.rejected:
             return
         self.accepted = True
@@ -218,7 +226,7 @@ class ZmtpConnection:
             self._report_refusal(*self._refusal)
 
     def refuse(self, half: Half, code: str, detail: str) -> None:
-        """``half`` does not speak ZMTP; whether that is a problem depends on the other one."""
+        """``half`` does not speak ZMTP. That is a problem only if the other half does."""
         half.stop()
         if self.accepted:
             self._report_refusal(half, code, detail)
@@ -232,9 +240,8 @@ class ZmtpConnection:
         if not detail:
             beginning = half.opening.beginning
             what = next((name for start, name in _OTHERS if beginning.startswith(start)), None)
-            detail = f"the {half.side} does not speak ZMTP: its octets begin {beginning.hex(' ')}"
-            if what:
-                detail = f"the {half.side} speaks {what} instead of ZMTP: its octets begin {beginning.hex(' ')}"
+            does = f"speaks {what} instead of ZMTP" if what else "does not speak ZMTP"
+            detail = f"the {half.side} {does}: its octets begin {_legible(beginning)}"
         half.journal.problem(code, detail)
         self.security.failed = True
         self._other(half).resume()
@@ -252,14 +259,14 @@ class ZmtpConnection:
             half.journal.out = nobody
 
     def _announced(self) -> None:
-        """A half has sent its revision: two that answer each other prove what one alone does not."""
+        """A half has sent its revision. Two revisions that answer each other prove ZMTP; one alone does not."""
         openings = [half.opening for half in self.halves]
         signatures = [one.signature for one in openings if one.revision is not None and one.signature]
         if len(signatures) == 2 and all(signature.last == wire.SIGNATURE_END for signature in signatures):
             self.accept()
 
     def believes(self, half: Half, octets: bytes, found: Discovery) -> bool:
-        """Whether the frames that ``half`` has found in mid-stream are of ZMTP."""
+        """Whether the frames that ``half`` has found in mid-stream are frames of ZMTP."""
         if self._midstream is None:
             self._midstream = MidStream()
         search = half.search
@@ -269,7 +276,7 @@ class ZmtpConnection:
         )  # fmt: skip
 
     def _weigh(self, at_end: bool = False) -> None:
-        """Hold what both halves have said as ZMTP 1.0 against what else it may be; ``at_end`` if nothing more comes."""
+        """Decide by the evidence of both halves whether they speak ZMTP 1.0; ``at_end``: no more octets will come."""
         if self.accepted:
             return
         one, other = (half.opening.evidence for half in self.halves)
@@ -279,15 +286,16 @@ class ZmtpConnection:
             self.reject()
 
     def _may_have_been(self) -> bool:
-        """Whether it looked like ZMTP, and nothing more was missing than a proof."""
+        """Whether it looked like ZMTP all the time, and only a proof was missing."""
         one, other = (half.opening.evidence for half in self.halves)
         if one is not None and other is not None and evidence.are_worth_a_note(one, other):
             return True
         return any(half.opening.signature is not None and half.opening.revision is not None for half in self.halves)
 
     def found(self, half: Half, skipped: int) -> None:
-        """``half`` has no greeting in the capture, but frames were found."""
+        """The capture lacks the greeting of ``half``, but the search found frames behind ``skipped`` octets."""
         self._not_seen = True
+        self._is_news = True
         self.security.unknown_start = True
         self.security.skip()
         self._look_again()
@@ -298,14 +306,26 @@ class ZmtpConnection:
         where = f"zmtpsniff found frames {skipped} octets after the start" if skipped else "it starts with a frame"
         half.journal.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
 
-    def found_messages(self, half: Half) -> None:
-        """``half`` shows that this is ZWS: then the other half is, too."""
-        self._other(half).search_now()
+    def read_again(self, half: Half, events: list[AnyEvent]) -> None:
+        """``half`` has read the octets in which something was found: give out the ``events`` that they hold.
+
+        What it is may be all that was missing to find frames of the other side, which happened at the same time.
+        """
+        if self._beside is not None:
+            self._beside += events
+            return
+        beside: list[AnyEvent] = []
+        self._beside = beside
+        if self._is_news:
+            self._is_news = False
+            self._other(half).search_now()
+        self._beside = None
+        half.journal.out.extend(in_causal_order(events, beside) if beside else events)
 
     # ------------------------------------------------------------------ what both halves agree on
 
     def _look_again(self) -> None:
-        """Something about the connection changed that tells how messages are to be taken."""
+        """What the connection knows has changed: its sessions look anew at how to read messages."""
         self.client.session.plain = self.server.session.plain = None
 
     def _identified(self) -> None:
@@ -335,7 +355,7 @@ class ZmtpConnection:
         """``half`` has read its 3.x greeting."""
         one, other = self.client.opening, self.server.opening
         if not (one.greeted and other.greeted):
-            self._other(half).expect(2)  # else the other one would not have said so much
+            self._other(half).expect(2)  # had the other one been older, this one would not have said so much
         if not self._agreed and one.greeted and other.greeted:
             self._agreed = True
             if not self._not_seen:
@@ -355,7 +375,7 @@ class ZmtpConnection:
         self._other(half).resume()
 
     def _take_agreement(self, agreement: Agreement, last: Half) -> None:
-        """Begin the handshake that the greetings lead to, of which ``last`` was the last."""
+        """Begin the handshake on which the greetings agree; ``last`` is the half that greeted last."""
         security = self.security
         if agreement.mechanism is not None:
             security.begin(agreement.mechanism)
@@ -367,9 +387,9 @@ class ZmtpConnection:
             last.journal.problem(code, detail)
 
     def _begin_frames(self, half: Half) -> None:
-        """The greeting of ``half`` is over, and that of the other half is there, or will not come."""
+        """The greeting of ``half`` is over; the other half has greeted, or never will."""
         if not self._other(half).opening.greeted:
-            # Read on without the handshake of a side that is absent, until it greets after all.
+            # The other side is absent: read on without a handshake, until that side greets after all.
             self._not_seen = self._not_seen or not self._other(half).is_absent
             self._skip_handshake()
         if self.accepted:
@@ -382,7 +402,7 @@ class ZmtpConnection:
         """A half has upgraded to ZWS."""
         one, other = self.client.opening.upgrade, self.server.opening.upgrade
         if self._agreed or one is None or other is None:
-            return  # one alone is not enough, nor is one that greets as over TCP
+            return  # the other one has not upgraded, or greets as over TCP
         self._agreed = True
         agreement = agree_zws(one, other)
         self.protocol = other.protocols[0]
@@ -395,7 +415,7 @@ class ZmtpConnection:
             half.resume()
 
     def _skip_handshake(self) -> None:
-        """Read on without the handshake, which cannot be judged."""
+        """Read on without the handshake: the capture shows too little of it to judge."""
         self.security.unknown_start = True
         self.security.skip()
         self._look_again()
@@ -403,7 +423,7 @@ class ZmtpConnection:
     # ------------------------------------------------------------------ the end
 
     def finish(self, end: End, start_ns: int, end_ns: int) -> None:
-        """The connection, or the capture, is over: report what is unfinished, and the summary."""
+        """The connection or the capture is over: report unfinished messages, and the summary."""
         if not self.accepted and not self.rejected:
             self._over = True
             for half in self.halves:
@@ -411,8 +431,7 @@ class ZmtpConnection:
         for half in self.halves:
             half.opening.ended = True
         for half in self.halves:
-            if not half.stopped:
-                half.resume()
+            half.resume()
         self._weigh(at_end=True)
         if not self.accepted:
             self.reject()
@@ -427,7 +446,7 @@ class ZmtpConnection:
         self._final.append(self._summary(end, start_ns, end_ns, handshake))
 
     def summary(self, start_ns: int, last_ns: int) -> Connection | None:
-        """The summary of a connection that goes on, None while it is not certain that it is one of ZMTP."""
+        """The summary of a connection that goes on; None while it is not certain that it is ZMTP."""
         return self._summary("open", start_ns, last_ns, None) if self.accepted else None
 
     def _summary(self, end: End, start_ns: int, end_ns: int, handshake: Handshake | None) -> Connection:
@@ -438,7 +457,7 @@ class ZmtpConnection:
             client=self._peer(one),
             server=self._peer(other),
             messages=Sides(one.session.all_messages, other.session.all_messages),
-            octets=Sides(one.octets, other.octets),
+            octets=Sides(one.buffer.octets, other.buffer.octets),
             start_ns=start_ns,
             end_ns=max(start_ns, end_ns),
             end=end,
@@ -449,7 +468,7 @@ class ZmtpConnection:
         )
 
     def release(self) -> None:
-        """Break the circle of the two halves and their connection, which is over or rejected."""
+        """Break the references between the connection and its halves; it is over or rejected."""
         self._refusal = None
         for half in self.halves:
             half.release()
@@ -472,7 +491,7 @@ class ZmtpConnection:
         return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
     def _judge_incomplete(self, end: End, end_ns: int) -> Handshake:
-        """Report a handshake that nothing on the wire explains; a key may."""
+        """Report a handshake that stopped; if nothing on the wire explains that, a key may."""
         boxes = self.boxes
         if boxes is not None and boxes.client_side is not None and end in ("fin", "rst"):
             server = self.server if boxes.client_side == "client" else self.client
@@ -493,7 +512,7 @@ class ZmtpConnection:
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self) -> bytes:
-        """All that is known of the connection, which is not over, to go on from with :meth:`restore`."""
+        """The state of a connection that is not over; :meth:`restore` makes a connection from it that goes on."""
         one, other = self.halves
         refusal = self._refusal
         if self.boxes is not None:
@@ -531,10 +550,10 @@ class ZmtpConnection:
         doubts: evidence.Doubts | None = None,
         curve: Curve | None = None,
     ) -> "ZmtpConnection":
-        """A connection that goes on from a :meth:`snapshot` as that one would have, its events appended to ``out``.
+        """Make a connection that goes on where a :meth:`snapshot` was taken, and appends its events to ``out``.
 
-        ``limits``, ``doubts`` and ``curve`` are as for a new one: a snapshot has no keys. Raises
-        :class:`~dissectors.snapshots.SnapshotError` if these octets are no snapshot of a connection, or one of another
+        ``limits``, ``doubts`` and ``curve`` are as for a new connection, since a snapshot has no keys. Raises
+        :class:`~dissectors.snapshots.SnapshotError` if the octets are no snapshot of a connection, or have another
         format.
         """
         state = snapshots.decode(octets, _KIND, ConnectionState)
@@ -567,3 +586,9 @@ class ZmtpConnection:
                 self._refusal = (half, *state.refusal[1:])
         for half in self.halves:
             half.session.join_inside()
+
+
+def _legible(beginning: bytes) -> str:
+    """The first line of a text in quotes; other octets in hexadecimal digits."""
+    line = beginning.partition(b"\r\n")[0].decode("latin-1")
+    return f'"{line}"' if len(line) > 3 and line.isascii() and line.isprintable() else beginning.hex(" ")

@@ -9,13 +9,13 @@
     READY     metadata           (S' to C')                  k
     MESSAGE   flags, a frame     (either way)                k
 
-A key is looked for until one box has been opened by it: the 16 octets of a box's authenticator prove that it is right,
-and only then is what does not open a problem. HELLO shows C', so that a key is found by it. Where HELLO is not in the
-capture every key is tried with the boxes there are: each key with two of them, as one may be damaged.
+The search for a key ends when a key has opened one box: the 16 octets of a box's authenticator prove the key. From then
+on a box that it does not open is a problem. HELLO shows C', which finds a key directly. If the capture lacks HELLO, the
+search tries every key with two boxes, since one of them may be damaged.
 
-Keys may come late, while a capture goes on. Then the events of a connection wait for them in a `WaitingRoom`.
+Keys may come late, while a capture goes on. Then the events of a connection wait for them (:class:`Wait`).
 
-A snapshot has no key: it has what the connection has shown of itself, and the ring is asked again.
+A snapshot has no key. It has what the connection has shown of itself, and asks the ring of keys again.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from dissectors.zmtp import wire
 from dissectors.zmtp.curve_keys import KEY_SIZE, KeyRing, SecretKey, SharedKey, Sodium
 from dissectors.zmtp.journal import Journal
 
-# How many keys are tried with one box: opening costs 2 µs, making a key of two others 50 µs.
+# How many keys to try with one box: opening costs 2 µs, making a key of two others 50 µs.
 _MOST_SHARED = 16_384
 _MOST_SECRETS = 256
 
@@ -40,7 +40,7 @@ _VOUCH = b"VOUCH---"
 _READY = b"CurveZMQREADY---"
 _FROM_CLIENT = b"CurveZMQMESSAGEC"
 _FROM_SERVER = b"CurveZMQMESSAGES"
-_LONG_NONCE = 16  # octets of a nonce that is sent behind a prefix of 8
+_LONG_NONCE = 16  # octets of a nonce on the wire; the other 8 are a fixed prefix
 _COOKIE_SIZE = 96
 _VOUCH_SIZE = 96
 
@@ -49,13 +49,13 @@ LEAST_BOX = wire.CURVE_BOX_OVERHEAD + 1
 OVERHEAD = wire.CURVE_MESSAGE_LEAST
 """How many octets longer the body of a MESSAGE is than the body of the frame in it."""
 
-# What waits for keys: octets of one connection, and of all.
+# The most octets that wait for keys: of one connection, and of all.
 _WAITING_OCTETS = 4 << 20
 _WAITING_OCTETS_OF_ALL = 64 << 20
-_FIRST = 2  # of a connection's boxes, with which keys are tried: one may be damaged
-_EVENT_COST = 500  # octets that an event takes beside its box
-_MOST_SERVERS = 65_536  # whose keys are remembered
-_SILENT_NS = 10_000_000_000  # who cannot open a HELLO closes the connection at once; later there are other reasons
+_FIRST = 2  # the search tries keys with so many boxes of a connection, since one may be damaged
+_EVENT_COST = 500  # octets of memory that an event takes beside its box
+_MOST_SERVERS = 65_536  # servers whose keys are remembered
+_SILENT_NS = 10_000_000_000  # a server that cannot open HELLO closes the connection before this time
 
 
 class Box(NamedTuple):
@@ -74,7 +74,7 @@ class Introduction(NamedTuple):
 
 
 class BoxesState(Part):
-    """What the boxes of a connection say of themselves in a snapshot: nothing that is a secret."""
+    """The boxes' part of a snapshot; it has no secrets."""
 
     client_side: Side | None
     client_key: bytes | None
@@ -87,7 +87,7 @@ class BoxesState(Part):
 
 
 class Boxes:
-    """What opens the boxes of one connection."""
+    """Opens the boxes of one connection."""
 
     __slots__ = (
         "_asked",
@@ -113,12 +113,12 @@ class Boxes:
     )
 
     def __init__(self, curve: "Curve") -> None:
-        """Begin with a connection of which nothing is known."""
+        """Begin with a new connection, and the keys of ``curve``."""
         self.curve = curve
         self.ring = curve.ring
         self._sodium = curve.sodium
-        self.wait: Wait | None = None  # its events wait for a key
-        self.waited = False  # they have, and do not again
+        self.wait: Wait | None = None  # where its events wait for a key, if they do
+        self.waited = False  # its events have waited once, and do not wait again
         self.client_side: Side | None = None  # which of TCP's sides is CURVE's client
         self.client_key: bytes | None = None  # C'
         self.server_key: bytes | None = None  # S'
@@ -128,16 +128,16 @@ class Boxes:
         self.welcome: Box | None = None
         self.cookie: bytes | None = None
         self.is_open = False  # a key has opened a box
-        self.key = b""  # k, if so
-        self._nonces: dict[Side, bytes] = {}  # how the nonces of each side's MESSAGEs begin, if so
+        self.key = b""  # k, once it is open
+        self._nonces: dict[Side, bytes] = {}  # the prefix of the nonces of each side's MESSAGEs, once it is open
         self._server_secret: bytes | None = None  # s'
-        self._hello_key: bytes | None = None  # of HELLO and WELCOME
+        self._hello_key: bytes | None = None  # opens HELLO and WELCOME
         self._asked = self._asked_before = 0  # how many keys the ring had at the last two boxes
 
     # ------------------------------------------------------------------ the handshake
 
     def take_hello(self, side: Side, client_key: bytes, hello: Box, time_ns: int) -> bytes | None:
-        """Take the HELLO of ``side``; the server's long-term key S that it is for, None if that cannot be known."""
+        """Take the HELLO of ``side``. Returns S, the long-term key of the server that it is for, if a key opens it."""
         self.client_side = side
         self.client_key = client_key
         self.hello = hello
@@ -146,13 +146,13 @@ class Boxes:
         return self.hello_for
 
     def take_welcome(self, welcome: Box) -> bytes | None:
-        """Take WELCOME; the server's transient key S', None if no key opens it."""
+        """Take WELCOME. Returns the server's transient key S', None if no key opens the box."""
         self.welcome = welcome
         self._open_welcome()
         return self.server_key
 
     def take_initiate(self, side: Side, cookie: bytes, initiate: Box) -> Introduction | None:
-        """Take the INITIATE of ``side``; what it holds, None if no key opens it."""
+        """Take the INITIATE of ``side``. Returns its content, None if no key opens the box."""
         self.client_side = side
         self.cookie = cookie
         plain = self._open(initiate.octets, [(side, _INITIATE + initiate.nonce)])
@@ -162,12 +162,12 @@ class Boxes:
         return Introduction(long_term, plain[KEY_SIZE + _VOUCH_SIZE :], self._open_vouch(long_term, vouch))
 
     def take_ready(self, side: Side, ready: Box) -> bytes | None:
-        """Take the READY of ``side``; its metadata, None if no key opens it."""
+        """Take the READY of ``side``. Returns its metadata, None if no key opens the box."""
         self.client_side = "client" if side == "server" else "server"
         return self._open(ready.octets, [(self.client_side, _READY + ready.nonce)])
 
     def _open_hello(self, since: int) -> None:
-        """Look for what opens HELLO, and so WELCOME, among keys that came when the ring had more than ``since``."""
+        """Look for the key of HELLO, which opens WELCOME, too, among the keys that came after number ``since``."""
         if self.hello is None or self.client_key is None or self._hello_key is not None:
             return
         nonce, box = self.hello
@@ -204,7 +204,7 @@ class Boxes:
     # ------------------------------------------------------------------ messages
 
     def open_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
-        """What is in the box of a MESSAGE of ``side``: flags, and a frame's body; None if no key opens it."""
+        """The content of a MESSAGE's box: flags, and a frame's body; None if no key opens it."""
         if self.is_open:
             return self._sodium.open(self.key, self._nonces[side] + nonce, box)
         clients: tuple[Side, ...] = ("client", "server") if self.client_side is None else (self.client_side,)
@@ -213,7 +213,7 @@ class Boxes:
         )
 
     def begin_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
-        """What is in the beginning of a box whose end is not at hand, once another box has proved the key."""
+        """The content of the beginning of a box whose end is missing, if another box has proved the key."""
         if not self.is_open or len(box) < LEAST_BOX:
             return None
         return self._sodium.begin(self.key, self._nonces[side] + nonce, box)
@@ -233,7 +233,7 @@ class Boxes:
     # ------------------------------------------------------------------ the key
 
     def _open(self, box: bytes, nonces: list[tuple[Side, bytes]]) -> bytes | None:
-        """Open a box by the key, or by one that is found so; each nonce is behind the side that is then the client."""
+        """Open a box with the key, or find the key by it. Each nonce is for one guess which side is the client."""
         if self.is_open:
             return self._sodium.open(self.key, nonces[0][1], box)
         for key, server_secret in self._candidates():
@@ -253,7 +253,7 @@ class Boxes:
         self._nonces = {client: _FROM_CLIENT, server: _FROM_SERVER}
 
     def _candidates(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Keys that may be that of the connection, with s' where it is known."""
+        """Keys that may be the key of the connection, with s' where it is known."""
         ring = self.ring
         since, self._asked_before, self._asked = self._asked_before, self._asked, ring.added
         if self._asked > since:
@@ -279,7 +279,7 @@ class Boxes:
     def _made_with(
         self, pair: SecretKey, client: bytes, client_secret: bytes | None
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """The key of the connection if a pair of keys is that of the server's end, or K."""
+        """The key of the connection, if ``pair`` has s' or K, or if c' is known and ``pair`` has S'."""
         secret = pair.secret
         if client_secret is not None and pair.public is not None:
             key = self._sodium.shared(pair.public, client_secret)
@@ -295,7 +295,7 @@ class Boxes:
             yield key, secret
 
     def _made(self, client: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-        """The key that is made of S', if that is known, and a secret key in the ring."""
+        """Keys made of S', if that is known, and a secret key in the ring."""
         server = self.server_key
         if server is None:
             return
@@ -309,9 +309,9 @@ class Boxes:
             yield key, server_secret
 
     def wrong_server_key(self, server: str, end_ns: int) -> str | None:
-        """Why the client has the wrong key of ``server``, on a connection that ended without WELCOME at ``end_ns``.
+        """A sentence that the client has the wrong key of ``server``, None if nothing shows that.
 
-        None if nothing says that it has. A server that cannot open HELLO closes the connection at once.
+        The connection ended at ``end_ns`` without WELCOME. A server that cannot open HELLO closes it at once.
         """
         if self.hello is None or self.welcome is not None or end_ns - self.hello_ns > _SILENT_NS:
             return None
@@ -350,12 +350,12 @@ def _with_secret(keys: list[SharedKey], ring: KeyRing) -> Iterator[tuple[bytes, 
 
 
 class Opener(Protocol):
-    """Who shows what one side of a connection says."""
+    """Shows what one side of a connection says."""
 
     journal: Journal
 
     def reopen(self, event: Command) -> None:
-        """Show what is in the box of a command, which could not be opened when it came."""
+        """Show the content of a command's box, which no key opened when the command came."""
 
 
 class Wait:
@@ -369,19 +369,19 @@ class Wait:
         self._openers = openers
         self._events: list[AnyEvent] = []
         self._out = openers[0].journal.out
-        self._sealed: dict[int, Opener] = {}  # by the places of their events: who can open them
+        self._sealed: dict[int, Opener] = {}  # by the place of a closed command: who can open it
         self._asked = boxes.ring.added
         for opener in openers:
             opener.journal.out = self._events
 
     def add(self, opener: Opener, command: Command) -> None:
-        """Let a command wait whose box ``opener`` could not open."""
+        """Let a command wait; ``opener`` had no key for its box."""
         self._sealed[len(self._events)] = opener
         self._events.append(command)
         self.octets += _EVENT_COST + len(at_hand(command.box or b""))
 
     def ask_again(self) -> None:
-        """Try keys that have come since with the first boxes."""
+        """Try the keys that have come since with the first boxes."""
         boxes = self._boxes
         if boxes.ring.added == self._asked:
             return
@@ -399,7 +399,7 @@ class Wait:
         return [event for event in found if isinstance(event, Command)]
 
     def end(self) -> None:
-        """Give the events out, with what is in their boxes if there is a key now."""
+        """Give out the events, with the content of their boxes if there is a key now."""
         for opener in self._openers:
             opener.journal.out = self._out
         events, self._events = self._events, []
@@ -413,13 +413,13 @@ class Wait:
 
 
 class Curve:
-    """What opens the boxes of all connections of a dissection: a ring of keys, and who waits for keys.
+    """Opens the boxes of all connections of a dissection, with a ring of keys, and knows what waits for keys.
 
-    ``patience_ns`` is how long events wait for a key that may still come, 0 if all are there.
+    ``patience_ns`` is how long events wait for a key that may still come: 0 if no more keys will come.
     """
 
     def __init__(self, ring: KeyRing, patience_ns: int = 0) -> None:
-        """Ask ``ring``."""
+        """Take keys from ``ring``."""
         self.ring = ring
         self.patience_ns = patience_ns
         self.servers: dict[str, bytes] = {}  # long-term public keys by addresses of servers that have proved them
@@ -434,13 +434,13 @@ class Curve:
 
     @property
     def sodium(self) -> Sodium:
-        """What opens boxes; raises NoSodiumError."""
+        """The library that opens boxes; raises NoSodiumError."""
         if self._sodium is None:
             self._sodium = Sodium()
         return self._sodium
 
     def learn(self, server: str, key: bytes) -> None:
-        """The server at this address has answered a HELLO that was for its long-term public key."""
+        """The server at this address has proved its long-term public key: it answered a HELLO for that."""
         if len(self.servers) < _MOST_SERVERS:
             self.servers[server] = key
 
@@ -452,11 +452,11 @@ class Curve:
         return min((wait.begin_ns for wait in self._waits.values()), default=None)
 
     def sealed(self) -> list[Command]:
-        """What waits: the first commands of each connection that no key has opened."""
+        """The first waiting commands of each connection that no key has opened."""
         return [command for wait in self._waits.values() for command in wait.sealed()]
 
     def hold(self, boxes: Boxes, openers: tuple[Opener, Opener], now_ns: int) -> Wait | None:
-        """Where the next event of the connection is to wait; None if it has waited, or may not."""
+        """Where the next event of the connection has to wait; None if it need not, or must not."""
         if boxes.wait is None:
             if boxes.waited or not self.patience_ns:
                 return None
@@ -478,7 +478,7 @@ class Curve:
             wait.end()
 
     def settle(self, now_ns: int) -> None:
-        """It is ``now_ns``: give out what has waited for long, and that for which there is a key now."""
+        """It is ``now_ns``: give out the events that have waited for too long, or have a key now."""
         for boxes, wait in list(self._waits.items()):
             wait.ask_again()
             if boxes.is_open or now_ns - wait.begin_ns > self.patience_ns:

@@ -1,15 +1,15 @@
-"""Keys of CURVE connections: the lines of a key file, and a ring of keys that is asked while connections are read.
+"""Keys of CURVE connections: the lines of a key file, and a ring of keys that finds the key of a connection.
 
 A line of a key file is a key; ``#`` begins a comment. Each key is 64 hexadecimal digits, ``-`` one that is not known:
 
     CURVE_SHARED_KEY <client's transient public key> <server's transient public key> <precomputed key>
     CURVE_SECRET_KEY <public key> <secret key>
 
-The letters are those of 26/CURVEZMQ: C and S are the long-term public keys of client and server, c and s the secret
-keys that belong to them. C', S', c' and s' are those of one connection, its transient keys. What opens the boxes of a
-connection is the precomputed key k, which both ends make of their own secret and the other's public transient key.
+The letters are those of 26/CURVEZMQ. C and S are the long-term public keys of client and server, c and s are the secret
+keys that belong to them. C', S', c' and s' are the transient keys of one connection. The precomputed key k opens the
+boxes of a connection. Each end makes it from its own secret transient key and the other end's public one.
 
-PyNaCl (libsodium) does the arithmetic. It is imported with the first key, so that those who have none need not have it.
+PyNaCl (libsodium) does the arithmetic. This module imports it with the first key: without keys nobody needs PyNaCl.
 """
 
 from collections import deque
@@ -26,21 +26,21 @@ UNKNOWN = "-"
 
 _SHARED, _SECRET = "CURVE_SHARED_KEY", "CURVE_SECRET_KEY"
 _LONGEST_LINE = 4096  # characters
-# What stands in front of a box, and of what it holds, where libsodium takes and gives them as NaCl did.
+# Zeros in front of a box, and of its content, in the functions that libsodium has from NaCl.
 _BOX_ZEROS, _PLAIN_ZEROS = 16, 32
 _ZEROS = bytes(_BOX_ZEROS)
 _AUTHENTICATOR = 16  # octets at the beginning of a box
 
 
 class KeyLineError(ValueError):
-    """A line that is no key; its text says why, in a few words and without the key."""
+    """A line is no key. The text of the error says why, in a few words and without the key."""
 
 
 class NoSodiumError(Exception):
-    """PyNaCl, which opens boxes, is not installed; its text says what to do."""
+    """PyNaCl, which opens boxes, is not installed. The text of the error says what to do."""
 
     def __init__(self) -> None:
-        """There is one reason."""
+        """Say how to install PyNaCl."""
         super().__init__("keys of CURVE need PyNaCl, which is not installed: pip install 'zmtpsniff[curve]'")
 
 
@@ -53,7 +53,7 @@ class SharedKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class SecretKey(msgspec.Struct, frozen=True, gc=False):
-    """A secret key: transient or long-term, or the one that a server seals its cookies with (which has no public)."""
+    """A secret key: transient, long-term, or the key of a server's cookies, which has no public key."""
 
     public: bytes | None
     secret: bytes | None  # None: the public key alone, which opens together with a secret key of the other side
@@ -129,16 +129,16 @@ def _digits(key: bytes | None) -> str:
 
 
 class KeyRing:
-    """Keys that may open connections, to be asked by what a connection shows of itself.
+    """Keys that may open connections; it finds them by the public keys that a connection shows.
 
-    Keys may be added while connections are read: ``added`` grows then, so that those whom the ring could not help know
-    when to ask again. A ring keeps `MOST_KEYS` of each kind; the oldest give way.
+    Keys may come while connections are read. Each makes ``added`` grow, so a connection without a key knows when to ask
+    again. A ring keeps `MOST_KEYS` of each kind; the oldest give way.
     """
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         """Begin with these keys; raises NoSodiumError if there is one."""
         self.added = 0  # how many keys there have been so far
-        # Each behind its number, which is what `added` was when it came.
+        # Each key comes with its number, the value of `added` when it came.
         self._shared: deque[tuple[int, SharedKey]] = deque()
         self._wildcards: deque[tuple[int, SharedKey]] = deque()
         self._secrets: deque[tuple[int, SecretKey]] = deque()
@@ -188,15 +188,15 @@ class KeyRing:
         return None if key is None else key.secret
 
     def shared(self, since: int, most: int) -> list[SharedKey]:
-        """Keys of connections whose client is known that came when `added` was over ``since``, newest first."""
+        """Precomputed keys with the client's public key, of a number over ``since``, newest first."""
         return self._since(self._shared, since, most)
 
     def wildcards(self, since: int, most: int) -> list[SharedKey]:
-        """Likewise those of which no public key of the client is known."""
+        """Precomputed keys without the client's public key, of a number over ``since``, newest first."""
         return self._since(self._wildcards, since, most)
 
     def secrets(self, since: int, most: int) -> list[SecretKey]:
-        """Likewise secret keys, and public keys alone."""
+        """Secret keys, and public keys alone, of a number over ``since``, newest first."""
         return self._since(self._secrets, since, most)
 
     def _since(self, keys: "deque[tuple[int, K]]", since: int, most: int) -> "list[K]":
@@ -221,17 +221,16 @@ def _forget(keys: "deque[tuple[int, K]]", index: "dict[bytes, K]") -> None:
 
 
 def _name(key: Key) -> bytes:
-    """What a ring finds a key by: the public key, or itself if that is not known."""
+    """The name by which a ring finds a key: its public key, or the key itself if that is not known."""
     name = (key.client or key.key) if isinstance(key, SharedKey) else (key.public or key.secret)
     assert name is not None
     return name
 
 
 class Sodium:
-    """What of libsodium opens boxes; one at a time, since all that is opened passes through one buffer.
+    """Opens boxes with libsodium, one at a time, since all boxes share one buffer.
 
-    It calls the functions of libsodium that PyNaCl has, not PyNaCl's around them: with those a message would take
-    twice as long.
+    It calls libsodium's functions through PyNaCl's bindings. PyNaCl's own functions around them take twice as long.
     """
 
     _ROOM = 1 << 17  # octets of the buffer; what does not fit gets one of its own
@@ -248,7 +247,7 @@ class Sodium:
         self._view = ffi.buffer(self._plain, self._ROOM)
 
     def open(self, key: bytes, nonce: bytes, box: bytes) -> bytes | None:
-        """What is in a box that is all there; None if ``key`` does not open it. The nonce has 24 octets."""
+        """The content of a whole box; None if ``key`` does not open it. The nonce has 24 octets."""
         size = len(box) + _BOX_ZEROS
         if size > self._ROOM:
             plain = self._ffi.new("unsigned char[]", size)
@@ -261,16 +260,16 @@ class Sodium:
         return self._view[_PLAIN_ZEROS:size]  # type: ignore[no-any-return]
 
     def begin(self, key: bytes, nonce: bytes, box: bytes) -> bytes:
-        """What is in the beginning of a box, whose end is not at hand: so nothing says that ``key`` is right.
+        """The content of the beginning of a box. Without the box's end nothing proves that ``key`` is right.
 
-        A box is its authenticator, and what it holds combined with a stream of octets that key and nonce make. Sealing
-        does that, and done again it is undone.
+        A box is an authenticator and its content, combined by XOR with a stream of octets from key and nonce. So
+        sealing a sealed content opens it.
         """
         again: bytes = sodium().crypto_box_afternm(box[_AUTHENTICATOR:], nonce, key)
         return again[_AUTHENTICATOR:]
 
     def shared(self, public: bytes, secret: bytes) -> bytes | None:
-        """The key that one side's public and the other's secret key make; None for what is no public key."""
+        """The key that one side's public key and the other's secret key make; None if ``public`` is no public key."""
         if self._lib.crypto_box_beforenm(self._plain, public, secret):
             return None
         return self._view[:KEY_SIZE]  # type: ignore[no-any-return]

@@ -1,16 +1,18 @@
 """Frames of ZMTP 1.0, and of ZMTP 2.0 and later: two readers behind one interface.
 
-A reader is given octets and passes frames to its :class:`~dissectors.zmtp.session.Session`. The two loops over frames
-are the hottest code of the program: each is one method with local variables and the common case first, and makes the
-event of a message by itself if the session says that nothing more is to be said of it.
+A reader takes octets and passes frames to its :class:`~dissectors.zmtp.session.Session`. The two loops over frames are
+the hottest code of the program. So each is one method with local variables and the common case first. If the session
+says that messages need no closer look, the loop makes their events itself.
 
-A frame that is not all there waits in the buffer, or is collected piece by piece if it lacks much:
+A frame whose octets have not all come waits in the buffer. If it lacks many octets, the reader collects its body piece
+by piece:
 
     frames ── a long body begins ──▶ body ── it is over ──▶ frames
     frames ── no frame can begin so ──▶ lost or unreadable
 
-Which of the two is in `body` (None: frames). What no frame can be is `failure`: if the frames before may have been
-false ones, the reader is lost, and others may be looked for; else what its peer sends cannot be read.
+`body` is the body that the reader collects, None in the state `frames`. `failure` says why the next octets are no
+frame. If the frames before them may have been false, the reader is lost, and a search may find others. If those frames
+were certain, the peer sends something that nobody can read.
 """
 
 from typing import Literal
@@ -25,19 +27,19 @@ Failure = Literal["lost", "unreadable"]
 
 
 class FrameReaderState(Part):
-    """What a reader of frames says of itself in a snapshot."""
+    """A frame reader's part of a snapshot."""
 
     framing: int
     flags: int
     body: LongBodyState | None
 
 
-# Octets in which messages that are all alike are worth finding out, and looked up here rather than at each segment.
+# In so many octets it pays to find out whether all messages are alike. A copy here, since a global is quick to read.
 _ENOUGH_ALIKE = wire.ENOUGH_ALIKE
 
 
 class FrameReader:
-    """What the readers of both framings have in common."""
+    """The interface of both readers, and the code that they share."""
 
     __slots__ = ("_buffer", "_flags", "_journal", "_keep", "_session", "body", "failure")
 
@@ -49,8 +51,8 @@ class FrameReader:
         self._session = session
         self._journal = session.journal
         self._keep = session.keep
-        self._flags = 0  # of the frame whose body is being collected
-        self.body: LongBody | None = None  # that is being collected
+        self._flags = 0  # of the frame whose body the reader collects
+        self.body: LongBody | None = None  # that the reader collects
         self.failure: Failure | None = None  # why it reads no further
 
     def read(self, data: bytes, position: int) -> int:
@@ -63,22 +65,23 @@ class FrameReader:
         return self.body
 
     def end_body(self, body: LongBody) -> None:
-        """Pass the frame of a body that is over to the session."""
+        """The body is over: pass its frame to the session."""
         self.body = None
         octets = body.octets
         whole = octets if len(octets) == body.length else Cut(octets, body.length)
         self._session.frame(self._flags, whole, body.is_whole)
 
     def skip(self, length: int | None) -> bool:
-        """Go on behind ``length`` octets that are missing (None: nobody knows how many); False if a header is lost.
+        """Go on behind ``length`` missing octets (None: nobody knows how many).
 
-        Of the frame that the hole is in only those octets are lost.
+        Returns whether the hole is inside a body; else it has taken a header, and the reader cannot go on. A body loses
+        only the octets of the hole.
         """
         self.open()
         return skip(self, length)
 
     def open(self) -> None:
-        """Collect the body of the frame that waits for its last octets, if its header is there."""
+        """Collect the body of the frame that waits in the buffer, if its header is there."""
         held = self._buffer.content
         header = self._header(held) if held else None
         if header is not None:
@@ -87,12 +90,12 @@ class FrameReader:
             self._begin_body(flags, length).take(held, size)
 
     def _header(self, octets: bytes) -> tuple[int, int, int] | None:
-        """The size of the header that ``octets`` begin with, its flags and the body's length; None if they are few."""
+        """The size, the flags and the body's length of the header that ``octets`` begin with; None if it is cut."""
         raise NotImplementedError
 
     @property
     def rest(self) -> Octets | None:
-        """What has come of a frame that will not go on, None if that is none of a message."""
+        """The octets that came of a frame that will not go on; None if it is no frame of a message."""
         if self.body is None or self._flags & wire.COMMAND:
             return None
         return Cut(self.body.octets, self.body.length)
@@ -132,7 +135,7 @@ class ReaderV2(FrameReader):
         plain = session.plain
         if plain is None:
             if data[position] > wire.LONG | wire.MORE and end - position >= 2:
-                return self._odd_frame(data, position)  # nobody has to look for commands of the handshake
+                return self._odd_frame(data, position)  # a handshake's command: the loop below need not look for one
             plain = session.look()
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
@@ -197,7 +200,7 @@ class ReaderV2(FrameReader):
         return position
 
     def _odd_frame(self, data: bytes, position: int) -> int:
-        """A command, or a frame whose flags have reserved bits: returns the position after it, or of it to wait."""
+        """Read a command, or a frame with reserved flags. Returns the position behind it, or its own if it is cut."""
         flags = data[position]
         if flags & wire.RESERVED and self._session.doubtful:
             self.failure = "lost"
@@ -221,7 +224,7 @@ class ReaderV2(FrameReader):
         return position
 
     def _check_length(self, length: int) -> bool:
-        """Report what is odd about a long frame's length; False if nothing can be read after it."""
+        """Report an odd length of a long frame. Returns whether the reader can go on behind it."""
         if length > wire.MAX_LENGTH:
             self._fail("frame-too-long", f"a frame announces {length} octets")
             return False
@@ -253,7 +256,7 @@ class ReaderV1(FrameReader):
             plain = session.look()
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
-        socket_type = session.socket_type  # one that announces revision 0 says it
+        socket_type = session.socket_type  # a peer that announces revision 0 says it
         offset, seen = journal.begin, journal.seen
         body: Octets
         while end - position >= 2:
@@ -302,7 +305,7 @@ class ReaderV1(FrameReader):
         return position
 
     def _fail_length(self, length: int) -> None:
-        """Nothing after a frame of impossible length can be read."""
+        """The length is impossible, so nothing behind this frame can be read."""
         if length:
             self._fail("frame-too-long", f"a frame announces {length} octets")
         else:

@@ -17,6 +17,7 @@ What a side finds out may matter to the other one, or to what the connection is:
 what follows from it.
 """
 
+from collections import deque
 from typing import Literal, Protocol
 
 from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
@@ -31,7 +32,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import LongFramesState
 from dissectors.zmtp.opening import Fact, Opening, OpeningState
 from dissectors.zmtp.resync import Discovery
-from dissectors.zmtp.search import Search, SearchState
+from dissectors.zmtp.search import Piece, Search, SearchState, Segment, StoredSegment, fetch_segments, store_segments
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session, SessionState
 from dissectors.zmtp.websocket import MessageSearch, WebSocketReader, WebSocketReaderState
@@ -64,6 +65,10 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 """
 
 
+# Facts from which nothing follows but what the pair says.
+_FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
+
+
 class Pair(Protocol):
     """Both sides of a connection, as one of them sees them."""
 
@@ -76,8 +81,8 @@ class Pair(Protocol):
     def found(self, half: "Half", skipped: int) -> None:
         """Frames were found in ``half``, ``skipped`` octets after the start, which is not in the capture."""
 
-    def found_messages(self, half: "Half") -> None:
-        """The octets of ``half`` show by themselves that they are ZWS."""
+    def read_again(self, half: "Half", events: list[AnyEvent]) -> None:
+        """``half`` has read the octets in which something was found; they hold ``events``."""
 
     def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
         """Whether frames that chain in ``octets`` are of ZMTP, on a connection not known to be."""
@@ -108,14 +113,28 @@ class HalfState(Part):
     session: SessionState
     frames: FrameReaderState | None
     messages: WebSocketReaderState | None
-    search: tuple[SearchState, LongFramesState] | None
+    search: tuple[SearchState, list[StoredSegment], LongFramesState] | None
     searched: int | None  # in a message search
+    early: list[StoredSegment]
 
 
 class Half:
     """What one side sends."""
 
-    __slots__ = ("_pair", "_read", "buffer", "journal", "opening", "reader", "search", "session", "side", "stage")
+    __slots__ = (
+        "_again",
+        "_early",
+        "_pair",
+        "_read",
+        "buffer",
+        "journal",
+        "opening",
+        "reader",
+        "search",
+        "session",
+        "side",
+        "stage",
+    )
 
     def __init__(
         self, pair: Pair, journal: Journal, side: Side, security: Security, limits: Limits, from_start: bool,
@@ -135,6 +154,8 @@ class Half:
         self.search: Search | MessageSearch | None = None  # of search and message search
         self.stage: Stage = "opening"
         self._read: Read = self._read_opening
+        self._again: deque[Piece] | None = None  # what was searched and is being read
+        self._early: list[Segment] = []  # those that wait in an opening
 
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
@@ -157,19 +178,18 @@ class Half:
         They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
         """
         journal, buffer, size = self.journal, self.buffer, len(data)
+        if buffer.held:
+            self._note_segment(time_ns, packet, begin, seen)
         journal.time_ns = time_ns
         journal.packet = packet
         journal.begin = begin
+        journal.seen = seen
         buffer.octets += size
         if buffer.held:
-            if self.search is not None and isinstance(self.search, Search):
-                self.search.segment(buffer.held, seen == journal.seen != UNBOUNDED)
-            journal.seen = seen
             whole = buffer.add(data)
             if whole is not None:
                 self._run(whole, 0)
             return
-        journal.seen = seen
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
         read = self._read
         buffer.need = 1
@@ -180,6 +200,17 @@ class Half:
             buffer.hold(data, reached)  # it has said so of the octets from there on
         else:
             self._run(data, reached)
+
+    def _note_segment(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
+        """A segment begins behind the octets that wait: keep what a search for frames in them will need of it."""
+        held = self.buffer.held
+        if isinstance(self.search, Search):
+            self.search.segment(held, time_ns, packet, begin, seen)
+        elif self.opening.state == "perhaps start":
+            journal, early = self.journal, self._early
+            if not early:
+                early.append(Segment(0, journal.time_ns, journal.packet, journal.begin, journal.seen))
+            early.append(Segment(held, time_ns, packet, begin, seen))
 
     def _run(self, data: bytes, position: int) -> None:
         """Let whoever reads next take octets from ``position`` on."""
@@ -321,6 +352,9 @@ class Half:
         """Report what the opening has found out, and tell the pair."""
         opening, pair = self.opening, self._pair
         opening.fact = None
+        if fact in _FOR_THE_PAIR and not opening.faults:
+            pair.take(self, fact)
+            return
         faults, opening.faults = opening.faults, ()
         if fact == "refusal":
             pair.refuse(self, *faults[0])
@@ -427,6 +461,7 @@ class Half:
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
         journal, buffer = self.journal, self.buffer
+        self.search_now(length if cut else 0, before_gap=True)
         since_ns, journal.time_ns = journal.time_ns, time_ns
         journal.packet = packet
         offset = buffer.octets
@@ -438,25 +473,26 @@ class Half:
             journal.problem_once("packets-cut", detail)
         else:
             journal.problem("capture-gap", f"{length} octets are missing at stream offset {offset}", since_ns)
-        self._skip(length, cut)
+        self._skip(length)
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
         """Octets of the stream are missing, nobody knows how many; ``code`` and ``detail`` say so as a problem.
 
         So no body can be trusted to go on behind them: frames are looked for.
         """
+        self.search_now(before_gap=True)
         self.journal.time_ns = time_ns
         self.journal.packet = packet
         if self.stopped:
             return
         self.journal.problem(code, f"{detail}, at stream offset {self.octets}")
         if self.search is None:
-            self._skip(None, False)
+            self._skip(None)
         else:
             self.search.forget_place()
-            self._skip(0, False)
+            self._skip(0)
 
-    def _skip(self, length: int | None, cut: bool) -> None:
+    def _skip(self, length: int | None) -> None:
         """Go on after a gap; None: of nobody knows how many octets, and nothing is being searched."""
         opening = self.opening
         if self.is_absent:
@@ -464,7 +500,7 @@ class Half:
         if opening.upgraded or opening.other.upgraded:
             self._skip_messages(length)
         elif opening.greeted or self.search is not None:
-            self._skip_frames(length, cut)
+            self._skip_frames(length)
         elif opening.state == "perhaps start":
             self.buffer.clear()  # behind the hole as much is known as before it
         else:
@@ -490,11 +526,8 @@ class Half:
         elif opening.fact is not None:
             self._react(opening.fact)
 
-    def _skip_frames(self, length: int | None, cut: bool) -> None:
+    def _skip_frames(self, length: int | None) -> None:
         """A frame whose body covers the hole loses only its own octets."""
-        self.search_now((length or 0) if cut else 0, before_gap=True)
-        if self.stopped:
-            return
         if self.search is not None:
             self.search.skip(length or 0)
             return
@@ -540,32 +573,68 @@ class Half:
 
     def _read_search(self, data: bytes, position: int) -> int:
         """Octets in which frames are searched."""
-        search = self.search
+        search, journal = self.search, self.journal
         assert isinstance(search, Search)
-        begin = self._find_messages(data[position:], search)
+        octets = data[position:] if position else data
+        early, self._early = self._early, []
+        # Nothing has been read of the octets that waited, so these are their beginnings.
+        for segment in early if early and early[-1].place < len(octets) == self.octets else ():
+            search.begin_with(*segment[1:])
+            if segment.place:
+                search.segment(*segment)
+        search.begin_with(journal.time_ns, journal.packet, journal.begin, journal.seen)
+        begin = self._find_messages(octets, search)
         if begin is not None:
-            return position + begin
+            if begin < len(octets):
+                self._read_again(search, octets, begin)
+            return len(data)
         reached = search.read(data, position)
         found = search.discovery
         if found is not None:
-            self.search = None
-            # The octets that were searched came in many segments. Nobody knows any more what was sent when.
-            self.journal.begin, self.journal.seen = UNBOUNDED, -1
             self.session.found(found.doubtful)
             self.begin_frames(found.framing)
-            self._report_found(search.searched + found.offset)
-        elif search.hopeless:
+            self._read_again(search, octets, found.offset)
+            return len(data)
+        if search.hopeless:
             self._die()
             self._pair.take(self, "hopeless")
         return reached
 
+    def _read_again(self, search: Search, octets: bytes, at: int) -> None:
+        """Read what ``search`` held, ``octets``, from where something was found on, segment by segment.
+
+        Frames may be lost again in it, and found further on.
+        """
+        journal, buffer = self.journal, self.buffer
+        pieces = search.pieces(octets, at)
+        buffer.octets -= len(octets) - at
+        place = journal.time_ns, journal.packet, journal.begin, journal.seen
+        _, journal.time_ns, journal.packet, _, _ = pieces[0]
+        self._report_found(search.searched + at)
+        if self._again is not None:
+            self._again.extendleft(reversed(pieces))
+            return
+        out, journal.out = journal.out, []
+        self._again = again = deque(pieces)
+        while again:
+            data, time_ns, packet, begin, seen = again.popleft()
+            # Who has seen nobody knows what may have seen nothing: what it answers may have been given out before.
+            self.feed(data, time_ns, packet, begin, -1 if seen == UNBOUNDED else seen)
+        self._again = None
+        events, journal.out = journal.out, out
+        journal.time_ns, journal.packet, journal.begin, journal.seen = place
+        self._pair.read_again(self, events)
+
     def _find_messages(self, octets: bytes, search: Search) -> int | None:
-        """Where ZWS begins of which the start is not in the capture: by the other side, or by what it looks like."""
+        """Where ZWS begins in what ``search`` holds, of which the start is not in the capture; None if it is no ZWS.
+
+        The other side tells that it is, or what it looks like. If no messages chain, this is the end of ``octets``.
+        """
         opening = self.opening
         known = opening.other.upgraded
-        begin: int | None = 0
         if search.state != "window":
             return None
+        begin: int | None = None
         if not known:
             if opening.greeted or opening.other.greeted or len(octets) < search.try_at:
                 return None
@@ -574,12 +643,13 @@ class Half:
                 return None
         opening.upgraded = True
         opening.upgrade = None
-        found = self._begin_message_search()
-        if not known:
-            self._read_messages(found.reader)
-            self.session.damage()
-            self._report_found(found.searched + (begin or 0))
-            self._pair.found_messages(self)
+        messages = self._begin_message_search()
+        if begin is None:
+            begin = messages.read(octets, 0)
+            if not messages.found:
+                return begin
+        self._read_messages(messages.reader)
+        self.session.damage()  # the first message may lack its beginning
         return begin
 
     def _begin_message_search(self) -> MessageSearch:
@@ -605,7 +675,7 @@ class Half:
     def _report_found(self, skipped: int) -> None:
         """Frames were found after ``skipped`` octets in which none were."""
         if self.opening.proven and self.opening.greeted:
-            detail = f"zmtpsniff found the next frame after {skipped} octets; only this packet proved it, "
+            detail = f"zmtpsniff found the next frame after {skipped} octets; only what follows proved it, "
             self.journal.problem("frames-found-again", detail + "so answers of the other side may stand above")
         else:
             self._pair.found(self, skipped)
@@ -633,7 +703,7 @@ class Half:
         self.search_now()
         if not opening.proven:
             return
-        if self.is_absent:
+        if opening.state == "absent":
             journal.problem("one-direction", f"no packet of the {self.side} is in the capture")
         if self.search is not None and (lost := self.search.searched + buffer.held):
             journal.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
@@ -678,6 +748,7 @@ class Half:
             messages.snapshot() if isinstance(messages, WebSocketReader) else None,
             search.snapshot() if isinstance(search, Search) else None,
             search.searched if isinstance(search, MessageSearch) else None,
+            store_segments(self._early),
         )
 
     def restore(self, state: HalfState) -> None:
@@ -686,6 +757,7 @@ class Half:
         self.buffer.restore(state.buffer)
         self.opening.restore(state.opening, state.evidence)
         self.session.restore(state.session)
+        self._early = fetch_segments(state.early)
         if state.frames is not None:
             self.reader = self._frame_reader(state.frames.framing)
             self.reader.restore(state.frames)

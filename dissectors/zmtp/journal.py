@@ -1,6 +1,6 @@
 """What the events of one direction have in common: who sends to whom, and which packet was read last."""
 
-from dissectors.events import UNBOUNDED, AnyEvent, Problem
+from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
 from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Part
@@ -9,7 +9,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class JournalState(Part):
-    """What a journal says of itself in a snapshot."""
+    """A journal's part of a snapshot."""
 
     time_ns: int
     packet: Number
@@ -19,7 +19,7 @@ class JournalState(Part):
 
 
 class Journal:
-    """Where all parts that read one direction write its events, and the place that these get."""
+    """Takes the events of one direction from all parts that read it, and gives them their place in the capture."""
 
     __slots__ = ("_reported", "begin", "dst", "flow", "out", "packet", "seen", "src", "time_ns")
 
@@ -32,8 +32,8 @@ class Journal:
         self.time_ns = 0  # of the packet read last
         self.packet = 0
         self.begin = 0  # the stream offset of the octets read last
-        self.seen = UNBOUNDED  # how much their sender can have seen of the other side's stream
-        self._reported = _NONE  # codes that are reported once for each direction
+        self.seen = UNBOUNDED  # so much of the other side's stream their sender can have seen
+        self._reported = _NONE  # problem codes reported so far that need no second report in this direction
 
     @property
     def place(self) -> tuple[int, int, int, str, str]:
@@ -45,7 +45,7 @@ class Journal:
         self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place, since_ns))
 
     def problem_once(self, code: str, detail: str) -> None:
-        """Report a problem that would repeat with every frame once only."""
+        """Report a problem the first time only, since every later frame may have it, too."""
         if code not in self._reported:
             self._reported |= {code}
             self.problem(code, detail)
@@ -61,3 +61,36 @@ class Journal:
         self.begin = state.begin
         self.seen = state.seen
         self._reported = state.reported
+
+
+def in_causal_order(one: list[AnyEvent], other: list[AnyEvent]) -> list[AnyEvent]:
+    """The events of both sides of a connection, each in its order, in an order in which they can have happened.
+
+    Acknowledgments tell which of two came first. Where they do not, the packets do.
+    """
+    out: list[AnyEvent] = []
+    rest, others = iter(one), iter(other)
+    event, another = next(rest, None), next(others, None)
+    while event is not None and another is not None:
+        if _is_first(event, another):
+            out.append(event)
+            event = next(rest, None)
+        else:
+            out.append(another)
+            another = next(others, None)
+    for left, more in ((event, rest), (another, others)):
+        if left is not None:
+            out.append(left)
+            out += more
+    return out
+
+
+def _is_first(event: AnyEvent, another: AnyEvent) -> bool:
+    """Whether an event comes before that of the other side."""
+    if not isinstance(event, Message | Command | Subscription):
+        return True  # a problem, of the event before it
+    if not isinstance(another, Message | Command | Subscription):
+        return False
+    if another.offset < event.seen < UNBOUNDED:
+        return False
+    return event.offset < another.seen < UNBOUNDED or event.packet <= another.packet

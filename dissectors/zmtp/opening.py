@@ -8,31 +8,31 @@ A side that supports old peers sends its greeting in pieces and chooses each by 
 - Else its revision follows. If that of either side is 0 or 1, next come its socket type and an identity frame (2.0).
 - If both revisions are 3 or more, the rest of 64 octets follows: minor, mechanism, as-server, zeros.
 
-Where what comes next depends on what the other side has not said yet, octets wait until it has. One that was not
-captured never will, so that there is a guess where nothing else is left. A side that begins as HTTP does may upgrade
-to WebSocket (45/ZWS), and one whose first octets are not in the capture may be anywhere.
+Often what the other side says decides how to read the next octets of a side. Then these octets wait for the other side.
+If the capture lacks the other side, the opening guesses at last. A side that begins like HTTP may upgrade to WebSocket
+(45/ZWS). A side whose first octets are not in the capture may be anywhere in its stream.
 
-An opening reads octets and acts on nothing. After each `read` there may be a `fact`, and with it `faults`: what is
-wrong, as problem codes with details. Whoever owns both sides draws the conclusions:
+An opening reads octets and acts on nothing. Each `read` may set a `fact`, and `faults` with it: problem codes with
+details. The connection, which owns both sides, draws the conclusions from a fact:
 
-    proof       nothing but ZMTP begins so
-    signature   it has a signature: the other side's octets may make sense now
-    revision    likewise
+    proof       nothing but ZMTP begins like this
+    signature   the side has a signature: the other side's octets may make sense now
+    revision    the side has a revision: likewise
     type        its socket type is known (2.0)
-    greeting    its 64 octets are over
+    greeting    its greeting of 64 octets is over
     identity    its identity frame is over (1.0, 2.0)
     upgrade     its HTTP head upgrades to ZWS
-    frames      the other side's greeting is there too, or will not come: frames follow, in `framing`
-    messages    likewise of WebSocket
-    refusal     it does not speak ZMTP
-    unreadable  it does, but nothing that follows can be read
-    unknown     this is not the beginning of a stream: frames may be found
-    no-upgrade  it answers an upgrade with something else
-    hole        octets are missing, and of what follows nothing is known
+    frames      the other side has greeted, too, or never will: frames follow, in `framing`
+    messages    the same, and messages of WebSocket follow
+    refusal     the side does not speak ZMTP
+    unreadable  the side speaks ZMTP, but nothing that follows can be read
+    unknown     this is not the beginning of a stream: a search may find frames
+    no-upgrade  the side answers an upgrade with something else
+    hole        octets are missing, and nothing is known of what follows
 
-What a side has announced is in its attributes; what two of them have agreed on is the :class:`Agreement`.
+The attributes of an opening say what its side has announced. An :class:`Agreement` says what both sides agree on.
 
-The usual way, and how it begins in an earlier version; `TRANSITIONS` has all of it:
+This is the usual way, and the ways of earlier versions; `TRANSITIONS` has all of them:
 
     start ─▶ signature ─▶ after signature ─▶ revision ─▶ after revision ─▶ greeting ─▶ after greeting ─▶ frames
     after revision ─▶ socket type ─▶ identity 2.0 ─▶ frames
@@ -40,12 +40,14 @@ The usual way, and how it begins in an earlier version; `TRANSITIONS` has all of
     start ─▶ identity 1.0 ─▶ frames
     start ─▶ head ─▶ after head ─▶ frames
 
-In `frames` the greeting is over, or its place in the stream lost; from any state a side may be `over`: nothing more is
-read of it.
+In `frames` the greeting is over, or its place in the stream is lost. A side in any state may become `over`: then
+nothing more of it is read.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from dissectors.events import Side
 from dissectors.snapshots import Part, fields_of, set_fields
@@ -121,19 +123,19 @@ BEHIND_A_HOLE: tuple[State, ...] = (
 )
 """What may follow on any state of an opening if octets are missing."""
 
-# Octets that wait for a word from the other side before it is taken not to be in the capture.
+# So many octets wait for a word from the other side. When there are more, the capture lacks the other side.
 _PATIENCE = 16_384
-# An identity has 255 octets at most; a longer one is read to be reported, but not one of any length.
+# An identity has 255 octets at most. Longer ones up to this length are read, to report them.
 _IDENTITY_LIMIT = 0xFFFF
-# A revision that nobody has announced yet: where the signature proves little, this is something else.
+# No peer has announced a higher revision yet. Where the signature proves little, a higher one is no ZMTP.
 _LAST_REVISION = 15
-_BEGINNING = 16  # octets that are shown of a side that does not speak ZMTP
+_BEGINNING = 16  # octets to show of a side that does not speak ZMTP
 _NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
 
 
 class OpeningState(Part):
-    """What an opening says of itself in a snapshot, beside its evidence."""
+    """An opening's part of a snapshot, without its evidence."""
 
     state: State
     proven: bool
@@ -192,12 +194,12 @@ class Opening:
     def __init__(self, buffer: Buffer, side: Side, from_start: bool = True, forced: int | None = None) -> None:
         """Read what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
 
-        ``buffer`` holds what waits. ``forced`` is None to find out whether this is ZMTP, 0 to take it for ZMTP, 1, 2
-        or 3 for that version.
+        ``buffer`` holds octets that wait. ``forced`` is what the user knows: None for nothing, 0 for ZMTP of any
+        version, 1, 2 or 3 for that version.
         """
         self._buffer = buffer
         self.side: Side = side
-        self.other = self  # that of the other side, as soon as there is one
+        self.other = self  # the opening of the other side, as soon as there is one
         self._from_start = from_start
         self.forced = forced
         self.state: State = "start" if from_start else "perhaps start"
@@ -205,9 +207,9 @@ class Opening:
         self.faults = _NO_FAULTS
         self.proven = False  # the connection is known to be ZMTP
         self.ended = False  # no more octets will come
-        self.silent = False  # what it says about versions will never be known
+        self.silent = False  # the capture lacks what it says about versions
         self.greeted = False  # its greeting is over, so that frames follow
-        self.beginning = b""  # the first octets, to say what it is if it is not ZMTP
+        self.beginning = b""  # the first octets, to name the protocol if it is not ZMTP
         # What it announces
         self.versioned: bool | None = None  # it begins with a signature; None: not known yet
         self.signature: greeting.Signature | None = None
@@ -217,9 +219,9 @@ class Opening:
         self.socket_type: str | None = None  # 2.0
         self.identity: bytes | None = None  # 1.0, 2.0
         self.upgraded = False  # to WebSocket
-        self.upgrade: Upgrade | None = None  # what its head says of ZWS, if that is in the capture
-        self.framing = 0  # of what follows, 1: ZMTP 1.0, 2: ZMTP 2.0 and later, 0: not known
-        self.evidence: EvidenceV1 | None = None  # while it reads ZMTP 1.0 that nothing proves
+        self.upgrade: Upgrade | None = None  # what its HTTP head says of ZWS, if that is in the capture
+        self.framing = 0  # of the frames that follow: 1 for ZMTP 1.0, 2 for 2.0 and later, 0 if it is not known
+        self.evidence: EvidenceV1 | None = None  # there while this looks like ZMTP 1.0 and nothing proves it
         self._identity_left = 0
         self._before_hole = b""
         self._after_hole = 0
@@ -228,14 +230,14 @@ class Opening:
 
     @property
     def mechanism(self) -> str | None:
-        """The mechanism that it announces."""
+        """The mechanism that the side announces; None if its greeting is not known."""
         if self.greeting is not None:
             return self.greeting.mechanism
         return self.upgrade.mechanism if self.upgrade is not None else None
 
     @property
     def minor(self) -> int | None:
-        """The minor version that it announces."""
+        """The minor version that the side announces; None if its greeting is not known."""
         return None if self.greeting is None else self.greeting.minor
 
     @property
@@ -245,16 +247,16 @@ class Opening:
 
     @property
     def speaks_otherwise(self) -> bool:
-        """Whether it was found to speak something else, which says much of the other side, too.
+        """Whether the side speaks something else than ZMTP, so that the other side probably does, too.
 
-        Not where the user says which version this is: then the other side is taken for that whatever this one says.
+        Always false where the user says which version this is: then the other side is read as that version.
         """
         read = self.greeted or self.silent or self.versioned is not None or not self.beginning
         return self.state == "over" and not (read or self.forced)
 
     @property
     def protocol(self) -> str | None:
-        """The sub-protocol of ZWS, which the server chooses; None as long as not both heads are known."""
+        """The sub-protocol of ZWS, which the server chooses; None until both heads are known."""
         heads = self.upgrade, self.other.upgrade
         if None in heads:
             return None
@@ -263,7 +265,7 @@ class Opening:
         return server.protocols[0]
 
     def inflater(self) -> deflate.Inflater | None:
-        """What undoes the compression of this side, if the server has agreed to any (RFC 7692, section 7.1)."""
+        """Undoes the compression of this side, if the server has agreed to any (RFC 7692, section 7.1)."""
         server = self if self.side == "server" else self.other
         if server.upgrade is None:  # its answer is not in the capture
             return deflate.Inflater(True)
@@ -271,9 +273,10 @@ class Opening:
         return None if accepted is None else deflate.Inflater(f"{self.side}_no_context_takeover" not in accepted)
 
     def begins_with_identity(self, data: bytes, position: int) -> bool:
-        """Whether the first message of WebSocket is the identity: without a mechanism (45/ZWS, "No Mechanism").
+        """Whether the first message of WebSocket is the identity (45/ZWS, "No Mechanism").
 
-        Where nobody says whether there is one, ``data`` from ``position`` on do: then commands come first.
+        It is if there is no mechanism. Where neither head says whether there is one, ``data`` from ``position`` on
+        show it: with a mechanism, commands come first.
         """
         protocol = self.protocol
         if protocol is not None:
@@ -290,7 +293,7 @@ class Opening:
         self.state = "start" if self._from_start else "perhaps start"
 
     def word(self) -> None:
-        """The other side has said something: an identity of no octets after a signature needs none to be read."""
+        """The other side has said something: read on, even if no octets wait, since an identity may have none."""
         if self.state == "after signature" and self.other.versioned is False and not self._identity_left:
             if self.proven:
                 self._identified(b"", 1)
@@ -298,7 +301,7 @@ class Opening:
                 self._refuse()
 
     def end_with(self, octets: bytes) -> bool:
-        """The greeting will not be whole: note what its last ``octets`` say; returns whether there is any of it."""
+        """The greeting will not be whole: note what its last ``octets`` say. Returns whether any of it is known."""
         if not self.versioned or self.greeted:
             return False
         if self.state == "greeting":
@@ -306,9 +309,9 @@ class Opening:
         return True
 
     def skip(self, held: bytes, begin: int, end: int | None) -> None:
-        """A hole ends at offset ``end`` of the stream (None: nobody knows where), before it there is ``held``.
+        """Go on behind a hole that ends at offset ``end`` of the stream (None: nobody knows where).
 
-        These octets begin at offset ``begin``.
+        The octets ``held``, which begin at offset ``begin``, come before the hole and have not been read.
         """
         end = wire.GREETING_SIZE + 1 if end is None else end
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
@@ -348,17 +351,17 @@ class Opening:
         self._buffer.need = octets
 
     def _refuse(self, code: str = "", detail: str = "") -> None:
-        """It does not speak ZMTP; ``code`` and ``detail`` say why, if it nearly does."""
+        """The side does not speak ZMTP. ``code`` and ``detail`` say what is wrong, if it nearly does."""
         self.fact = "refusal"
         self.faults = ((code, detail),) if code else _NOT_ZMTP
 
     def _absent(self, data: bytes, position: int) -> int:
-        """It is there after all."""
+        """A side that seemed absent sends octets after all."""
         self.begin()
         return position
 
     def _perhaps_start(self, data: bytes, position: int) -> int:
-        """The first octets captured, perhaps in mid-stream: only a signature shows that they are the first at all."""
+        """The first octets in the capture may be in mid-stream; only a signature shows that the stream begins here."""
         if upgrade.may_be_head(data[position : position + 5]):
             self.state = "head"
             return position
@@ -415,7 +418,7 @@ class Opening:
         return self._first_octet(data, position)
 
     def _first_octet(self, data: bytes, position: int) -> int:
-        """The first octet of ZMTP: what is not FF is the length of a short frame of ZMTP 1.0."""
+        """The first octet of ZMTP: FF, or the length of a short frame of ZMTP 1.0."""
         if data[position] == wire.SIGNATURE_START:
             self.state = "signature"
             return self._signature(data, position)
@@ -470,18 +473,18 @@ class Opening:
         return position
 
     def _shown(self, octets: bytes) -> int | None:
-        """The major version that the user says, or that what follows the signature shows beyond doubt."""
+        """The major version that the user gave, or that ``octets`` behind the signature show beyond doubt."""
         return self.forced or greeting.version_shown(octets, self._identity_left)
 
     def _guess(self, octets: bytes) -> int | None:
-        """The same, or the one that it looks like most."""
+        """The version of :meth:`_shown`, or else the most likely one."""
         return self._shown(octets) or greeting.guess_after_signature(octets)
 
     def _waits(self, data: bytes, position: int, revision: bytes = b"", is_sure: bool = False) -> bool:
-        """Whether to wait for the other side before reading on; then nothing is taken until it has said something.
+        """Whether to wait for the other side before reading on; then the octets stay in the buffer until it speaks.
 
-        One that is absent may come yet. It is waited for unless what it will say ``is_sure``, or the octets that are
-        there show it, which begin with the revision: with ``revision``, if that has been read.
+        The packets of an absent side may come late, so this waits for it, too. It does not wait if what the other side
+        will say ``is_sure``, or if ``revision`` and the octets at hand show it.
         """
         held = len(data) - position
         if self.other.will_not_tell or held > _PATIENCE:
@@ -506,7 +509,7 @@ class Opening:
         return position + 1
 
     def _after_revision(self, data: bytes, position: int) -> int:
-        """Old revisions are followed by the socket type; so is a new one if the other side's is old."""
+        """The socket type follows if the revision of either side is old."""
         assert self.revision is not None
         if self.revision <= wire.REVISION_2:
             self.state = "socket type"
@@ -538,7 +541,7 @@ class Opening:
         return position + size
 
     def _rest_of_greeting(self, data: bytes, position: int) -> int:
-        """What follows a hole in the greeting says nothing that counts."""
+        """Pass over the rest of a greeting behind a hole: it says nothing that counts."""
         size = self._after_hole
         if len(data) - position < size:
             self._wait(size)
@@ -547,7 +550,7 @@ class Opening:
         return position + size
 
     def _note_greeting(self, octets: bytes) -> None:
-        """Read what follows the revision of a 3.x greeting, of which octets may be missing at the end."""
+        """Read what follows the revision of a 3.x greeting; the end may be missing."""
         self.greeting = parsed = greeting.parse_after_revision(octets)
         if self.revision is not None and parsed.minor is not None:
             self.version = f"{self.revision}.{parsed.minor}"
@@ -556,7 +559,7 @@ class Opening:
             self.faults = (("bad-mechanism", f"the mechanism's octets are {field.hex()}"),)
 
     def _end_greeting(self, octets: bytes | None) -> None:
-        """The 64 octets are over, ``octets`` of them are known after the revision: the handshake follows."""
+        """The greeting of 64 octets is over, ``octets`` of it are known after the revision: the handshake follows."""
         if octets is not None:
             self._note_greeting(octets)
         self.greeted = True
@@ -565,7 +568,7 @@ class Opening:
         self.fact = "greeting"
 
     def _after_greeting(self, data: bytes, position: int) -> int:
-        """What a command holds depends on the mechanism, so the other side's greeting comes first."""
+        """Wait for the other side's greeting: what a command holds depends on the mechanism."""
         if self.other.greeted or not self._waits(data, position, is_sure=True):
             self.fact = "frames"
         return position
@@ -631,7 +634,7 @@ class Opening:
                 length = int.from_bytes(data[position + 1 : position + 9], "big")
             flags = data[position + size - 1]
             strange = flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and self.forced is None)
-        # ZMTP 1.0 has no mark: beside a side that speaks something else nothing makes this one an identity.
+        # Nothing marks ZMTP 1.0: if the other side speaks something else, these octets are no identity either.
         strange = strange or (not self.versioned and self.other.speaks_otherwise)
         if length == 0 or length > _IDENTITY_LIMIT or strange:
             self._refuse()
@@ -690,7 +693,7 @@ class Opening:
         return self._first_octet(data, position)
 
     def _after_head(self, data: bytes, position: int) -> int:
-        """What comes first depends on what the server chose."""
+        """Wait for the server's head: what comes first depends on the protocol that it chooses."""
         header = ws.parse_header(data, position)
         is_sure = not isinstance(header, int) and header[3] < len(data)
         if self.other.greeted or not self._waits(data, position, is_sure=is_sure):
@@ -698,7 +701,7 @@ class Opening:
         return position
 
     def _nothing(self, data: bytes, position: int) -> int:
-        """The greeting is over: what follows is for others."""
+        """The greeting is over: the opening reads no more octets."""
         return position
 
     # ------------------------------------------------------------------ snapshots
@@ -736,18 +739,18 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
 }
 
 
-class Agreement(NamedTuple):
+class Agreement(msgspec.Struct, frozen=True):
     """What the greetings of both sides come to."""
 
-    version: str | None = None  # that both use, None if what tells it is not in the capture
-    mechanism: str | None = None  # that both use, None if they differ, there is none, or nobody knows
-    is_known: bool = True  # what both say of mechanisms is in the capture
+    version: str | None = None  # that both use; None if the capture does not show it
+    mechanism: str | None = None  # that both use; None if they differ, there is none, or the capture lacks it
+    is_known: bool = True  # the capture shows what both say of mechanisms
     failed: bool = False  # there will be no connection
     faults: tuple[commands.Fault, ...] = _NO_FAULTS
 
 
 def agree(one: Opening, other: Opening) -> Agreement:
-    """Hold two greetings of 3.x against each other (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
+    """What two greetings of 3.x agree on (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
     version = None
     versions = one.revision, one.minor, other.revision, other.minor
     if None not in versions:
@@ -769,7 +772,7 @@ def agree(one: Opening, other: Opening) -> Agreement:
 
 
 def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
-    """Hold two upgrades to ZWS against each other; the server's protocol counts (45/ZWS, "Handshake")."""
+    """What two upgrades to ZWS agree on; the server's protocol counts (45/ZWS, "Handshake")."""
     protocol = server.protocols[0]
     if protocol not in client.protocols:
         detail = f"the client offers {', '.join(client.protocols)}, the server chooses {protocol}"

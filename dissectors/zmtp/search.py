@@ -9,12 +9,17 @@ Who has lost its place in a stream, or never had one, gives all that comes to a 
 In a window every place is tried: :mod:`dissectors.zmtp.resync` weighs the evidence. A frame may be longer than any
 window, so where headers of long frames lead is followed everywhere (:mod:`dissectors.zmtp.long_frames`). The longer
 nothing is found, the more lies between two windows, so that the work stays in proportion to the octets.
+
+Many segments come before frames are certain. A search remembers what each of them brought, and when. So what is found
+can be read as if the place in the stream had been known: each message has the packet that completed it.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from itertools import zip_longest
+from typing import Literal, NamedTuple
 
 from dissectors.events import UNBOUNDED
+from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import resync
 from dissectors.zmtp.buffer import Buffer
@@ -25,6 +30,9 @@ State = Literal["window", "between"]
 Judge = Callable[[bytes, Discovery], bool]
 
 _WINDOW_LIMIT = 1 << 17
+# Octets that have to come before the next attempt: where it is known to be ZMTP, few frames are enough.
+_FEW_OCTETS = 16
+_MORE_OCTETS = 64
 # How many octets are searched without a pause. After that headers of long frames are all that is looked for between
 # two windows, in so many octets at a time.
 _SEARCH_LIMIT = 1 << 20
@@ -34,10 +42,51 @@ _MOST_BETWEEN = 16 << 20
 # place before the second limit.
 _GIVE_UP_LIMIT = 64 << 20
 _MOST_SEARCHED = 256 << 20
+# Segments whose facts are held; if there are more, two neighbours become one.
+_MOST_SEGMENTS = 4096
+
+
+class Segment(NamedTuple):
+    """A segment of which octets are held."""
+
+    place: int  # where it begins, in octets since the search began
+    time_ns: int
+    packet: int
+    begin: int  # where it begins in its sender's stream
+    seen: int  # what its sender had seen of the other side
+
+
+class StoredSegment(Part):
+    """The same in a snapshot."""
+
+    place: int
+    time_ns: int
+    packet: Number
+    begin: int
+    seen: int
+
+
+Piece = tuple[bytes, int, int, int, int]
+"""Octets of one segment, with its time, packet, beginning in the stream and what its sender had seen."""
+
+
+def store_segments(segments: list[Segment]) -> list[StoredSegment]:
+    """Segments as they are in a snapshot."""
+    return [StoredSegment(one.place, one.time_ns, store_number(one.packet), one.begin, one.seen) for one in segments]
+
+
+def fetch_segments(stored: list[StoredSegment]) -> list[Segment]:
+    """The segments of :func:`store_segments`."""
+    return [Segment(one.place, one.time_ns, fetch_number(one.packet), one.begin, one.seen) for one in stored]
+
+
+def _pair(one: Segment, other: Segment | None) -> Segment:
+    """Two neighbours as one: its octets may be as old as those of the first, and known as late as the second."""
+    return one if other is None else other._replace(place=one.place, begin=one.begin)
 
 
 class SearchState(Part):
-    """What a search says of itself in a snapshot, beside the long frames that it knows of."""
+    """What a search says of itself in a snapshot, beside its segments and the long frames that it knows of."""
 
     state: State
     framing: int
@@ -64,6 +113,7 @@ class Search:
         "known",
         "long_frames",
         "searched",
+        "segments",
         "silence",
         "starts",
         "state",
@@ -85,6 +135,7 @@ class Search:
         self.searched = 0  # octets searched before those held
         self.silence = 0  # segments in which the sender had seen nothing new of the other side, since it is searched
         self.starts = [0]  # where segments begin in the octets held
+        self.segments: list[Segment] = []  # what is known of these segments
         self.cut = 0  # octets that the snaplen took from the end of those held
         self.ends = False  # a gap comes after the octets held
         self.state: State = "window"
@@ -92,13 +143,30 @@ class Search:
         self._between = 0  # octets until the next window
         self.long_frames = LongFrames()
 
-    def segment(self, at: int, is_silent: bool) -> None:
-        """Learn that a segment begins at offset ``at`` of the octets held.
+    def begin_with(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
+        """Learn which segment the first octets are of, if that is not known; as in :class:`Segment`."""
+        if not self.segments:
+            self.segments.append(Segment(self.searched, time_ns, packet, begin, seen))
 
-        ``is_silent`` if its sender had seen no more of the other side than with the segment before.
-        """
+    def segment(self, at: int, time_ns: int, packet: int, begin: int, seen: int) -> None:
+        """Learn that a segment begins at offset ``at`` of the octets held; the rest is as in :class:`Segment`."""
+        segments = self.segments
+        is_silent = bool(segments) and seen == segments[-1].seen != UNBOUNDED
         self.starts.append(at)
         self.silence = self.silence + 1 if is_silent else -UNBOUNDED
+        if len(segments) >= _MOST_SEGMENTS:
+            self.segments = segments = [_pair(*two) for two in zip_longest(segments[::2], segments[1::2])]
+        segments.append(Segment(self.searched + at, time_ns, packet, begin, seen))
+
+    def pieces(self, octets: bytes, at: int) -> list[Piece]:
+        """The octets held, ``octets``, from offset ``at`` on, by the segments that brought them."""
+        begins = [max(segment.place - self.searched, at) for segment in self.segments]
+        ends = [*begins[1:], len(octets)]
+        return [
+            (octets[begin:end], *segment[1:])
+            for segment, begin, end in zip(self.segments, begins, ends, strict=True)
+            if begin < end
+        ]
 
     def read(self, data: bytes, position: int) -> int:
         """Search ``data`` from ``position`` on; returns how many octets are done with, or where the `discovery` is."""
@@ -125,7 +193,8 @@ class Search:
         if self.ends:
             return self._follow(window, len(window))
         if len(window) < _WINDOW_LIMIT:
-            self._buffer.need = self.try_at = min(len(window) + max(64, len(window) // 2), _WINDOW_LIMIT)
+            more = max(_FEW_OCTETS if self.known else _MORE_OCTETS, len(window) // 2)
+            self._buffer.need = self.try_at = min(len(window) + more, _WINDOW_LIMIT)
             return 0
         if self.searched > _SEARCH_LIMIT:
             if self._is_hopeless():
@@ -172,7 +241,17 @@ class Search:
             return self._discover(found)
         self.searched += size
         self.starts = [start - size for start in self.starts if start >= size]
+        self._forget_segments(len(block) - size)
         return size
+
+    def _forget_segments(self, held: int) -> None:
+        """Only ``held`` octets are still there."""
+        segments = self.segments
+        if not held:
+            segments.clear()
+        elif len(segments) > 1 and segments[1].place <= self.searched:
+            gone = sum(segment.place <= self.searched for segment in segments) - 1
+            del segments[:gone]
 
     def _discover(self, found: Discovery) -> int:
         self.discovery = found
@@ -185,6 +264,7 @@ class Search:
         self.searched += done
         self.long_frames.skip(done)
         self.starts = [0]
+        self.segments.clear()
         paused = self.state == "between"
         self._begin_window()
         if self.known and self.searched > _WINDOW_LIMIT:
@@ -199,11 +279,12 @@ class Search:
         """Nobody knows how many octets are missing here."""
         self.long_frames.forget()
 
-    def snapshot(self) -> tuple[SearchState, LongFramesState]:
+    def snapshot(self) -> tuple[SearchState, list[StoredSegment], LongFramesState]:
         """What to go on from."""
-        return fields_of(self, SearchState), self.long_frames.snapshot()
+        return fields_of(self, SearchState), store_segments(self.segments), self.long_frames.snapshot()
 
-    def restore(self, state: SearchState, long_frames: LongFramesState) -> None:
+    def restore(self, state: SearchState, segments: list[StoredSegment], long_frames: LongFramesState) -> None:
         """Go on from there."""
         set_fields(self, state)
+        self.segments = fetch_segments(segments)
         self.long_frames.restore(long_frames)

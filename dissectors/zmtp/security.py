@@ -1,24 +1,23 @@
-"""The handshake of ZMTP 3.x and what the security mechanisms make of it: NULL, PLAIN, CURVE, GSSAPI.
+"""The handshake of ZMTP 3.x under each security mechanism: NULL, PLAIN, CURVE, GSSAPI.
 
 23/ZMTP ("The NULL Security Mechanism"), 24/ZMTP-PLAIN, 25/ZMTP-CURVE and 26/CURVEZMQ, 38/ZMTP-GSSAPI.
 
-A handshake is a few commands each way, and a side is through with its part when it has sent the last one that its
-mechanism gives it:
+A handshake is a few commands each way. A side has finished its part when it has sent its last command:
 
     NULL      client READY             server READY
     PLAIN     client HELLO INITIATE    server WELCOME READY
     CURVE     client HELLO INITIATE    server WELCOME READY      then MESSAGE, a box with a frame inside
     GSSAPI    both INITIATE, as often as they like, then READY   then perhaps MESSAGE
 
-The greeting does not say who is client and who server (libzmq leaves as-server 0 on both sides), and TCP's client may
-be the server of the mechanism. So a side is not held to a role: each of the mechanism's commands may come once from
-either of them, and the handshake is complete if what both have sent fits together.
+The greeting does not say who is client and who is server (libzmq leaves as-server 0 on both sides), and TCP's client
+may be the server of the mechanism. So no side has a fixed role here. Either side may send each command of the mechanism
+once, and the handshake is complete if the commands of both sides fit together.
 
-What is in the box of a MESSAGE is a frame: an octet of flags, and a body (25/ZMTP-CURVE, "Framing"). Who has the key
-(:mod:`dissectors.zmtp.curve`) reads such frames by a session of their own, whose security is :func:`inside_boxes`.
+The box of a MESSAGE holds a frame: an octet of flags, and a body (25/ZMTP-CURVE, "Framing"). If the key is known
+(:mod:`dissectors.zmtp.curve`), a second session reads these frames; :func:`inside_boxes` is its security.
 
-A capture may begin after the handshake, or have a hole in it. Then nobody is accused, and a message may be anything:
-`Security.unknown_start`.
+A capture may begin after the handshake, or have a hole in it. Then this module accuses nobody, and a message may be
+anything: `Security.unknown_start`.
 """
 
 from collections.abc import Sequence
@@ -32,10 +31,10 @@ from dissectors.zmtp.commands import Fault
 
 
 class Mechanism(NamedTuple):
-    """What a security mechanism makes of a connection."""
+    """The rules of a security mechanism."""
 
     commands: frozenset[str]  # of its handshake
-    repeats: frozenset[str] = frozenset()  # those that a side may send again
+    repeats: frozenset[str] = frozenset()  # commands that a side may send more than once
     encrypts: bool = False  # every message is in a box once the handshake is done
     has_boxes: bool = False  # it has MESSAGE commands
 
@@ -49,7 +48,7 @@ MECHANISMS = {
 }
 _UNKNOWN = Mechanism(commands.HANDSHAKE_COMMANDS)
 
-# With one of these a side's handshake is done.
+# Each of these is the last command of a side's handshake.
 _LAST = frozenset({"READY", "INITIATE", "MESSAGE"})
 _NOBODY: frozenset[Side] = frozenset()
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
@@ -58,16 +57,16 @@ _IN_ORDER: tuple[()] = ()
 
 
 def counts_up(last: bytes, nonce: bytes) -> bool:
-    """Whether a nonce of CURVE may come after ``last``, which is empty if it is the first (26/CURVEZMQ).
+    """Whether a nonce of CURVE may come after ``last``, which is empty before the first one (26/CURVEZMQ).
 
-    libzmq 4.0 sends them in the order of its processor. In network order the first octets of a nonce are zero for
-    billions of messages, which tells the two apart.
+    libzmq 4.0 sends nonces in the byte order of its processor. In network order the first octets of a nonce stay zero
+    for billions of messages, so those octets show which order it is.
     """
     return nonce > last or (any(last[:4]) and nonce[::-1] > last[::-1])
 
 
 class SecurityState(Part):
-    """What a connection's security says of itself in a snapshot."""
+    """The security's part of a snapshot."""
 
     mechanism: str | None
     unknown_start: bool
@@ -81,7 +80,7 @@ class SecurityState(Part):
 
 
 class Security:
-    """How far the handshake of a connection has come, and how its messages travel after it."""
+    """How far the handshake of a connection is, and whether its messages are encrypted after that."""
 
     __slots__ = (
         "_assumed",
@@ -98,19 +97,19 @@ class Security:
 
     def __init__(self) -> None:
         """Begin before the greetings."""
-        self.mechanism: str | None = None  # if both sides announce the same
+        self.mechanism: str | None = None  # that both sides announce; None if they differ
         self.rules = _UNKNOWN  # of that mechanism
-        self._assumed: str | None = None  # what commands look like, where no greeting tells
+        self._assumed: str | None = None  # the mechanism that commands look like, if the capture lacks the greetings
         self.unknown_start = False  # the capture may not hold all of the handshake
         self.failed = False
-        self.hello_is_bad = False  # so that it fails, unless it is complete all the same
+        self.hello_is_bad = False  # HELLO was malformed: the handshake fails, unless the peer accepts that
         self._done = _NOBODY  # sides that have sent the last command of their handshake
-        self._lost = _NOBODY  # sides of which octets are missing
+        self._lost = _NOBODY  # sides that lack octets in the capture
         self._sent: dict[Side, frozenset[str]] = {"client": _NOTHING, "server": _NOTHING}
         self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
 
     def begin(self, mechanism: str) -> None:
-        """Both greetings are there and say ``mechanism``, which may be one that nobody knows."""
+        """Both greetings announce ``mechanism``, which may be unknown."""
         self.mechanism = mechanism
         self.rules = MECHANISMS.get(mechanism, _UNKNOWN)
 
@@ -119,22 +118,22 @@ class Security:
         self._done = _BOTH
 
     def lost(self, side: Side) -> None:
-        """Octets of this side are missing, among them perhaps the last command of its handshake."""
+        """Octets of this side are missing; they may have held the last command of its handshake."""
         self._lost |= {side}
         if side not in self._done:
             self._done |= {side}
             self.unknown_start = True
 
     def resume(self) -> None:
-        """Both greetings are there: the handshake can be followed from where it has come to."""
+        """Both greetings are there: follow the handshake from here on."""
         if not self._done:
-            return  # it has been followed from the beginning
+            return  # this has followed the handshake from its beginning
         self.unknown_start = bool(self._lost)
         self._done = self._lost | {side for side, sent in self._sent.items() if sent & _LAST}
 
     @property
     def may_encrypt(self) -> bool:
-        """Whether a message may be a MESSAGE command: of CURVE, GSSAPI or nobody knows what."""
+        """Whether a message may be a MESSAGE command: of CURVE, of GSSAPI, or of an unknown mechanism."""
         return self.unknown_start if self.mechanism is None else self.rules.has_boxes
 
     def in_clear(self, side: Side) -> bool:
@@ -156,26 +155,29 @@ class Security:
         return ("INITIATE" in one and "READY" in other) or ("INITIATE" in other and "READY" in one)
 
     def malformed(self, side: Side, name: str) -> None:
-        """A command could not be taken apart; in the handshake that is its end."""
+        """A command of ``side`` is malformed; a handshake ends with that."""
         if side in self._done and name not in ("READY", "INITIATE"):
             return
         if name == "HELLO":
-            # libzmq does not look at all of it: whether it was too bad shows in what follows.
+            # libzmq checks only parts of HELLO: what follows shows whether it accepted this one.
             self.hello_is_bad = True
         else:
             self.failed = self.failed or not self.complete
 
-    def mechanism_of(self, announced: str | None, body: bytes) -> str | None:
-        """The mechanism by which to read a command: that agreed on, ``announced`` by one side, or as it looks."""
+    def mechanism_of(self, announced: str | None, body: bytes, whole: bool = True) -> str | None:
+        """The mechanism by which to read a command: the agreed one, else the ``announced`` one, else a guess by it.
+
+        ``whole`` is false if octets at its end are missing from the capture.
+        """
         known = self.mechanism or announced
         if known is None and self.unknown_start:
-            self._assumed = self._assumed or commands.assume_mechanism(body)
+            self._assumed = self._assumed or commands.assume_mechanism(body, whole)
         return known or self._assumed
 
     def take(self, side: Side, name: str, fields: commands.Fields, mechanism: str | None) -> Sequence[Fault]:
         """Follow a whole command of ``side``, read by the rules of ``mechanism``; returns what is wrong with it.
 
-        What READY and INITIATE say of their sender counts if nothing is.
+        The metadata of READY and INITIATE counts only if nothing is wrong.
         """
         sent = self._sent[side]
         rules = MECHANISMS.get(mechanism or "", _UNKNOWN)
@@ -200,9 +202,9 @@ class Security:
         return _IN_ORDER
 
     def count(self, side: Side, nonce: object) -> Sequence[Fault]:
-        """Hold the nonce of a MESSAGE against the one before, which is less (26/CURVEZMQ): so libzmq knows replays."""
+        """Check that the nonces of MESSAGEs grow (26/CURVEZMQ); libzmq takes one that does not for a replay."""
         if not isinstance(nonce, bytes):
-            return _IN_ORDER  # it is not all in the capture
+            return _IN_ORDER  # the capture lacks a part of it
         last = self._nonces.get(side, b"")
         if counts_up(last, nonce):
             self._nonces[side] = nonce

@@ -1,13 +1,13 @@
-"""What the frames of one side mean: frames to messages, commands and subscriptions, with the connection's security.
+"""What the frames of one side mean: a session turns frames into messages, commands and subscriptions.
 
-Whoever reads frames gives them to a session. Nearly all are whole messages of which nothing more is to be said: these
-the hot loops of :mod:`dissectors.zmtp.framing` turn into events by themselves, as long as `plain` says that they may.
+The readers of :mod:`dissectors.zmtp.framing` pass frames to a session. Nearly all frames are whole messages that need
+no closer look. The readers' hot loops turn these into events themselves, as long as `plain` says that they may.
 
-What is in the box of an encrypted MESSAGE is a frame, too, if there is a key for it. A session of its own, `inside`,
-reads these frames, as those of a connection in clear.
+The box of an encrypted MESSAGE holds a frame, too. If there is a key, a second session, `inside`, reads these frames
+like those of a connection in clear.
 
-What is left of a message when octets are missing is said to be incomplete. After a search for frames nobody knows
-whether the first ones begin a message, or are frames at all: `doubtful` counts those.
+When octets of a message are missing, the session reports the rest as incomplete. After a search for frames nobody knows
+whether the first frames begin a message, or whether they are frames at all: `doubtful` counts them.
 """
 
 from typing import Literal
@@ -20,15 +20,15 @@ from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import MECHANISMS, Security, inside_boxes
 
-# From how many frames of a message on their octets are counted, how many frames and octets of one are kept.
+# From this many frames of a message on, their octets are counted. Below: the most frames and octets to keep of one.
 _MANY_FRAMES = 1024
 _MOST_FRAMES = 1 << 20
 _MESSAGE_OCTETS = 64 << 20
-# How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), be it between two
-# frames of a message, and takes them there; the grammar of 37/ZMTP has no such place.
+# How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), also between two
+# frames of a message, and accepts them there, although the grammar of 37/ZMTP does not.
 _HEARTBEATS = (b"\x04PING", b"\x04PONG")
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
-# Commands of CURVE with a box, those with one that the key of the connection opens, and the flags inside it.
+# Commands of CURVE that have a box, those whose box the key of the connection opens, and the flags inside a box.
 _WITH_BOXES = frozenset({"HELLO", "WELCOME", "INITIATE", "READY", "MESSAGE"})
 _WITH_KEY = frozenset({"INITIATE", "READY", "MESSAGE"})
 _MORE_INSIDE, _COMMAND_INSIDE = 0x01, 0x02
@@ -36,7 +36,7 @@ _NO_FAULTS: list[commands.Fault] = []
 
 
 class SessionState(Part):
-    """What a session says of itself in a snapshot."""
+    """A session's part of a snapshot."""
 
     mechanism: str | None
     socket_type: str | None
@@ -54,7 +54,7 @@ class SessionState(Part):
 
 
 class Session:
-    """What one side says in its frames."""
+    """Turns the frames of one side into events."""
 
     __slots__ = (
         "_parts_octets",
@@ -82,70 +82,70 @@ class Session:
     )
 
     def __init__(self, journal: Journal, side: Side, security: Security, limits: Limits) -> None:
-        """Read what ``side`` sends, whose events go to ``journal``, on a connection with this ``security``."""
+        """Take the frames of ``side`` on a connection with this ``security``; write their events to ``journal``."""
         self.journal = journal
         self.side = side
         self.security = security
         self.limits = limits
-        self.keep = limits.keep  # octets of the body of a frame
-        self.boxes: Boxes | None = None  # what opens those of the connection, None if nobody has keys
-        self.inside: Session | None = None  # what has been in boxes of this side; there once one has been opened
-        self.missed = False  # there was a MESSAGE that did not open
-        self.encrypted = False  # this is what has been in boxes
-        self.other = self  # that of the other side; its own where there is only one
-        self.mechanism: str | None = None  # as this side announces it
+        self.keep = limits.keep  # octets to keep of the body of a frame
+        self.boxes: Boxes | None = None  # opens the boxes of the connection; None if nobody has keys
+        self.inside: Session | None = None  # takes the frames in this side's boxes; None until a box has been opened
+        self.missed = False  # there was a MESSAGE that no key opened
+        self.encrypted = False  # this session takes the frames that were in boxes
+        self.other = self  # the session of the other side; itself where there is only one
+        self.mechanism: str | None = None  # that this side announces
         self.socket_type: str | None = None
         self.identity: Octets | None = None
         self.version: str | None = None  # of the connection
-        self.topics: dict[Octets, None] = {}  # subscribed to
+        self.topics: dict[Octets, None] = {}  # that this side subscribes to
         self.messages = 0
         self.parts: list[Octets] = []  # frames of the message that is not finished
-        self._parts_octets = 0  # held in them, where they are many
-        self.many = _MANY_FRAMES  # from so many frames of a message on each needs a look
-        self.damaged = False  # something of the message that is not finished is, or may be, missing
-        self.doubtful = 0  # frames to come that may be false ones, or belong to a message that began before them
-        self.plain: bool | None = None  # messages need no look: they are no subscriptions, not encrypted, not damaged
+        self._parts_octets = 0  # in these frames, counted where there are many
+        self.many = _MANY_FRAMES  # from this many frames of a message on, each frame needs a look
+        self.damaged = False  # a part of the unfinished message is missing, or may be
+        self.doubtful = 0  # so many of the next frames may be none, or belong to a message that began before them
+        self.plain: bool | None = None  # messages need no look: no subscriptions, not encrypted, not damaged
 
     def use(self, boxes: Boxes) -> None:
-        """Open boxes with what opens those of the connection."""
+        """Open boxes with ``boxes`` from now on."""
         self.boxes = boxes
         self.keep = min(self.limits.keep + OVERHEAD, wire.MAX_LENGTH)
 
     # ------------------------------------------------------------------ whether messages need a look
 
     def look(self) -> bool:
-        """Whether messages need no look from now on, which `plain` says until something changes."""
+        """Find out whether messages need no look from now on; `plain` remembers that until something changes."""
         self.plain = not (self.damaged or self.subscribes) and self.security.in_clear(self.side)
         return self.plain
 
     def look_again(self) -> None:
-        """Something changed that tells how messages are to be taken."""
+        """What the connection knows has changed: find out again whether messages need a look."""
         self.plain = None
 
     def damage(self) -> None:
-        """Something of the message that is not finished is missing."""
+        """A part of the unfinished message is missing."""
         self.damaged = True
         self.plain = None
         if self.inside is not None:
             self.inside.damage()
 
     def look_at_each(self) -> None:
-        """From now on each frame with MORE needs a look, since it may be more than a part of a message."""
+        """Look at each frame with MORE from now on, since it may be more than a part of a message."""
         self.many = 0
 
     @property
     def all_messages(self) -> int:
-        """How many messages this side has sent, in boxes or not."""
+        """How many messages this side has sent, encrypted or not."""
         return self.messages + (0 if self.inside is None else self.inside.messages)
 
     @property
     def all_topics(self) -> list[Octets]:
-        """What this side is subscribed to, in boxes or not."""
+        """The topics that this side subscribes to, encrypted or not."""
         return [*self.topics, *(() if self.inside is None else self.inside.topics)]
 
     @property
     def unfinished(self) -> int:
-        """How many frames there are of a message that has no end yet."""
+        """How many frames of an unfinished message there are."""
         return len(self.parts) or (0 if self.inside is None else len(self.inside.parts))
 
     @property
@@ -158,13 +158,13 @@ class Session:
     # ------------------------------------------------------------------ what others find out
 
     def set_socket_type(self, name: str | None) -> None:
-        """This side says what kind of socket it is, None if nobody knows that kind."""
+        """This side has said its socket type; ``name`` is None for an unknown one."""
         self.socket_type = name
         self.look_again()
         self.other.look_again()
 
     def identify(self, identity: Octets, length: int) -> None:
-        """This side's first frame, of ``length`` octets, says its identity (45/ZWS, "No Mechanism")."""
+        """Take this side's identity from its first frame, which has ``length`` octets (45/ZWS, "No Mechanism")."""
         self.identity = identity
         if length > wire.IDENTITY_LIMIT:
             self.journal.problem("identity-too-long", f"an identity of {length} octets")
@@ -172,7 +172,7 @@ class Session:
         self.other.look_again()
 
     def lose(self) -> None:
-        """Octets of this side are missing, among them perhaps commands of its handshake."""
+        """Octets of this side are missing; they may have held commands of its handshake."""
         self.security.lost(self.side)
         if self.inside is not None:
             self.inside.damage()
@@ -180,7 +180,7 @@ class Session:
         self.other.look_again()
 
     def found(self, doubtful: int) -> None:
-        """Frames were found again, of which the first ``doubtful`` may be false, or not begin a message."""
+        """Go on behind a search for frames: the first ``doubtful`` may be none, or may not begin a message."""
         self.doubtful = doubtful
         self.damaged = doubtful > 0
         self.plain = None
@@ -199,7 +199,7 @@ class Session:
             if self.parts:
                 self._interrupt(body, whole)
             self._command(body, whole)
-            # It shows where frames begin, not where messages do: PING and PONG come between the frames of one, too.
+            # A command shows where frames begin, not where messages do: PING and PONG may come between two frames.
             self.doubtful -= self.doubtful > 1
             return
         if not whole:
@@ -221,7 +221,7 @@ class Session:
 
     def part(self, body: Octets) -> None:
         """Take a frame with MORE that needs a look."""
-        # A box says inside whether more follow; MORE on its frame does not make it a part of anything.
+        # The flags inside a box say whether more frames follow; MORE on the frame around the box says nothing.
         if not (self.security.rules.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):
             self._keep_part(body)
             return
@@ -255,7 +255,7 @@ class Session:
         """Take the last frame of a message that needs a look."""
         boxes = self.boxes
         if boxes is not None and boxes.is_open and isinstance(body, bytes) and not (self.parts or self.damaged):
-            # Nearly all of them, once the key is known: what follows would say the same.
+            # With a known key nearly all boxes open here, and need none of the checks below.
             plain = self._open_message(boxes, body)
             if plain is not None:
                 assert self.inside is not None
@@ -269,14 +269,14 @@ class Session:
         self._message(frames, damaged)
 
     def _end_message(self, frames: int) -> None:
-        """A message of so many frames is over; the next one may not be whole either."""
+        """A message of ``frames`` frames is over; the next one may not be whole either."""
         if self.damaged or self.doubtful:
             self.doubtful = max(self.doubtful - frames, 0)
             self.damaged = self.doubtful > 0
             self.plain = None
 
     def flush(self, rest: Octets | None) -> None:
-        """The message that is not finished will have no end; ``rest`` is what came of its next frame."""
+        """The unfinished message will have no end; ``rest`` is what came of its next frame."""
         frames = self.parts
         self.parts = []
         if rest is not None:
@@ -309,7 +309,7 @@ class Session:
             security.failed = True
         elif security.rules.encrypts and not incomplete:
             journal.problem("not-encrypted", f"a message in clear on a connection with {security.mechanism}")
-        # A message that may lack its first frames is no subscription, even if what is left of it looks like one.
+        # A message that may lack its first frames is no subscription, even if its rest looks like one.
         if self.subscribes and octets[:1] in (b"\0", b"\1") and (not incomplete or isinstance(frames[0], Cut)):
             self._subscription(octets[0] == 1, without_first(frames[0], 1), "message", incomplete)
             return
@@ -320,7 +320,7 @@ class Session:
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
         if not sockets.may_send(self.socket_type, "SUBSCRIBE"):
-            pass  # so that it gets nothing by it
+            pass  # a subscription of this side would have no effect
         elif on:
             self.topics[topic] = None
         else:
@@ -342,7 +342,7 @@ class Session:
         octets = at_hand(body)
         incomplete = not whole and not is_cut
         whole = whole and not is_cut
-        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets)
+        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
             self._check_command(name, mechanism, whole)
@@ -371,7 +371,7 @@ class Session:
         if name in ("READY", "INITIATE") and not wrong:
             self._metadata(fields)
         if whole and name in commands.HANDSHAKE_COMMANDS and not self.parts:
-            self.damaged = False  # no message can have begun before it
+            self.damaged = False  # no message begins before this command
         if not whole:
             security.lost(self.side)
         if whole and not faults and "properties" in fields and self.socket_type is None:
@@ -379,16 +379,16 @@ class Session:
         self.plain = self.other.plain = None
 
     def _report_command(self, name: str, fields: commands.Fields, incomplete: bool) -> None:
-        """Report a command; one that is encrypted yet waits for its key, if one may come."""
+        """Report a command. If it is still encrypted and a key may come, it waits for that."""
         journal, boxes = self.journal, self.boxes
         wait = None
         if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
             client = self if self.side == "client" else self.other
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
-        command = Command(
-            *journal.place, name, offset=journal.begin, seen=journal.seen, incomplete=incomplete,
-            **{"encrypted": self.encrypted, **fields},  # type: ignore[arg-type]
-        )  # fmt: skip
+        command = Command(*journal.place, name, **fields)  # type: ignore[arg-type]
+        command.offset, command.seen = journal.begin, journal.seen
+        command.incomplete = incomplete
+        command.encrypted = command.encrypted or self.encrypted
         if wait is None:
             self.missed = self.missed or name == "MESSAGE"
             journal.out.append(command)
@@ -419,12 +419,12 @@ class Session:
             security.failed = True
 
     def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
-        """Report a command that does not belong here, one of no handshake; not ``whole``: octets of it are missing."""
+        """Report a command that is out of place outside a handshake; it is not ``whole`` if octets are missing."""
         security, journal = self.security, self.journal
         if name != "MESSAGE" and whole and security.rules.encrypts and security.is_done(self.side):
             journal.problem("not-encrypted", f"{name} in clear on a connection with {security.mechanism}")
         elif not commands.is_known(name, mechanism):
-            if whole and (mechanism is None or mechanism in MECHANISMS):  # else its name may be cut
+            if whole and (mechanism is None or mechanism in MECHANISMS):  # the name of one with a hole may be cut
                 journal.problem("unknown-command", f"command {name!r} is not known")
         elif not sockets.may_send(self.socket_type, name):
             journal.problem("unexpected-command", f"{name} from a {self.socket_type} socket")
@@ -436,7 +436,7 @@ class Session:
     # ------------------------------------------------------------------ boxes of CURVE
 
     def content(self, plain: bytes) -> None:
-        """Take what was in the box of a whole MESSAGE: flags, and the body of a frame (26/CURVEZMQ, "MESSAGE")."""
+        """Take the content of a whole MESSAGE's box: flags, and the body of a frame (26/CURVEZMQ, "MESSAGE")."""
         if plain[0]:
             self._frame_inside(plain[0], plain[1:], True)
         elif self.plain and not self.parts:
@@ -460,7 +460,7 @@ class Session:
         self.frame(flags & _MORE_INSIDE | (wire.COMMAND if flags & _COMMAND_INSIDE else 0), body, whole)
 
     def _open_message(self, boxes: Boxes, body: bytes) -> bytes | None:
-        """What is in the box of a frame with this body, None if it is no MESSAGE in its place, or does not open."""
+        """The content of the box in this body; None if it is no MESSAGE, is out of place, or does not open."""
         nonce = body[8:16]
         if len(body) < wire.CURVE_MESSAGE_LEAST or body[:8] != wire.CURVE_MESSAGE:
             return None
@@ -476,9 +476,9 @@ class Session:
     def _unseal(
         self, boxes: Boxes, name: str, fields: commands.Fields, whole: bool
     ) -> tuple[commands.Fields | None, list[commands.Fault]]:
-        """What a command is shown as: with what is in its box, or not at all if that is shown in its stead.
+        """The fields of a command with the content of its box, and what is wrong with that content.
 
-        Also returns what is wrong with what is in it.
+        The fields are None if events of the content stand for the command.
         """
         nonce, box = fields.get("nonce"), fields.get("box")
         if not isinstance(nonce, bytes):
@@ -500,7 +500,7 @@ class Session:
     def _open_handshake(
         self, boxes: Boxes, name: str, sealed: Box, fields: commands.Fields
     ) -> tuple[commands.Fields, list[commands.Fault]] | None:
-        """What is in the box of a command of the handshake, and what is wrong with that; None if no key opens it."""
+        """The content of a handshake command's box, and what is wrong with it; None if no key opens it."""
         client_key, cookie = fields.get("client_key"), fields.get("cookie")
         if name == "HELLO" and isinstance(client_key, bytes):
             key = boxes.take_hello(self.side, client_key, sealed, self.journal.time_ns)
@@ -548,7 +548,7 @@ class Session:
                 self.inside._frame_inside(plain[0], Cut(plain[1:], length), whole)
                 return None, _NO_FAULTS
         if self.inside is not None:
-            self.inside.damage()  # nobody knows whether it was a part of the next message
+            self.inside.damage()  # this box may have held a part of the next message
         accused = had_key and whole and isinstance(box, bytes)
         return fields, self._not_opened("MESSAGE") if accused else _NO_FAULTS
 
@@ -558,7 +558,7 @@ class Session:
         return [("box-not-opened", detail)]
 
     def _settle(self, boxes: Boxes) -> None:
-        """The key is known: give out what has waited for it, and be ready for what is in boxes."""
+        """The key is known: give out the events that waited for it, and be ready for frames in boxes."""
         if self.inside is None:
             for session in (self, self.other):
                 session._begin_inside()
@@ -574,12 +574,12 @@ class Session:
         inside.damaged = self.damaged or self.missed
 
     def join_inside(self) -> None:
-        """Let what is in boxes of this side know what is in those of the other side."""
+        """Let the sessions inside the boxes of both sides know each other."""
         if self.inside is not None and self.other.inside is not None:
             self.inside.other = self.other.inside
 
     def reopen(self, event: Command) -> None:
-        """Show what is in the box of a command for which there was no key when it came."""
+        """Show the content of a command's box; when the command came, there was no key for it."""
         journal, boxes = self.journal, self.boxes
         assert boxes is not None
         place = journal.time_ns, journal.packet, journal.begin, journal.seen
@@ -601,7 +601,7 @@ class Session:
         journal.time_ns, journal.packet, journal.begin, journal.seen = place
 
     def release(self) -> None:
-        """Let go of what refers back to this session; nothing may be taken any more."""
+        """Break the references back to this session, which takes nothing any more."""
         del self.other
         if self.inside is not None:
             del self.inside.other

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.paths import CAPTURES
+from tests.support.runner import run
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.cli.main import cli
 from zmtpsniff.decode_as import parse
@@ -100,10 +99,10 @@ def test_zap_fields_are_what_was_sent() -> None:
 @needs_captures
 @pytest.mark.parametrize("form", FOR_PEOPLE)
 def test_zap_password_is_hidden(form: str) -> None:
-    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", form, str(CAPTURES / "zap_over_tcp.pcap")]
-    hidden = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    shown = subprocess.run([*command, "--show-secrets", "-v"], capture_output=True, text=True, check=True, timeout=60)
-    assert "secret" not in hidden
+    command = ["read", "-T", form, CAPTURES / "zap_over_tcp.pcap"]
+    hidden, shown = run(*command), run(*command, "--show-secrets", "-v")
+    assert hidden.returncode == shown.returncode == 0
+    assert "secret" not in hidden.stdout
     assert ("secret" in shown.stdout) == (form not in ("dot", "mermaid"))  # which show no frames of it
 
 

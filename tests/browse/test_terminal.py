@@ -1,5 +1,6 @@
 """The program on a real terminal: tmux draws what a user sees."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -156,6 +157,56 @@ def test_it_ends_with_its_terminal(tmux: Tmux) -> None:
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline, "it goes on without a terminal"
         time.sleep(0.1)
+
+
+# Makes the file that it is given once the main thread waits for long for another one. Little may wait to be drawn, so
+# that its end, too, has to wait; and it has a second for that.
+ON_A_TERMINAL_OF_ITS_OWN = """
+import fcntl, pathlib, sys, termios, threading, time
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+import textual.drivers._writer_thread, zmtpsniff.browse.app
+textual.drivers._writer_thread.MAX_QUEUED_WRITES = 1
+zmtpsniff.browse.app._EXIT_SECONDS = 1.0
+from zmtpsniff.cli.main import main
+def watch(path, main=threading.main_thread().ident):
+    waited = 0
+    while waited < 10:
+        waited = waited + 1 if sys._current_frames()[main].f_code.co_filename == threading.__file__ else 0
+        time.sleep(0.05)
+    path.touch()
+threading.Thread(target=watch, args=[pathlib.Path(sys.argv.pop(1))], daemon=True).start()
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how to get a terminal of one's own differs")
+def test_it_ends_with_a_terminal_that_nobody_reads(tmp_path: Path) -> None:
+    """Textual's loop waits for the thread that writes, and that one ends with the terminal."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    waits = tmp_path / "waits"
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+    command = [sys.executable, "-c", ON_A_TERMINAL_OF_ITS_OWN, str(waits), "browse", str(FIXTURES / "m31_req_rep.pcap")]
+    process = subprocess.Popen(command, stdin=there, stdout=there, stderr=there, start_new_session=True)
+    try:
+        os.close(there)
+        drawn = b""
+        while b"1/30" not in drawn:
+            drawn += os.read(here, 65536)
+        deadline = time.monotonic() + _PATIENCE
+        while not waits.exists():
+            assert time.monotonic() < deadline
+            os.write(here, b"jk")  # something is drawn anew
+            time.sleep(0.02)
+        os.close(here)
+        process.wait(_PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow

@@ -454,3 +454,18 @@ def test_standard_input_octet_by_octet() -> None:
             os.write(reader.stdin.fileno(), bytes([octet]))
         reader.stdin.close()
         assert reader.stdout.read().split() == [b"a", b"b"]
+
+
+def test_a_url_is_a_file(tmp_path: Path) -> None:
+    """Of this machine, by Hadoop's name; what has no file system is told in a line."""
+    path = tmp_path / "a b.pcap"
+    path.write_bytes(pcap([(1, 0, b"octets", 6)]))
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+    wanted = [packet for batch in open_captures([str(path)]).batches() for packet in batch]
+    assert [packet for batch in open_captures([path.as_uri()]).batches() for packet in batch] == wanted != []
+    for url, said in (
+        ("ftp://here/x", "files of this machine are known"),
+        ((tmp_path / "no").as_uri(), "no such file"),
+    ):
+        with pytest.raises(CaptureError, match=said):
+            open_captures([url])

@@ -13,6 +13,8 @@ from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 
 pytestmark = needs_namespaces
 SOME = ("push_pull", "req_rep")
+# A program that captures, and scapy: the other programs end as dumpcap does.
+SLOW = ("tcpdump", "tshark")
 TELLS = {"scapy"}  # that an interface is down or up; the capture programs do not, and go on when it is up
 GOES_ON = {"scapy"}  # on the other interfaces when one is gone; the capture programs end
 
@@ -44,7 +46,7 @@ def check_failure(program: LiveProgram, name: str) -> list[Record]:
     return records
 
 
-@engines()
+@engines(slow=SLOW)
 def test_an_interface_goes_down_and_comes_up(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
     with live("--engine", engine, "-i", here.interface, "-f", "tcp", prefix=here.command()) as program:
@@ -64,7 +66,7 @@ def test_an_interface_goes_down_and_comes_up(engine: str, sides: tuple[Side, Sid
     check(records[seen:], after, here.ipv4, SOME)
 
 
-@engines()
+@engines(slow=SLOW)
 def test_an_interface_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
     with live("--engine", engine, "-i", here.interface, "-f", "tcp", prefix=here.command()) as program:
@@ -75,7 +77,7 @@ def test_an_interface_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     check(records, logs, here.ipv4, SOME)
 
 
-@engines()
+@engines(slow=SLOW)
 def test_an_interface_that_is_down_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     # Whoever is slow to look sees the same when an interface is deleted at once.
     here, _ = sides
@@ -91,7 +93,7 @@ def test_an_interface_that_is_down_is_deleted(engine: str, sides: tuple[Side, Si
     assert codes(records) == ["interface-down"] * (engine in TELLS) + ["capture-ended"]
 
 
-@engines(several_interfaces=True)
+@engines(several_interfaces=True, slow=SLOW)
 def test_one_of_two_interfaces_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
     with live("--engine", engine, "-i", here.interface, "-i", "lo", "-f", "tcp", prefix=here.command()) as program:
@@ -109,7 +111,7 @@ def test_one_of_two_interfaces_is_deleted(engine: str, sides: tuple[Side, Side])
     check(records, logs, here.ipv4, SOME)
 
 
-@engines()
+@engines(slow=SLOW)
 def test_a_closed_pipe_ends_it_quietly_although_nothing_more_comes(engine: str, sides: tuple[Side, Side]) -> None:
     here, _ = sides
     with live("--engine", engine, "-i", "lo", "-f", "tcp", prefix=here.command(), reads=False) as program:
@@ -149,7 +151,7 @@ def test_killed_it_leaves_no_process(engine: str, sides: tuple[Side, Side]) -> N
         wait_for(lambda: not running(children), 30)
 
 
-@engines()
+@engines(slow=SLOW)
 @pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT] * 2], ids=["once", "twice"])
 def test_signals_end_it_with_totals(engine: str, numbers: list[signal.Signals], sides: tuple[Side, Side]) -> None:
     here, _ = sides

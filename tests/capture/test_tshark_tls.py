@@ -254,7 +254,11 @@ def on_port(port: int) -> Callable[[Packets], Packets]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("change", [split, joined, twice, swapped, *map(on_port, (443, 5671, 8080, 27017))])
+@pytest.mark.parametrize(
+    "change",
+    [split, swapped, on_port(443)]
+    + [pytest.param(change, marks=pytest.mark.slow) for change in (joined, twice, *map(on_port, (5671, 8080, 27017)))],
+)
 def test_order_and_sizes_of_segments_change_nothing(
     tmp_path: Path, name: str, change: Callable[[Packets], Packets]
 ) -> None:
@@ -264,7 +268,7 @@ def test_order_and_sizes_of_segments_change_nothing(
 
 
 @pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("lost", [1, 2, 4, 7])
+@pytest.mark.parametrize("lost", [1, 4, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (2, 7))])
 def test_a_lost_segment_is_a_hole(tmp_path: Path, name: str, lost: int) -> None:
     def without_one(packets: Packets) -> Packets:
         server = packets[0][TCP].dport

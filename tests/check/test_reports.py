@@ -14,11 +14,12 @@ from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.checked import check
 from tests.support.paths import PROJECT
 from zmtpsniff.check.formats import FORMATS, make_report
-from zmtpsniff.check.model import Offence, Outcome, Rule
+from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.sarif import rule_ids, uri
+from zmtpsniff.check.text import text
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -251,3 +252,30 @@ def _passwords(name: str) -> set[str]:
     capture = zmtpsniff.open(PROJECT / f"fixtures/{name}.pcap", show_secrets=True)
     commands = [event for event in capture if isinstance(event, Command)]
     return {event.password.decode() for event in commands if isinstance(event.password, bytes)}
+
+
+def test_what_of_a_service_is_not_checked_for_one_reason_is_one_line() -> None:
+    def rule(key: str, group: str = "prices") -> Rule:
+        return Rule(f"{group}: {key}", "endpoint", "", group=group, file="policy.toml", line=9)
+
+    outcomes = [
+        not_checked(rule("mechanism"), "no handshake"),
+        not_checked(rule("version"), "no handshake"),
+        not_checked(rule("topics"), "began before"),
+        Outcome(rule("latency"), True, ""),
+        not_checked(rule("mechanism", "orders"), "began before"),
+    ]
+    lines = text(Report(outcomes, [], "a.pcap", "0")).splitlines()
+    assert lines == [
+        "?     prices",
+        "      mechanism, version",
+        "      not checked: no handshake",
+        "?     prices: topics  (policy.toml:9)",
+        "      not checked: began before",
+        "ok    prices",
+        "      latency",
+        "?     orders: mechanism  (policy.toml:9)",
+        "      not checked: began before",
+        "",
+        "1 of 5 rules passed, 4 not checked: a.pcap",
+    ]

@@ -244,3 +244,19 @@ def test_a_mistake_is_told_with_its_line(rule: str, line: int, words: str) -> No
         parse_policy(f'[[rule]]\nname = "it"\n{rule}', "x.toml")
     assert str(raised.value).startswith(f"x.toml:{line}: ")
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        ("body.order.seq", 7),
+        ("body.lines.seq", 3),  # a name goes into each item of a list, as in filters
+        ("body.lines[1].seq", 4),
+        ("body.lines[2].seq", None),
+        ("body.order", None),
+    ],
+)
+def test_places_in_bodies_are_those_of_filters(place: str, number: int | None) -> None:
+    body = b'{"order": {"seq": 7}, "lines": [{"seq": 3}, {"seq": "4"}]}'
+    message = Message(0, 1, 1, "10.0.0.1:1", "10.0.0.2:2", [b"orders", body])
+    assert number_reader(place)(message) == number

@@ -15,18 +15,13 @@ from click.testing import CliRunner
 
 from tests.support.made_up import pushes
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from tests.support.streams import packets, segments, write_pcap
 from zmtpsniff.cli.main import cli
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
 ALL_FIXTURES = sorted(path for path in FIXTURES.iterdir() if ".pcap" in path.name)
-
-
-def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8", check=False, **options
-    )
 
 
 def records(*arguments: object) -> list[dict[str, object]]:
@@ -59,6 +54,9 @@ def records_here(capture: Path) -> list[dict[str, object]]:
         (["read", REQ_REP, "no-such-file.pcap"], "no-such-file.pcap: "),
         (["read", "-o", "/no/such/folder/out", REQ_REP], "/no/such/folder/out: "),
         (["dance"], "No such command 'dance'"),
+        (["raed", REQ_REP], "No such command 'raed'; did you mean 'read'?"),
+        (["no-such-file.pcap"], "No such file 'no-such-file.pcap'"),
+        ([FIXTURES], "is a folder; name the captures in it"),
         (["read", "-o", "", REQ_REP], "-o: the name of a file is missing"),
         (["read", "-o", REQ_REP, REQ_REP], "this is one of the captures to read"),
     ],

@@ -1,25 +1,18 @@
 """``zmtpsniff diagnose``: what it writes, and what it refuses."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from dissectors.events import Capture
-from tests.support.paths import FIXTURES, PROJECT
+from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.render.schema import json_schema
 
 FAULTY = FIXTURES / "rec_request_to_pull.pcap"
-
-
-def run(*arguments: object, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zmtpsniff", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, check=False, cwd=PROJECT)
-    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_the_worst_comes_first_and_the_last_line_sums_up() -> None:
@@ -50,7 +43,7 @@ def test_json_is_valid_by_its_schema() -> None:
 
 
 def test_standard_input_and_several_captures() -> None:
-    assert "sockets-mismatched" in run("diagnose", "-", stdin=FAULTY.read_bytes()).stdout
+    assert "sockets-mismatched" in run("diagnose", "-", octets=FAULTY.read_bytes()).stdout
     both = run("diagnose", FAULTY, FIXTURES / "rec_plain_wrong_password.pcap").stdout
     assert both.index("credentials-refused") < both.index("sockets-mismatched")
 
@@ -80,7 +73,7 @@ def test_the_report_is_none_of_the_captures(tmp_path: Path) -> None:
 
 def test_a_capture_in_place_of_a_command_is_read() -> None:
     assert run(FAULTY).stdout == run("read", FAULTY).stdout
-    assert run("-", "-T", "summary", stdin=FAULTY.read_bytes()).stdout.splitlines()[-1].startswith("capture")
+    assert run("-", "-T", "summary", octets=FAULTY.read_bytes()).stdout.splitlines()[-1].startswith("capture")
     assert run("nothing.pcap").returncode == 2
 
 

@@ -19,7 +19,7 @@ from tests.capture.test_live import free_port, request_and_reply
 from tests.support.live_program import PROGRAM, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
 from tests.support.terminal import Terminal
-from zmtpsniff.cli.last_line import leads_to_a_program
+from zmtpsniff.cli.last_line import leads_to_a_program, shares_terminal
 from zmtpsniff.cli.status import StatusLine
 
 
@@ -96,6 +96,11 @@ def test_a_pipe_leads_to_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert leads_to_a_program(None)
         assert leads_to_a_program("-")
         assert not leads_to_a_program("records.jsonl")
+        master, slave = pty.openpty()
+        with open(master, "rb", buffering=0), open(slave, "w") as terminal:
+            assert shares_terminal(terminal, None)
+            assert not shares_terminal(terminal, "records.jsonl")
+        assert not shares_terminal(file, None)
         monkeypatch.setattr(sys, "stdout", file)
         assert not leads_to_a_program(None)
     for stream in (file, io.StringIO(), None):  # closed, no descriptor, none at all

@@ -3,8 +3,6 @@
 import json
 import socket
 import struct
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from tests.analysis.test_payloads import read
 from tests.net.test_datagrams import udp
 from tests.support.live_program import live, needs_privilege
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records
 from zmtpsniff.capture.source import Packet
@@ -77,8 +76,9 @@ def test_only_beacons_of_zre_are_told_of_czmq() -> None:
 
 def test_people_see_them() -> None:
     def shown(*options: str) -> str:
-        command = [sys.executable, "-m", "zmtpsniff", *options, str(FIXTURES / "app_zbeacon.pcap")]
-        return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
+        done = run(*options, FIXTURES / "app_zbeacon.pcap")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     assert shown("read", "-T", "summary").count(f" beacon         ZRE 1 port 49152 uuid {'01' * 16}\n") == 3
     assert shown("read").count("beacon ZRE 1 port 49153") == 3

@@ -22,6 +22,7 @@ def _build(source: Path, target: Path, *options: str) -> subprocess.CompletedPro
     )
 
 
+# The whole site is built for these two; that a dead link fails a build is tested quickly below.
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site") / "html"
@@ -30,11 +31,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_every_page_is_in_it(site: Path) -> None:
     for page in DOCS.rglob("*.md"):
         assert (site / page.relative_to(DOCS).with_suffix(".html")).exists(), page
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_every_link_in_it_leads_somewhere(site: Path) -> None:
     made = {page: lxml.html.parse(str(page)).getroot() for page in site.rglob("*.html")}
     places = {page: {element.get("id") for element in root.iter() if element.get("id")} for page, root in made.items()}

@@ -18,6 +18,7 @@ from dissectors.events import Cut, Hidden, Message
 from dissectors.zmtp import wire
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.extcap import extcap
@@ -35,7 +36,8 @@ CAPTURES = [
 
 
 def ask(*arguments: str) -> str:
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=True)
+    done = run("extcap", *arguments)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -105,7 +107,7 @@ def test_all_that_the_dialog_offers_is_an_option(interface: str) -> None:
     parameters = extcap.get_params(click.Context(extcap))
     assert set(offered) <= {name for parameter in parameters for name in parameter.opts}
     assert offered[0] == {LIVE: "--interface", FILE: "--file"}[interface]
-    assert len(offered) == 5
+    assert len(offered) == (6 if interface == LIVE and sys.platform == "linux" else 5)
 
 
 def test_values_cannot_end_what_they_stand_in() -> None:
@@ -125,11 +127,13 @@ def test_a_capture_filter_is_accepted() -> None:
         (["--extcap-config", "--extcap-interface", "eth0"], "must be one of zmtpsniff, zmtpsniff_file"),
         (["--capture"], "--fifo: missing"),
         (["--capture", "--fifo", "{}", "--file", "/no/such"], "/no/such: No such file"),
+        (["--capture", "--fifo", "{}", "--file", "x", "--curve-keys", "auto"], "auto: only with --interface"),
+        (["--capture", "--fifo", "{}", "--file", "x", "--auto-keys"], "auto: only with --interface"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
     arguments = [argument.format(tmp_path / "made") for argument in arguments]
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False)
+    done = run("extcap", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -26,6 +26,7 @@ from tests.support.conversation import converse
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from tests.support.runner import run
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
 from tests.support.terminal import Terminal
@@ -202,13 +203,8 @@ def test_every_listed_field_is_in_the_records_that_it_is_listed_for() -> None:
         assert kinds <= set(info.records), info.name
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zmtpsniff", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def _records(*arguments: str) -> list[Record]:
-    done = _run("read", "-T", "json", *arguments)
+    done = run("read", "-T", "json", *arguments)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -219,10 +215,10 @@ def test_read_shows_what_passes_and_the_totals() -> None:
     wanted = [r for r in whole if (r["type"] == "message" and r.get("socket_type") == "REP") or r["type"] == "capture"]
     assert _records("-Y", 'type == "message" && socket_type == "REP"', path) == wanted
     assert _records(path, "-Y", 'name == "NOSUCH"') == whole[-1:]
-    summary = _run("read", "-T", "summary", "-Y", "frames", path).stdout.splitlines()
+    summary = run("read", "-T", "summary", "-Y", "frames", path).stdout.splitlines()
     assert len(summary) == sum(r["type"] == "message" for r in whole) + 1
-    assert _run("read", "-T", "dump", "-Y", "packet == 0", path).stdout == ""
-    tree = _run("read", "-Y", 'frames[1] == "reply 0"', path).stdout
+    assert run("read", "-T", "dump", "-Y", "packet == 0", path).stdout == ""
+    tree = run("read", "-Y", 'frames[1] == "reply 0"', path).stdout
     assert "reply 0" in tree
     assert "reply 1" not in tree
     assert "READY" not in tree
@@ -236,7 +232,7 @@ def test_totals_are_left_out_on_demand() -> None:
     assert _records(path, "-Y", 'type == "message"', "--no-capture-record") == messages
     assert _records(path, "-Y", 'type == "message"', "--capture-record") == [*messages, whole[-1]]
     assert _records(path, "-Y", 'type == "capture"', "--no-capture-record") == []
-    assert len(_run("read", "-T", "summary", "--no-capture-record", path).stdout.splitlines()) == len(whole) - 1
+    assert len(run("read", "-T", "summary", "--no-capture-record", path).stdout.splitlines()) == len(whole) - 1
 
 
 def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
@@ -245,7 +241,7 @@ def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
 
 
 def test_a_mistake_is_one_line_and_ends_with_2() -> None:
-    done = _run("read", str(REQ_REP), "-Y", 'packet && soket_type == "REQ"')
+    done = run("read", str(REQ_REP), "-Y", 'packet && soket_type == "REQ"')
     assert done.returncode == 2
     assert done.stdout == ""
     expected = '-Y: column 11: there is no field "soket_type"; did you mean "socket_type"?'
@@ -269,18 +265,18 @@ def test_fields_fits_a_terminal(columns: int) -> None:
 
 
 def test_fields_lists_them_for_people_and_for_programs() -> None:
-    done = _run("fields", "-T", "json")
+    done = run("fields", "-T", "json")
     listed = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["name"], each["kind"], each["records"]) for each in listed] == [
         (info.name, info.kind, list(info.records)) for info in (*list_fields(), *payload_fields(built_in()))
     ]
-    table = _run("fields").stdout.splitlines()
+    table = run("fields").stdout.splitlines()
     assert [line.split()[0] for line in table[1 : len(listed) + 1]] == [each["name"] for each in listed]
     assert all(each["meaning"] in line for each, line in zip(listed, table[1:], strict=False))
-    assert [json.loads(line)["name"] for line in _run("fields", "LATENCY", "-T", "json").stdout.splitlines()] == [
+    assert [json.loads(line)["name"] for line in run("fields", "LATENCY", "-T", "json").stdout.splitlines()] == [
         "latency_ns"
     ]
-    wrong = _run("fields", "nothing-like-this")
+    wrong = run("fields", "nothing-like-this")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
@@ -295,14 +291,14 @@ def test_fields_lists_those_that_a_plug_in_declares(tmp_path: Path) -> None:
     )
     listed = [
         json.loads(line)
-        for line in _run("fields", "--plugin", str(plugin), "orders", "-T", "json").stdout.split("\n")[:-1]
+        for line in run("fields", "--plugin", str(plugin), "orders", "-T", "json").stdout.split("\n")[:-1]
     ]
     assert [(each["name"], each["kind"]) for each in listed] == [
         ("payload.header.name", "text"),
         ("payload.qty", "number"),
     ]
     plugin.write_text(plugin.read_text().replace("'number'", "'int'"))
-    wrong = _run("fields", "--plugin", str(plugin))
+    wrong = run("fields", "--plugin", str(plugin))
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert "qty is 'int', which is none of text, number" in wrong.stderr
 

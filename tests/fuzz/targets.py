@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from dissectors.events import AnyEvent, Message, Problem
+from dissectors.payloads import PayloadConnection
 from dissectors.payloads.registry import built_in
 from zmtpsniff.analysis import protobuf as proto
 from zmtpsniff.analysis.bodies import decode
@@ -50,7 +51,7 @@ Target = Callable[[bytes], None]
 # ------------------------------------------------------------------ what is in messages
 
 
-def payloads(data: bytes) -> None:
+def messages(data: bytes) -> list[AnyEvent]:
     """Messages whose frames are the turns; a mark's highest bit ends one, the lowest is the sender."""
     frames: list[Any] = []
     events: list[AnyEvent] = []
@@ -60,12 +61,17 @@ def payloads(data: bytes) -> None:
             src, dst = (CLIENT, SERVER) if mark & 1 else (SERVER, CLIENT)
             events.append(Message(number, number, 1, src, dst, frames))
             frames = []
-    known = Payloads(built_in(), bodies=None)
-    found = known.take(events)
+    return events
+
+
+def payloads(data: bytes) -> None:
+    """What applications say in messages."""
+    events = messages(data)
+    found = Payloads(built_in(), bodies=None).take(events)
     assert not [event for event in found if isinstance(event, Problem)], "a built-in dissector failed"
     # Each dissector also gets what others are more certain of.
     for dissector in built_in():
-        connection = known._begin(Message(0, 0, 2, CLIENT, SERVER, [])).connection
+        connection = PayloadConnection(2, CLIENT, SERVER)
         for event in events:
             if isinstance(event, Message) and dissector.match(event, connection):
                 connection.state = {}

@@ -16,6 +16,7 @@ from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000
 SERVER = bytes([10, 0, 0, 2]), 5555
@@ -127,6 +128,65 @@ def test_both_directions_in_order() -> None:
     wire.send(True, 5006, b"!", flags=FIN | ACK, ack=1007)
     assert (wire.only.client.data, wire.only.server.data, wire.only.end) == (b"hello", b"world!", "fin")
     wire.send(False, 1007, ack=5008)
+    assert wire.table.count == 1
+
+
+def test_one_direction_is_no_disorder() -> None:
+    """What never comes has not come late."""
+    wire = Wire()
+    wire.send(True, 5000, flags=SYN | ACK, ack=1001)
+    for number in range(300):
+        wire.pause(0.02)
+        wire.send(True, 5001 + 5 * number, b"reply", ack=1001 + 7 * number)
+    wire.table.finish()
+    assert wire.only.client.is_absent
+    assert wire.only.server.data == b"reply" * 300
+    assert wire.table.disorder() == []
+
+
+class Attempts:
+    """A witness of attempts alone."""
+
+    def __init__(self) -> None:
+        self.seen: list[Attempt] = []
+
+    def attempt(self, attempt: Attempt) -> None:
+        self.seen.append(attempt)
+
+    def stall(self, stall: Stall) -> None: ...
+
+    def pause(self, pause: Pause) -> None: ...
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, is_answered: bool) -> None:
+    attempts = Attempts()
+    wire = Wire()
+    wire.table = FlowTable(wire._connect, witness=attempts)
+    for _ in range(3):
+        for _ in range(copies):
+            wire.send(False, 1000, flags=SYN)
+        wire.pause(1)
+    for _ in range(copies if is_answered else 0):
+        wire.send(True, 0, flags=RST | ACK, ack=1001)
+    wire.table.finish()
+    assert [(one.outcome, one.syns) for one in attempts.seen] == [("refused" if is_answered else "silent", 3)]
+
+
+@pytest.mark.parametrize("is_its_answer", [True, False])
+def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
+    """As in captures of two hosts whose clocks differ."""
+    attempts = Attempts()
+    wire = Wire()
+    wire.table = FlowTable(wire._connect, witness=attempts)
+    wire.send(True, 0, flags=RST | ACK, ack=1001 if is_its_answer else 2001)
+    wire.pause(0.3)
+    for _ in range(3):
+        wire.send(False, 1000, flags=SYN)
+        wire.pause(1)
+    wire.table.finish()
+    assert [one.outcome for one in attempts.seen] == (["refused"] if is_its_answer else ["silent"])
     assert wire.table.count == 1
 
 

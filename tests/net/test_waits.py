@@ -90,9 +90,77 @@ def test_the_first_copy_may_be_of_the_last_octets() -> None:
     assert "acknowledges nothing any more: 10.0.0.2:5555 waited 3.1 s for it" in found.summary
 
 
-def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0) -> list[Packet]:
-    """Requests and replies, of which one takes long: its request is acknowledged then, if at all, and answered then."""
+def unheard(after_ms: Sequence[int], more: int = 0) -> list[Packet]:
+    """The publisher sends a message again after each of these times, though it was acknowledged each time."""
+    sent = segments(published(), fin=False)
+    places = [place for place, one in enumerate(sent) if one.side == 1 and one.payload]
+    place = places[-1 - more]
+    lines, times = [*sent[:place]], [*range(place)]
+    for ms in (0, *after_ms):
+        lines += sent[place : place + 2]
+        times += [1000 + ms, 1001 + ms]
+    rest = sent[place + 2 :]
+    return timed([*lines, *rest], [*times, *(1100 + after_ms[-1] + number for number in range(len(rest)))])
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_acknowledgments_that_do_not_arrive(more: int) -> None:
+    given = unheard([200, 600, 1400, 3000, 6200], more)
+    (found,) = findings(given, "network-one-way")
+    does = "did not reach 10.0.0.2:5555 for a while" if more else "does not reach 10.0.0.2:5555"
+    assert found.summary.startswith(f"what 10.0.0.1 sends {does}: octets that it had acknowledged were sent again 4 ")
+    assert found.severity == ("warning" if more else "error")
+    assert found.evidence
+    assert not findings(given), "the subscriber is accused"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(unheard([200, 600], 1), id="lost twice"),
+        pytest.param(unheard([0, 0, 0, 0, 0, 0], 1), id="a capture point that sees packets several times"),
+    ],
+)
+def test_acknowledgments_that_arrive(given: Sequence[Packet]) -> None:
+    assert not findings(given, "network-one-way")
+
+
+def several(count: int) -> list[Packet]:
+    """Subscribers on one host, all of which go away."""
+    silent = resent([200, 600, 1400, 3000], acknowledged=False)
+    return [
+        (time_ns, link, octets[:34] + (40_000 + number).to_bytes(2, "big") + octets[36:], *rest)
+        if octets[26:30] == bytes([10, 0, 0, 1])
+        else (time_ns, link, octets[:36] + (40_000 + number).to_bytes(2, "big") + octets[38:], *rest)
+        for time_ns, link, octets, *rest in silent
+        for number in range(count)
+    ]
+
+
+def test_a_host_that_acknowledges_nothing_on_several_connections() -> None:
+    (found,) = findings(several(3), "host-silent")
+    assert found.summary == ("10.0.0.1 acknowledges nothing that 10.0.0.2 sends any more, for 3.8 s on 3 connections")
+    assert not findings(several(1), "host-silent")
+
+
+def test_a_slow_reply_whose_octets_were_sent_again() -> None:
+    """The network lost the request: nobody says that the service is slow."""
+    given = slow_reply(None, 600)
+    place = max(range(1, len(given)), key=lambda at: given[at][0] - given[at - 1][0])
+    request = given[place - 1]
+    again = (given[place][0] - 2 * MS, *request[1:])
+    (found,) = findings([*given[:place], again, *given[place:]], "replies-slow")
+    assert found.known.endswith("were sent again: the time passes on the network, which loses packets")
+    assert "loses packets" in found.advice
+
+
+def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0, more: int = 0) -> list[Packet]:
+    """Requests and replies, of which one takes long: its request is acknowledged then, if at all, and answered then.
+
+    There are ``more`` quick ones than in the fixture.
+    """
     talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    talk = replace(talk, pieces=(*talk.pieces, *talk.pieces[-2:] * more))
     sent = segments(talk, acks=False, fin=False)
     messages = [place for place, one in enumerate(sent) if one.payload and one.side == 1]
     slow = messages[len(messages) // 2]
@@ -128,6 +196,14 @@ def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms:
         assert "passes" not in found.known
 
 
+@pytest.mark.parametrize(
+    ("replied_ms", "more", "severity"), [(300, 100, "note"), (300, 0, "warning"), (1500, 100, "warning")]
+)
+def test_one_late_reply_of_many_is_a_note(replied_ms: int, more: int, severity: str) -> None:
+    (found,) = findings(slow_reply(None, replied_ms, more=more), "replies-slow")
+    assert found.severity == severity
+
+
 def late(replied_ms: int) -> list[Packet]:
     """The capture begins after some replies; the client thinks for 5 ms each time. The last request has no reply."""
     talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
@@ -154,3 +230,13 @@ def test_inferred_sockets_are_asked_too() -> None:
     assert silent.summary.startswith("10.0.0.2:5555 does not answer 10.0.0.1:40000: 1 request without a reply for 60 s")
     assert silent.known.endswith("; that these sockets ask and reply is inferred from their messages")
     assert not findings(late(1), "replies-slow")
+
+
+def test_an_unanswered_request_says_for_how_long() -> None:
+    talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
+    sent = segments(talk, fin=False)
+    sent = sent[: max(place for place, one in enumerate(sent) if one.payload and one.side == 1)]
+    idle = Sent(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)  # keeps the connection alive
+    (found,) = findings(timed([*sent, idle], [*range(len(sent)), 12_000]), "request-unanswered")
+    assert found.severity == "error"
+    assert found.summary.endswith(" does not answer 10.0.0.1: 1 request without a reply for 12 s")

@@ -178,8 +178,15 @@ def test_connection_that_is_open_already(side: Side) -> None:
     assert connection["client"]["process"]["pid"] == peers.pid
 
 
-@pytest.mark.parametrize("handshake", [True, False], ids=["handshake", "late"])
-@pytest.mark.parametrize("where", ["sockets", "pid", "core"])
+@pytest.mark.parametrize(
+    ("where", "handshake"),
+    [
+        pytest.param(where, handshake, marks=marks, id=f"{where}-{'handshake' if handshake else 'late'}")
+        for where, quick in (("sockets", False), ("pid", True), ("core", False))
+        for handshake in (True, False)
+        for marks in ([] if handshake is quick else [pytest.mark.slow],)
+    ],
+)
 def test_memory_of_programs(side: Side, tmp_path: Path, handshake: bool, where: str) -> None:
     capture, file = tmp_path / "capture.pcapng", tmp_path / "keys.txt"
     saving = live("-i", "lo", "-w", str(capture), prefix=side.command())
@@ -235,6 +242,28 @@ def test_wrong_server_key(side: Side) -> None:
         with pair(side, "0", "wrong-key"):
             program.read_until(lambda records: any(record.get("code") == "server-key-wrong" for record in records))
         program.interrupt()
+
+
+def test_extcap(side: Side, tmp_path: Path) -> None:
+    """Wireshark gets what the keys of this machine open."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    words = ["extcap", "--capture", "--interface", "lo", "--auto-keys", "--fifo", str(fifo)]
+    with subprocess.Popen(side.command(*ZMTPSNIFF, *words), stderr=subprocess.PIPE) as process:
+        try:
+            with open(fifo, "rb", buffering=0) as stream:
+                got = stream.read(65536)  # the header: it captures by now
+                with pair(side) as peers:
+                    peers.ask("one")
+                    while b"reply to one" not in got:
+                        more = stream.read(65536)
+                        assert more, got
+                        got += more
+        finally:
+            process.terminate()
+            _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, b"")
+    assert [got.count(text.encode()) for text in ("reply to hello", "reply to one", "HELLO")] == [1, 1, 0]
 
 
 def test_program_that_dies(side: Side) -> None:

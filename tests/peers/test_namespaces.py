@@ -26,7 +26,7 @@ def capturing(engine: str, side: Side, *interfaces: str) -> AbstractContextManag
     return live("--engine", engine, *chosen, "--max-bytes", "0", "-f", "tcp", prefix=side.command())
 
 
-@engines(slow=("tcpdump", "scapy", "tshark"))  # on loopback all of them are quick
+@engines(slow=("tcpdump", "scapy", "tshark"))  # on loopback most of them are quick
 def test_all_exchanges_on_one_interface(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides
     with capturing(engine, here, here.interface) as program:
@@ -70,7 +70,7 @@ def check_both(program: LiveProgram, here: Side, there: Side) -> None:
     check_end(records)
 
 
-@engines()
+@engines(slow=("tshark",))
 def test_all_exchanges_on_loopback(engine: str, sides: tuple[Side, Side]) -> None:
     here, _ = sides
     with capturing(engine, here, "lo") as program:

@@ -12,6 +12,7 @@ import pytest
 
 from dissectors.events import AnyEvent, Message
 from dissectors.zmtp.curve_keys import format_key
+from tests.support import runner
 from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.saved_files import read
@@ -24,9 +25,12 @@ CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
 
 def run(*arguments: str | Path, status: int = 0, path: Path | None = None) -> "subprocess.CompletedProcess[str]":
     """Run the program; ``path`` is a folder whose modules come first."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, PROJECT))))}
-    command = [sys.executable, "-m", "zmtpsniff", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    if path is None:
+        done = runner.run(*arguments)
+    else:
+        environment = {**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{PROJECT}"}
+        command = [sys.executable, "-m", "zmtpsniff", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
     assert done.returncode == status, done.stderr
     return done
 

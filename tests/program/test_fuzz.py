@@ -2,9 +2,12 @@
 
 import pytest
 
+from dissectors.events import Message
+from dissectors.payloads.registry import built_in
 from tests.fuzz.octets import packed, turns
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, messages
 from tests.support.paths import PROJECT
+from zmtpsniff.analysis.payloads import Payloads
 
 CORPUS = PROJECT / "tests" / "fuzz" / "corpus"
 MOST_OCTETS = 1_000_000  # of the corpus: it is in every clone
@@ -25,6 +28,14 @@ def test_nothing_in_the_corpus_fails(name: str) -> None:
         except Exception as error:
             error.add_note(f"with {path.name}")
             raise
+
+
+def test_every_payload_protocol_has_a_seed() -> None:
+    events = [event for path in sorted((CORPUS / "payloads").iterdir()) for event in messages(path.read_bytes())]
+    found = Payloads(built_in(), bodies=None).take(events)
+    known = {event.payload.protocol for event in found if isinstance(event, Message) and event.payload is not None}
+    missing = {dissector.name for dissector in built_in()} - known
+    assert not missing, "add messages to _made_frames of tests/fuzz/seeds.py; python -m tests.fuzz --seed-corpus"
 
 
 def test_turns_are_what_was_packed() -> None:

@@ -32,7 +32,8 @@ from dissectors.events import (
     Sides,
     Subscription,
 )
-from zmtpsniff.render import FORMATS, Color, Format, make_renderer
+from zmtpsniff.render import FORMATS, Format, make_renderer
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.columns import columns_of, cut
 from zmtpsniff.render.console import terminal_width
 from zmtpsniff.render.summary import SummaryRenderer
@@ -438,7 +439,7 @@ def test_tree_fills_its_terminal() -> None:
     for width in (80, 200):
         stream = io.StringIO()
         TreeRenderer(stream, width=width).write([Message(*PLACE, [b"topic", body, b"\xff" * 300], "PUB")])
-        lines = [line for line in stream.getvalue().splitlines() if "[" in line or line.startswith("     ")]
+        lines = [line for line in stream.getvalue().splitlines() if "[" in line or line.startswith("    ")]
         text = next(line for line in lines if "xxx" in line)
         assert width - 10 < len(text) <= width
         assert sum(["ff ff" in line for line in lines]) == 4  # dumps stay short

@@ -38,7 +38,7 @@ def results() -> Results:
     made = Results(total)
     made.findings = [
         Finding("error", "endpoint-refused", f"nobody listens at {HOSTILE}", "17 SYNs got a RST", "Start <it>.", 17,
-                "likely", BEGIN, BEGIN + HOUR, [Evidence(17, 3)], ["10.0.1.9:5555"]),
+                [Evidence(17, 3)], ["10.0.1.9:5555"], "likely", BEGIN, BEGIN + HOUR),
     ]  # fmt: skip
     made.pairs = [
         ReportPair("10.0.0.7", SERVICES[0], 4000, 12, 20_000_000, 20_000_000, 10**9, 3 * 10**9, BEGIN, BEGIN + HOUR,

@@ -14,6 +14,7 @@ from lxml import html
 from dissectors.events import Capture, Connection, Message, Peer, Problem, Sides
 from tests.render.test_output_safety import NASTY, conversations
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.cli.main import cli
 from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 from zmtpsniff.report.capture import CaptureReport
@@ -76,8 +77,7 @@ def test_to_standard_output() -> None:
     ],
 )
 def test_errors(options: list[str], said: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "zmtpsniff", "report", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = run("report", *options, cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(said)

@@ -223,6 +223,19 @@ def test_tables_sort_and_filter_and_all_is_drawn_to_be_printed(tmp_path: Path) -
     assert tree.xpath("//*[@data-drawn='yes']/@data-chart").count("service") == 30
 
 
+MEASURE = """const table = page.document.querySelector("#findings .table");
+page.document.documentElement.dataset.beside = table.scrollWidth - table.clientWidth;"""
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_findings_are_read_on_a_telephone_without_scrolling_sideways(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page)
+    tree = drawn(open_page(file, tmp_path / "profile", 400, then=MEASURE))
+    assert tree.get("data-beside") == "0"
+
+
 @pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize("width", [400, 1280])

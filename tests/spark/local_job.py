@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from zmtpsniff.spark.file_list import FileInfo
-from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, add, ingest
+from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, add, ingest
 from zmtpsniff.spark.options import Options
 
 

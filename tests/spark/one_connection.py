@@ -9,9 +9,9 @@ import struct
 import sys
 from pathlib import Path
 
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.shard import ShardSpec
 from zmtpsniff.spark.task import Job, ShardTask, dissect
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(55, b"\0")

@@ -16,13 +16,13 @@ from dissectors.events import Cut, Hidden
 from tests.support import records
 from tests.support.settings import WIRE
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.locations import delta_options
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
 from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
 from zmtpsniff.spark.connections import local_id
-from zmtpsniff.spark.locations import delta_options
 from zmtpsniff.spark.tables import OCTETS, TABLES
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
@@ -59,7 +59,7 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
     return target
 
 
-def expected(files: Sequence[Path], decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
+def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
     """What `read -T json --no-patterns --no-payload` says of files, as comparable() has it."""
     stream = BytesIO()
     renderer = JsonlRenderer(stream)

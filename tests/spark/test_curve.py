@@ -14,14 +14,16 @@ from tests.support.streams import Conversation, Piece, packets, segments, write_
 from zmtpsniff.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.shard import MemoryStates, Shard
+from zmtpsniff.spark.shard import Shard
+from zmtpsniff.spark.state_log import ShardStates, StateLog
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
 
 
 def frames(path: Path, options: Options) -> list[object]:
-    shard = Shard([str(path)], options, MemoryStates())
+    shard = Shard([str(path)], options, ShardStates(StateLog(".", []), "", ShardSpec()), ShardSpec())
     events = [event for some in (*shard.events(), *shard.last_events()) for event in some.events]
     return [event.frames for event in events if isinstance(event, Message)]
 

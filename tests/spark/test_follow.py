@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 from tests.spark.local_job import Session, asked
 from tests.spark.spark_tables import by_series, cut, expected, packets, read_tables
 from tests.support.spark_settings import write_settings
-from zmtpsniff.spark.ingest import IngestOutcome, IngestRun, follow
+from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, follow
 from zmtpsniff.spark.options import Options
 
 PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
@@ -127,7 +127,7 @@ def test_killed_in_mid_run(tmp_path: Path) -> None:
     # Once tasks have written, before anything is committed; then in the middle of a commit.
     assert end_when(command(source, output, "--follow"), lambda: any(output.glob("messages/date=*/*.parquet")))
     deliver(pieces[2], source)
-    assert end_when(command(source, output, "--follow"), lambda: any(output.glob("_states/commit-*")))
+    assert end_when(command(source, output, "--follow"), lambda: any(output.glob("_states/_delta_log/*1.json")))
     deliver(pieces[3], source)
     last = command(source, output, "--follow", "--once")
     assert last.wait(PATIENCE) == 0

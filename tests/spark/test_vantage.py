@@ -20,8 +20,8 @@ from tests.spark.hosts import BEGIN_NS, Host, talk
 from tests.spark.local_job import take
 from tests.spark.spark_tables import expected, packets, read_tables
 from zmtpsniff.spark.connections import shared_id
+from zmtpsniff.spark.report.vantage import views
 from zmtpsniff.spark.tables import TABLES
-from zmtpsniff.spark.vantage import views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,5 +1,6 @@
 """A terminal of zmtpsniff browse for tests: a capture read to its end, and what is on the screen."""
 
+import asyncio
 import html
 import re
 import time
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from textual.events import Key
 from textual.pilot import Pilot
 
 from dissectors.zmtp.limits import Limits
@@ -17,6 +19,7 @@ from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.options import BrowseOptions
 from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, TappedSource, can_be_read_again
 from zmtpsniff.browse.reader import CaptureReader
+from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.source import Fault, Packet
 from zmtpsniff.dissection import Dissection, open_files
 from zmtpsniff.settings import Settings
@@ -100,20 +103,35 @@ class Screenful:
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, each when what the one before asked for is shown."""
         for key in keys:
-            await self.pilot.press(key)
-            await self.until(lambda: all(worker.is_finished for worker in self.app.workers if worker.group == "view"))
-        await self.pilot.pause()
+            await self._send(key, key if len(key) == 1 else None)
 
     async def type(self, text: str) -> None:
-        names = {
-            " ": "space",
-            '"': "quotation_mark",
-            "=": "equals_sign",
-            ".": "full_stop",
-            "/": "slash",
-            "_": "underscore",
-        }
-        await self.press(*[names.get(char, char) for char in text])
+        """Type a text: each character is a key, whatever that key is called."""
+        for char in text:
+            await self._send("space" if char == " " else char, char)
+
+    async def _send(self, key: str, character: str | None) -> None:
+        # As Pilot.press does, but for its waiting until the processor is idle: 40 ms a key, and on a busy machine more.
+        self.app.post_message(Key(key, character))
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that was asked for is shown."""
+        await self.pilot.pause(0)
+        await self.until(lambda: self._is_settled)
+        drawn = asyncio.Event()
+        self.app.screen.call_after_refresh(drawn.set)
+        await drawn.wait()
+        await self.pilot.pause(0)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether nothing is made for a view any more, and the screen in front has all its lines."""
+        is_made = all(worker.is_finished for worker in self.app.workers if worker.group in ("view", "selection"))
+        screen = self.app.screen
+        lists = screen.query(VirtualList)
+        has_lines = all(each.virtual_size.height == len(each.lines) for each in lists)
+        return is_made and screen.is_mounted and len(lists) > 0 and has_lines
 
     def lines(self) -> list[str]:
         """What is on the screen, line by line."""
@@ -138,10 +156,11 @@ class Screenful:
 
     async def until(self, done: Callable[[], bool], seconds: float = 20) -> None:
         """Wait until something holds; a machine that does much else may be slow."""
-        for _ in range(int(seconds / 0.05)):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
             if done():
                 return
-            await self.pilot.pause(0.05)
+            await self.pilot.pause(0.01)
         raise AssertionError(f"not so after {seconds} s:\n{self.text()}")
 
     async def until_shown(self, text: str) -> None:
@@ -158,5 +177,5 @@ async def browsing(
         shown = Screenful(app, pilot)
         if wait:
             await shown.until(lambda: reader.is_over and shown.is_all_shown)
-            await pilot.pause(0.3)
+            await shown.settle()
         yield shown

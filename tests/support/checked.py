@@ -2,21 +2,17 @@
 
 import gzip
 import json
-import os
 import struct
-import subprocess
-import sys
 from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import zmtpsniff
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from tests.support.runner import run
 from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
-
-PROGRAM = [sys.executable, "-m", "zmtpsniff", "check"]
 
 
 class Checked(NamedTuple):
@@ -37,14 +33,10 @@ class Checked(NamedTuple):
         return {name for name, rule in self.rules().items() if not rule["checked"]}
 
 
-def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes | None = None) -> Checked:
+def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes = b"") -> Checked:
     """Run the program in the project, whose captures can then be named as in fixtures/."""
-    environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(
-        [*PROGRAM, *map(str, arguments)], cwd=cwd, capture_output=True, check=False, env=environment, input=octets,
-        timeout=120,
-    )  # fmt: skip
-    return Checked(done.returncode, done.stdout.decode(), done.stderr.decode())
+    done = run("check", *arguments, cwd=cwd, octets=octets)
+    return Checked(done.returncode, done.stdout, done.stderr)
 
 
 def capture(name: str) -> Path:

@@ -1,7 +1,7 @@
-"""What is in frames: JSON, MessagePack, CBOR, Protocol Buffers and text, with what compressed them taken off.
+"""The content of frames: JSON, MessagePack, CBOR, Protocol Buffers and text, compressed or not.
 
-Nothing in a frame says in which of these it is, so only what is certain counts: an object or array that takes all
-octets of the frame, and that no other encoding would take for one, too.
+No frame says which of these encodings it has. So only a certain one counts: an object or array that takes all octets of
+the frame, and that no other encoding reads as an object or array, too.
 """
 
 import re
@@ -25,11 +25,11 @@ _CBOR_STARTS = frozenset(range(0x80, 0xC0))
 
 
 class TooLargeError(Exception):
-    """More octets come of what was compressed than may."""
+    """A compressed frame becomes more octets than the limit."""
 
 
 def bodies_of(message: Message, limit: int = UNPACKED_OCTETS) -> list[Body]:
-    """What is in the frames of a message that are wholly at hand; ``limit`` octets of a compressed one."""
+    """The content of a message's whole frames. Compressed frames may become up to ``limit`` octets."""
     found = []
     for place, frame in enumerate(message.frames):
         if isinstance(frame, bytes) and len(frame) > 1:
@@ -40,7 +40,7 @@ def bodies_of(message: Message, limit: int = UNPACKED_OCTETS) -> list[Body]:
 
 
 def decode(data: bytes, limit: int = UNPACKED_OCTETS) -> tuple[str, Any] | None:
-    """The names of what it is in, outermost first, and the value; None where that is not certain."""
+    """The names of the encodings, outermost first, and the value; None if that is not certain."""
     data, names, is_whole = _without_layers(data, limit)
     if not is_whole:
         return " ".join(names), f"more than {limit:,} octets"
@@ -56,17 +56,17 @@ def decode(data: bytes, limit: int = UNPACKED_OCTETS) -> tuple[str, Any] | None:
 
 
 def unpack(data: bytes, limit: int) -> tuple[bytes, str | None]:
-    """What octets were before they were compressed, and the names of what did it, outermost first.
+    """Decompress octets. Returns the result, and the names of the compressions, outermost first.
 
-    Octets of which nothing is known to have compressed them, or that would become more than ``limit``, stay as they
-    are, without names.
+    If octets are not compressed in a known way, or would become more than ``limit``, they stay as they are, and there
+    are no names.
     """
     content, names, is_whole = _without_layers(data, limit)
     return (content, " ".join(names)) if names and is_whole else (data, None)
 
 
 def _without_layers(data: bytes, limit: int) -> tuple[bytes, list[str], bool]:
-    """What is below all layers of compression, their names, and whether the last one holds no more than ``limit``."""
+    """The octets below all layers of compression, the layers' names, and whether the limit was enough."""
     names: list[str] = []
     while len(names) < _LAYERS and (unpacked := _unpack(data, limit)) is not None:
         name, content = unpacked
@@ -78,7 +78,7 @@ def _without_layers(data: bytes, limit: int) -> tuple[bytes, list[str], bool]:
 
 
 def _unpack(data: bytes, limit: int) -> tuple[str, bytes | None] | None:
-    """By what octets are compressed, and what they were, None if that is too much; None if they are not."""
+    """The name of a compression, and the decompressed octets (None if they are too many); None if there is none."""
     if data.startswith(b"\x1f\x8b\x08"):
         return _unpacked("gzip", _inflate, data, limit)
     if data[0:1] == b"\x78" and len(data) > 7 and int.from_bytes(data[:2], "big") % 31 == 0:
@@ -163,7 +163,7 @@ def _structure(data: bytes) -> tuple[str, Any] | None:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether octets are UTF-8 without control characters but tab, LF and CR."""
+    """Whether octets are UTF-8 without control characters; tab, LF and CR are allowed."""
     try:
         return not _CONTROLS.search(data.decode())
     except UnicodeDecodeError:
@@ -171,7 +171,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _is_counted_text(data: bytes) -> bool:
-    """Whether octets are such text behind a number of 1 to 8 octets that says how long it is."""
+    """Whether octets are a length of 1 to 8 octets, and a text of that length."""
     for size in (1, 2, 4, 8):
         rest = data[size:]
         if _is_text(rest):
@@ -201,7 +201,7 @@ def _cbor(data: bytes) -> Any:
 
 
 def _read(read: Callable[[bytes], Any], data: bytes, certain: bool = False) -> Any:
-    """The value as lists, dicts and scalars; None if octets are none for certain, or do not end where it ends."""
+    """The value as lists, dicts and scalars; None if that is not certain, or octets follow the value."""
     try:
         value = read(data)
         return _plain(value) if certain or _is_certain(value, 0) else None
@@ -210,7 +210,7 @@ def _read(read: Callable[[bytes], Any], data: bytes, certain: bool = False) -> A
 
 
 def _is_certain(value: Any, depth: int) -> bool:
-    """Whether octets that were not meant so would hardly give this value."""
+    """Whether octets of another encoding would hardly give this value by chance."""
     if isinstance(value, dict):
         return bool(value) and all(isinstance(key, str) and key.isprintable() and key for key in value)
     if not isinstance(value, list) or len(value) < 2 or depth > 2:
@@ -222,7 +222,7 @@ def _is_certain(value: Any, depth: int) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON knows it, but with octets; not deeper and not more than people can look at."""
+    """A value as in JSON, but with octets, and no deeper or longer than people can look at."""
     left = _ITEMS
 
     def convert(item: Any, depth: int) -> Any:

@@ -1,4 +1,4 @@
-"""Payloads: dissectors of application protocols get each message, and what they know is added to it."""
+"""Payloads: asks the dissectors of application protocols about each message, and adds the payload to it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,22 +11,22 @@ from zmtpsniff.analysis.plugins import file_of, place_of
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError
 
 _ENOUGH = 0.5  # a dissector that is at least so certain gets the message
-_UNKNOWN = 32  # after so many unknown messages in a row we ask nobody about the connection
-_REMEMBERED = 1000  # messages of a connection that later ones may answer
-_RARELY = 1009  # then we try one message in so many
-_DEPTH = 64  # of lists in lists: deeper than people look, and far from Python's limit
+_UNKNOWN = 32  # after so many unknown messages in a row, the connection's messages are asked about rarely
+_RARELY = 1009  # then one message in so many
+_REMEMBERED = 1000  # messages of a connection to remember, since later ones may answer them
+_DEPTH = 64  # the deepest lists in lists: deeper than people look, and far from Python's limit
 
 
 class _Track:
-    """What is known of one connection."""
+    """What the payload stage knows of one connection."""
 
     __slots__ = ("connection", "forced", "known", "states", "times", "unknown")
 
     def __init__(self, connection: PayloadConnection) -> None:
         self.connection = connection
-        self.forced: PayloadDissector | None = None  # whom the user says
-        self.known: list[PayloadDissector] = []  # who knew messages of the connection
-        self.unknown = 0  # messages in a row that nobody knew
+        self.forced: PayloadDissector | None = None  # the dissector that the user names
+        self.known: list[PayloadDissector] = []  # dissectors that knew messages of the connection
+        self.unknown = 0  # messages in a row that no dissector knew
         self.times: dict[int, int] = {}  # packet number to time, of the last known messages
         self.states: dict[int, dict[Any, Any]] = {}  # id() of a dissector to its state
 
@@ -41,11 +41,11 @@ class Payloads:
         show_secrets: bool = False,
         bodies: Callable[[Message], list[Body]] | None = None,
     ) -> None:
-        """``dissectors`` in the order in which they are asked; ``decode_as`` may name one for a port.
+        """Ask ``dissectors`` in their order; ``decode_as`` may name one for a port.
 
-        ``bodies`` says what is in the frames of a message, None to leave that out.
+        ``bodies`` decodes the frames of a message; with None they are not decoded.
 
-        Raises DecodeAsError if it names one that there is not.
+        Raises DecodeAsError if ``decode_as`` names an unknown dissector.
         """
         self._dissectors = list(dissectors)
         self._unsigned = [dissector for dissector in self._dissectors if not _signature(dissector)]
@@ -59,13 +59,13 @@ class Payloads:
                 if rule.payload not in by_name:
                     raise DecodeAsError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
                 self._forced.append((rule, by_name[rule.payload]))
-        self._tracks: dict[int, _Track | None] = {}  # None: nobody knows it
+        self._tracks: dict[int, _Track | None] = {}  # by flow; None for one that no dissector knows
         self._types: dict[int, dict[str, str]] = {}  # flow to address to socket type
         self._failed: set[int] = set()
         self._seen = 0
 
     def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """Add payloads to a batch of events; returns them, with a note behind where a dissector failed first."""
+        """Add payloads to a batch of events. Returns them, with a note behind an event on which a dissector failed."""
         tracks = self._tracks
         found: list[tuple[int, AnyEvent]] = []
         place = 0
@@ -80,7 +80,8 @@ class Payloads:
                     continue
                 self._message(track, event, place, found)
             elif type(event) is Command or type(event) is Greeting:
-                self._announcement(event)
+                if event.socket_type is not None:
+                    self._types.setdefault(event.flow, {})[event.src] = event.socket_type
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
                 self._types.pop(event.flow, None)
@@ -107,12 +108,8 @@ class Payloads:
                 break
         return track
 
-    def _announcement(self, event: Command | Greeting) -> None:
-        if event.socket_type is not None:
-            self._types.setdefault(event.flow, {})[event.src] = event.socket_type
-
     def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
-        """Find who knows the message. Dissectors that knew others of the connection come first."""
+        """Find the dissector that knows the message. Those that knew other messages of the connection come first."""
         if track.forced is not None:
             self._dissect(track, track.forced, event, place, found)
             return
@@ -134,7 +131,7 @@ class Payloads:
             self._tracks[event.flow] = None
 
     def _try_again(self, events: list[AnyEvent], found: list[tuple[int, AnyEvent]]) -> None:
-        """Now and then ask about a message of an unknown connection: its protocol may begin late."""
+        """Ask about one in many messages of an unknown connection, since its protocol may begin late."""
         first = -self._seen % _RARELY
         self._seen += len(events)
         for place in range(first, len(events), _RARELY):
@@ -152,7 +149,7 @@ class Payloads:
         place: int,
         found: list[tuple[int, AnyEvent]],
     ) -> PayloadDissector | None:
-        """Who is most certain to know the message."""
+        """The dissector that is most certain to know the message."""
         best, most = None, 0.0
         connection, states = track.connection, track.states
         for dissector in dissectors:
@@ -236,7 +233,7 @@ def _is_deep(value: Any, most: int) -> bool:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """A value without what is deeper than ``most``."""
+    """A value without its parts that are deeper than ``most``."""
     if not isinstance(value, dict | list | tuple):
         return value
     if not most:
@@ -247,7 +244,7 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def _signature(dissector: PayloadDissector) -> bytes:
-    """Octets without which a message is none of a dissector's, none if it does not say so."""
+    """The octets that every message of a dissector's protocol has; none if the dissector does not say so."""
     signature = getattr(dissector, "signature", b"")
     return signature if isinstance(signature, bytes) else b""
 

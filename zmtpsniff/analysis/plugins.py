@@ -21,17 +21,17 @@ ENTRY_POINTS = "zmtpsniff.dissectors"
 def load_dissectors(files: Sequence[str] = (), entries: "Sequence[EntryPoint] | None" = None) -> list[PayloadDissector]:
     """All dissectors: those of ``files`` first, then those of installed packages, then the built-in ones.
 
-    ``entries`` are the entry points of installed packages if these have been looked up already. Raises PluginError for
-    one that cannot be loaded.
+    ``entries`` are the entry points of installed packages, if somebody has looked them up already. Raises PluginError
+    if a plug-in cannot be loaded.
     """
     found = [dissector for name in files for dissector in load_file(name)]
     return [*found, *_of_packages(installed() if entries is None else entries), *built_in()]
 
 
 def load_file(name: str) -> list[PayloadDissector]:
-    """The dissectors in a Python file: an object of each class there that has the attributes of one.
+    """The dissectors in a Python file: an object of each class that has the attributes of a dissector.
 
-    Raises PluginError if the file cannot be run or has none.
+    Raises PluginError if the file fails or has none.
     """
     from pathlib import Path
 
@@ -77,7 +77,7 @@ def is_dissector(thing: object) -> bool:
 
 
 def installed() -> "list[EntryPoint]":
-    """What installed packages offer in the entry point group ``zmtpsniff.dissectors``; nothing of it runs yet."""
+    """The entry points of installed packages in the group ``zmtpsniff.dissectors``; this runs none of their code."""
     if not _is_anything_offered():
         return []
     from importlib.metadata import entry_points
@@ -126,9 +126,9 @@ def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
 
 
 def place_of(error: Exception, path: "Path | None" = None) -> str | None:
-    """Where code of a plug-in failed, as ``FILE, line N``; None if nothing says so.
+    """Where code of a plug-in failed, as ``FILE, line N``; None if the error does not say.
 
-    That is the last line in its file, at ``path``, that ran; without ``path`` the last that ran in any file.
+    That is the last line that ran in the file at ``path``; without ``path``, the last line in any file.
     """
     from pathlib import Path
 

@@ -1,11 +1,11 @@
-"""Protocol Buffers without their description: what their wire format alone makes certain.
+"""Protocol Buffers without their description: finds messages by their wire format alone.
 
-Nothing in octets says that they are a message of Protocol Buffers, and many short ones can be read as one by chance. So
-a message counts only if two things are true of it: there is a word in it, and its form is worth 40 bits.
+No octet says that this is a message of Protocol Buffers, and many short octets look like one by chance. So a message
+counts only if it has a word in it, and if its form is worth 40 bits.
 
-How many bits a step of reading is worth is chosen so that over random octets the mean of 2^bits of each step, those
-that cannot be read counted as 0, is 1 at most. Then so is the mean over whole messages, and no more than one of 2^40 is
-worth 40 bits, however long they are (Markov's inequality). Text is excluded by who calls this.
+Each step of reading is worth some bits. These values are chosen so that over random octets the mean of 2^bits of a step
+is 1 at most; a step that fails counts as 0. Then the mean over whole messages is 1 at most, too. So, by Markov's
+inequality, at most one in 2^40 random messages is worth 40 bits, however long it is. The caller excludes text.
 """
 
 from math import log2
@@ -27,7 +27,7 @@ _TEXT, _INSIDE, _OCTETS, _LETTER = -2.0, -2.0, -1.0, 1.3
 
 
 class _Message(NamedTuple):
-    """A message, what its form is worth, and whether there is a word in it."""
+    """A message, how many bits its form is worth, and whether there is a word in it."""
 
     fields: dict[str, Any]
     bits: float
@@ -35,14 +35,14 @@ class _Message(NamedTuple):
 
 
 class _WrongError(ValueError):
-    """The octets are no message in the form that encoders give it."""
+    """The octets are no message as encoders write it."""
 
 
 def decode(data: bytes) -> dict[str, Any] | None:
-    """The fields of a message by their numbers; None where it is not certain that it is one.
+    """The fields of a message by their numbers; None if it is not certain to be a message.
 
-    Numbers are unsigned as they were sent, fixed ones octets, since only a description says what they mean. A field
-    that is there several times is a list.
+    Numbers are unsigned, and fixed numbers are octets, since only a description says what they mean. A repeated field
+    is a list.
     """
     try:
         found = _read(data, 0)
@@ -104,7 +104,7 @@ def _read(data: bytes, depth: int) -> _Message:
 
 
 def _content(data: bytes, depth: int) -> tuple[Any, float, bool]:
-    """What a field with a length holds: text, a message inside, or octets; what it is worth, whether it has a word."""
+    """The content of a field with a length: text, a message, or octets; its bits, and whether it has a word."""
     if not data:
         return "", 0.0, False
     try:

@@ -45,7 +45,7 @@ class Talk:
         self.summary: int | None = None  # the row of its connection record, once it is over
 
     def socket_type(self, address: str) -> str:
-        """The type of the socket at an address, empty if nobody said it."""
+        """The type of the socket at an address, or the two that it may have; empty if nobody knows it."""
         return self.socket_types.get(address, "")
 
     def learn(self, row: int, event: AnyEvent) -> None:
@@ -54,7 +54,7 @@ class Talk:
             self.summary = row
             self.client, self.server = event.client.address, event.server.address
             for peer in (event.client, event.server):
-                self._note(peer.address, peer.socket_type, peer.identity)
+                self._note(peer.address, peer.type_name, peer.identity)
         elif isinstance(event, Command | Greeting):
             self._note(event.src, event.socket_type, event.identity)
 

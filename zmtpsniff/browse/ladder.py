@@ -14,6 +14,7 @@ from zmtpsniff.render.text import escape, quote
 
 _TIME = 23  # columns of the time and the packet
 _LEAST, _MOST = 24, 44  # columns of a socket
+_NARROW = 14  # of each, if all of them fit then
 _SOCKETS = 200
 
 
@@ -41,7 +42,8 @@ class LadderLines:
             if talk is not None and len(self._sockets) < _SOCKETS:
                 name = _socket(talk, address)
                 self._ends[flow, address] = self._sockets.setdefault(name, len(self._sockets))
-        self._column = min(_MOST, max(_LEAST, (room - _TIME) // max(len(self._sockets), 1)))
+        share = (room - _TIME) // max(len(self._sockets), 1)
+        self._column = min(_MOST, share if share >= _NARROW else _LEAST)
 
     @property
     def columns(self) -> int:
@@ -51,8 +53,9 @@ class LadderLines:
     @property
     def heading(self) -> str:
         """The names of the sockets above their columns."""
-        names = [set_cell_size(f"{name[: self._column - 1]:^{self._column}}", self._column) for name in self._sockets]
-        return " " * _TIME + "".join(names)
+        room = self._column - 1
+        names = [name if cell_len(name) <= room else _short(name)[:room] for name in self._sockets]
+        return " " * _TIME + "".join(set_cell_size(f"{name:^{self._column}}", self._column) for name in names)
 
     def __len__(self) -> int:
         """How many lines there are."""
@@ -103,3 +106,10 @@ def _socket(talk: Talk, address: str) -> str:
         host = escape(address.rpartition(":")[0])
         return f"{kind} {quote(identity, 12, '…')} {host}".strip()
     return f"{kind} {escape(address)}".strip()
+
+
+def _short(name: str) -> str:
+    """The name of a socket without its host."""
+    words, _, end = name.rpartition(" ")
+    _, _, port = end.rpartition(":")
+    return f"{words} :{port}" if port.isdecimal() and end != port else words

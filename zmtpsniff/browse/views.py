@@ -89,7 +89,7 @@ class Views:
         """Show what is wrong and what to do about it, as zmtpsniff diagnose does."""
         if self._reader.is_over:
             found = self._reader.findings
-            self._show_table("findings" if found else "findings: nothing is wrong", findings(self._index, found))
+            self._show_table("findings", findings(self._index, found), "nothing is wrong")
         else:
             self._status.say("findings come when all is read; 8 shows the problems so far")
 
@@ -230,7 +230,8 @@ class Views:
         while not worker.is_cancelled and (selection.advance() or not self._reader.is_over):
             time.sleep(0.001)
 
-    def _show_table(self, title: str, lines: TableLines) -> None:
+    def _show_table(self, title: str, lines: TableLines, if_empty: str = "there are none") -> None:
+        title = title if len(lines) else f"{title}: {if_empty}"
         self._show_view(title, lines, lambda place: lines.lines[place].target)
 
     def _show_view(self, title: str, lines: LineSource, targets: Callable[[int], Target], cursor: int = 0) -> None:

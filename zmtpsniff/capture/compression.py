@@ -1,6 +1,5 @@
 """Compressed captures: chunks of octets in, decompressed chunks out as soon as they can be had."""
 
-import lzma
 import zlib
 from collections.abc import Callable, Iterator
 
@@ -55,6 +54,8 @@ def _inflate_to_error(inflate: "zlib._Decompress", octets: bytes) -> bytes:
 
 def unxz(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress xz, any number of streams. Raises DamageError after the last good octets, at most XZ_PIECE missing."""
+    import lzma  # few captures need it
+
     xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
     for chunk in chunks:
         rest = chunk

@@ -47,18 +47,18 @@ class Captures:
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
-        self._files: list[FileIO] = []
+        self._files: list[FileIO | BinaryIO] = []
         self._captures: list[Iterator[list[Packet]]] = []
 
     def add(self, name: str | BinaryIO, chunk_size: int) -> None:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
         if not isinstance(name, str):
             title = str(getattr(name, "name", "the file object"))
-            self._captures.append(_recognise(title, _chunks(name, chunk_size), self, self._offsets))
+            self._captures.append(_recognise(title, read_chunks(name, chunk_size), self, self._offsets))
             return
         title = "standard input" if name == "-" else name
         try:
-            file = FileIO(0, closefd=False) if name == "-" else FileIO(name)
+            file = FileIO(0, closefd=False) if name == "-" else _open(name)
         except OSError as error:
             more = (
                 f"; name the captures in it: {title.rstrip('/')}/*.pcap" if isinstance(error, IsADirectoryError) else ""
@@ -69,7 +69,7 @@ class Captures:
         self._files.append(file)
         if file.isatty():
             raise CaptureError(f"{title}: a terminal, not a capture file")
-        self._captures.append(_recognise(title, _chunks(file, chunk_size), self, self._offsets))
+        self._captures.append(_recognise(title, read_chunks(file, chunk_size), self, self._offsets))
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets: of one file in its order, of several merged by time."""
@@ -85,7 +85,7 @@ class Captures:
         """
         octets = whole = 0
         for file in self._files:
-            if file.closed or not file.closefd:
+            if file.closed or not isinstance(file, FileIO) or not file.closefd:
                 return None
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -101,7 +101,9 @@ class Captures:
 
 
 def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = None) -> Captures:
-    """Open capture files by name, ``-`` for standard input, and return them as one source.
+    """Open capture files by name or URL, ``-`` for standard input, and return them as one source.
+
+    A URL may be that of a folder, or a glob, as no shell knows these.
 
     An object that is open stays so: it belongs to who opened it. ``offsets``, of one file only, is that of open_stream.
 
@@ -110,6 +112,7 @@ def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = N
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
+    names = [name for given in names for name in _expanded(given)]
     assert offsets is None or len(names) == 1
     captures = Captures(offsets)
     try:
@@ -201,8 +204,32 @@ def _recognise(
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
-def _chunks(file: FileIO | BinaryIO, size: int) -> Iterator[bytes]:
-    """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet."""
+def _expanded(name: str | BinaryIO) -> Sequence[str | BinaryIO]:
+    """The files that a URL names, or the file that anything else does; raises CaptureError."""
+    if not isinstance(name, str) or "://" not in name:
+        return (name,)
+    from zmtpsniff.capture.file_list import list_files
+    from zmtpsniff.capture.locations import LocationError
+
+    try:
+        return [file.path for file in list_files([name])]
+    except LocationError as error:
+        raise CaptureError(str(error)) from error
+
+
+def _open(name: str) -> FileIO | BinaryIO:
+    if "://" not in name:
+        return FileIO(name)
+    from zmtpsniff.capture.locations import open_location
+
+    return open_location(name)
+
+
+def read_chunks(file: FileIO | BinaryIO, size: int) -> Iterator[bytes]:
+    """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet.
+
+    Raises DamageError if a file cannot be read on.
+    """
     while True:
         try:
             chunk = file.read(size)

@@ -75,7 +75,7 @@ def _outcome(rule: Rule, judgements: Iterable[Judgement], shown: int) -> Outcome
         return Outcome(
             rule, False, f"{number(len(complaints), 'thing')} worse", offences, len(complaints) - len(offences)
         )
-    unknown = [judgement.unknown for judgement in every if judgement.unknown]
+    unknown = list(dict.fromkeys(judgement.unknown for judgement in every if judgement.unknown))
     if unknown:
         return not_checked(rule, "; ".join(unknown[:_TOLD]))
     return Outcome(rule, True, f"nothing worse, of {number(len(every), 'thing')} compared")

@@ -1,11 +1,13 @@
 """Numbers in messages: in a frame, in a field of what an application says, or in one of a body's structure."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dissectors.events import Cut, Hidden, Message
 from zmtpsniff.analysis.bodies import bodies_of
+from zmtpsniff.filters.paths import Step
+from zmtpsniff.filters.structures import inside, payload_fields
 
 _FRAME = re.compile(r"frames\[(-?\d{1,4})\](\.uint(_le)?)?")
 _FIELD = re.compile(r"(payload|body)((\.[A-Za-z_][\w-]*|\[\d{1,4}\])+)")
@@ -32,7 +34,7 @@ def number_reader(text: str) -> Reader:
         order = None if match[2] is None else "little" if match[3] else "big"
         return lambda message: _in_frame(message, place, order)
     if match := _FIELD.fullmatch(text):
-        steps: list[str | int] = [name or int(place) for name, place in _STEP.findall(match[2])]
+        steps = [Step("name", name) if name else Step("place", "", int(at)) for name, at in _STEP.findall(match[2])]
         if match[1] == "payload":
             return lambda message: _in_payload(message, steps)
         # What decodes bodies is imported when it is needed, and once privileges are given up it may be out of reach.
@@ -54,27 +56,22 @@ def _in_frame(message: Message, place: int, order: Any) -> int | None:
     return int.from_bytes(frame, order) if 0 < len(frame) <= _MOST_OCTETS else None
 
 
-def _in_payload(message: Message, steps: list[str | int]) -> int | None:
-    return None if message.payload is None else _number(_at(message.payload.fields, steps))
+def _in_payload(message: Message, steps: Sequence[Step]) -> int | None:
+    return _first(inside(payload_fields(message.payload), steps))
 
 
-def _in_body(message: Message, steps: list[str | int]) -> int | None:
-    for body in message.bodies or bodies_of(message):
-        number = _number(_at(body.value, steps))
-        if number is not None:
-            return number
+def _in_body(message: Message, steps: Sequence[Step]) -> int | None:
+    number = _first(inside([body.value for body in message.bodies or bodies_of(message)], steps))
+    if number is not None:
+        return number
     if any(isinstance(frame, Cut) for frame in message.frames):
         raise NotAtHandError
     return None
 
 
-def _at(value: Any, steps: list[str | int]) -> Any:
-    for step in steps:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
-        else:
-            value = value[step] if isinstance(value, list) and step < len(value) else None
-    return value
+def _first(values: Iterable[Any]) -> int | None:
+    """The first of these values that is a number."""
+    return next((number for value in values if (number := _number(value)) is not None), None)
 
 
 def _number(value: Any) -> int | None:

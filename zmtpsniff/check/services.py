@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Sides, Subscription
 from zmtpsniff.check.latencies import Latencies
-from zmtpsniff.check.sight import has_handshake
+from zmtpsniff.check.sight import certain_type, has_handshake
 from zmtpsniff.check.span import Span
 from zmtpsniff.render.wording import port_of
 
@@ -188,10 +188,10 @@ class ServiceProfile:
         self.unseen += not has_handshake(connection)
         self.mechanisms.add(_mechanism(connection), connection)
         self.versions.add(connection.version, connection)
-        self.socket_types.add(server.socket_type, connection)
-        self.client_types.add(client.socket_type, connection)
-        is_known = client.socket_type is not None and server.socket_type is not None
-        self.pairs.add(f"{client.socket_type} > {server.socket_type}" if is_known else None, connection)
+        own, peer = certain_type(server), certain_type(client)
+        self.socket_types.add(own, connection)
+        self.client_types.add(peer, connection)
+        self.pairs.add(None if own is None or peer is None else f"{peer} > {own}", connection)
         self.subscriptions.merge(flow.subscriptions)
         self.topics.merge(flow.topics)
         self.messages.client += connection.messages.client

@@ -27,6 +27,11 @@ def has_handshake(connection: Connection) -> bool:
     return connection.handshake != "not-seen"
 
 
+def certain_type(peer: Peer) -> str | None:
+    """The type of a socket, None if nobody knows it or it may have another one."""
+    return peer.socket_type if peer.lookalike is None else None
+
+
 def types_unknown(connection: Connection) -> bool:
     """Whether it is not known what sockets it joins, not even by what they send."""
     return not has_handshake(connection) and None in (connection.client.socket_type, connection.server.socket_type)
@@ -54,7 +59,7 @@ def _is_missing(connection: Connection, field: str) -> bool:
     side, _, name = field.rpartition(".")
     if side:
         peer: Peer = getattr(connection, side)
-        return getattr(peer, name) is None
+        return (certain_type(peer) if name == "socket_type" else getattr(peer, name)) is None
     if field in _OF_BOTH:
         return getattr(connection, field) is None
     return getattr(connection.client, field) is None or getattr(connection.server, field) is None

@@ -16,17 +16,18 @@ _PLAIN = Palette()
 def text(report: Report, palette: Palette = _PLAIN) -> str:
     """Every rule with its outcome, the first offending records under those that failed, and a line with the totals.
 
-    What an endpoint keeps is told together.
+    What an endpoint keeps is told together, and what of it is not checked for the same reason.
     """
     lines = []
     for outcome, names in _folded(report.outcomes):
-        if names:
-            label = palette.paint(palette.good, f"{_LABELS['passed']:4}")
-            lines.append(f"{label}  {palette.paint(palette.title, escape(outcome.rule.group or ''))}")
-            lines.append(f"      {escape(', '.join(names))}")
-            continue
         rule = outcome.rule
         label = palette.paint(_color(outcome.verdict, palette), f"{_LABELS[outcome.verdict]:4}")
+        if names:
+            lines.append(f"{label}  {palette.paint(palette.title, escape(rule.group or ''))}")
+            lines.append(f"      {escape(', '.join(names))}")
+            if not outcome.passed:
+                lines.append(f"      {escape(outcome.found)}")
+            continue
         place = palette.paint(palette.dim, f"({escape(where(outcome))})")
         lines.append(f"{label}  {palette.paint(palette.title, escape(rule.name))}  {place}")
         if not outcome.passed and outcome.checked:
@@ -38,13 +39,18 @@ def text(report: Report, palette: Palette = _PLAIN) -> str:
 
 
 def _folded(outcomes: Sequence[Outcome]) -> Iterable[tuple[Outcome, list[str]]]:
-    """The outcomes; of those of one group that passed only the first, with the names of all."""
-    for (group, passed), same in groupby(outcomes, lambda outcome: (outcome.rule.group, outcome.passed)):
-        if group is None or not passed:
+    """The outcomes; of those of one group that came out the same only the first, with the names of all."""
+    for (group, verdict, _), alike in groupby(outcomes, _sameness):
+        same = list(alike)
+        if group is None or not (verdict == "passed" or (verdict == "not checked" and len(same) > 1)):
             yield from ((outcome, []) for outcome in same)
         else:
-            kept = list(same)
-            yield kept[0], [outcome.rule.name.removeprefix(f"{group}: ") for outcome in kept]
+            yield same[0], [outcome.rule.name.removeprefix(f"{group}: ") for outcome in same]
+
+
+def _sameness(outcome: Outcome) -> tuple[str | None, Verdict, str]:
+    """What outcomes have in common that are told together."""
+    return outcome.rule.group, outcome.verdict, outcome.found if outcome.verdict == "not checked" else ""
 
 
 def _color(verdict: Verdict, palette: Palette) -> str:

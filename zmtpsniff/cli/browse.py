@@ -18,7 +18,6 @@ from zmtpsniff.cli.options import FilePath, color, live_dissection_options, utc
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.render.clock import TIMES
 from zmtpsniff.settings import Settings
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.capture.source import Source
-    from zmtpsniff.render import Color
     from zmtpsniff.render.clock import Times
+    from zmtpsniff.render.color import Color
 
 # As zmtpsniff.browse.options has them, which is not imported at start-up; a test compares.
 THEMES = ("terminal", "dark", "light")
@@ -103,7 +102,6 @@ def browse(
     from zmtpsniff.browse.options import BrowseOptions
     from zmtpsniff.render.text import escape
 
-    spare_collector()
     title = escape(", ".join(captures or live.interfaces))
     options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
     if captures:

@@ -25,7 +25,6 @@ from zmtpsniff.cli.options import (
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from zmtpsniff.check.trials import Place
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
 _ON_ONE_SCREEN = ("text", "github")  # that may follow each other on standard output
@@ -358,7 +357,6 @@ def _compare(settings: CheckSettings) -> "Report":
 
 
 def _pump(capture: "Dissection", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
-    spare_collector()
     for events in capture.batches():
         take(events)
 

@@ -14,7 +14,6 @@ from zmtpsniff.cli.output import fail_if_overwritten, open_output
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +139,6 @@ def _load_renderer() -> None:
 
 
 def _pump(capture: "Dissection", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
-    spare_collector()
     try:
         for events in capture.batches():
             diagnosis.take(events)

@@ -11,13 +11,13 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import pass_keys, start_host, tell
 from zmtpsniff.cli.live_capture import LiveSettings, settle_capture, start_capture
-from zmtpsniff.cli.options import DecodeAsRule, DisplayFilter, FilePath, read_curve_keys
+from zmtpsniff.cli.options import AUTO_KEYS, DecodeAsRule, DisplayFilter, FilePath, key_files, read_curve_keys
 from zmtpsniff.cli.output import must_be_read, open_output
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings
 from zmtpsniff.cli.tshark import TsharkSettings
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.errors import Error
 from zmtpsniff.settings import Settings
 
@@ -50,6 +50,7 @@ class ExtcapSettings:
     network_interface: str | None
     file: str | None
     curve_keys: tuple[str, ...]
+    auto_keys: bool
     passes: "Filter | None"
     rules: "tuple[DecodeAs, ...]"
     dissector: str
@@ -62,7 +63,11 @@ class ExtcapSettings:
 @click.option("--interface", "network_interface", metavar="NAME", help="Live: the network interface to capture on.")
 @click.option("--file", type=FilePath(), metavar="FILE", help="The capture file to take messages from.")
 @click.option(
-    "--curve-keys", type=FilePath(), multiple=True, metavar="FILE", help="Decrypt CURVE with the keys in FILE."
+    "--curve-keys", type=FilePath(), multiple=True, metavar="FILE",
+    help="Decrypt CURVE with the keys in FILE. Live, auto takes the keys of this machine's programs.",
+)  # fmt: skip
+@click.option(
+    "--auto-keys", is_flag=True, help="As --curve-keys auto: Wireshark's dialog takes nothing but files there."
 )
 @click.option("--filter", "passes", type=DisplayFilter(), metavar="FILTER", help="Give only records that pass.")
 @click.option(
@@ -139,10 +144,8 @@ def _capture(settings: ExtcapSettings) -> None:
         try:
             _give(settings, fifo)
         except (click.ClickException, Error) as error:
-            from zmtpsniff.render.text import escape
-
             # Wireshark no longer looks for what is said once this is closed.
-            click.echo(f"zmtpsniff: {escape(' '.join(str(error).split()))}", err=True)
+            tell(" ".join(str(error).split()))
             raise click.exceptions.Exit(2) from None
 
 
@@ -150,10 +153,14 @@ def _give(settings: ExtcapSettings, fifo: "IO[bytes]") -> None:
     """Write the messages of what is asked for; raises click.UsageError, Error."""
     if bool(settings.file) == bool(settings.network_interface):
         raise click.UsageError("either --file or --interface: what to take messages from")
+    with_host_keys = settings.auto_keys or AUTO_KEYS in settings.curve_keys
+    if settings.file and with_host_keys:
+        raise click.UsageError("--curve-keys auto: only with --interface; a file of this name is ./auto")
     dissection = Settings(
         decode_as=settings.rules,
         limits=Limits(body_octets=0, show_secrets=settings.show_secrets),
-        curve_keys=read_curve_keys(settings.curve_keys),
+        curve_keys=read_curve_keys(key_files(settings.curve_keys)),
+        host_keys=with_host_keys,
     )
     if settings.network_interface:
         _capture_live(settings.network_interface, settings, dissection, fifo)
@@ -174,15 +181,21 @@ def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings
         interfaces=(interface,), capture_filter=settings.capture_filter, autostop=None,
         snaplen=_DEFAULTS.snaplen, buffer_mib=_DEFAULTS.buffer_mib, not_promiscuous=False, engine="auto",
     )  # fmt: skip
-    started = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
-    source = started.source
+    host = start_host(with_processes=False, with_keys=dissection.host_keys)
+    source = None
     try:
+        started = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
+        source = started.source
         settle_capture(started, live, _NOTHING_SAVED, records=None, count=None, verbosity=0)
-        collaborators = Collaborators(clock=time.time_ns, dissectors=dissectors)
-        capture = Dissection(source, dissection, collaborators, where=settings.passes)
+        through = pass_keys(host, source)
+        collaborators = Collaborators(clock=time.time_ns, host=host, dissectors=dissectors)
+        capture = Dissection(source, dissection, collaborators, through=through, where=settings.passes)
         _write(capture, settings, fifo, is_live=True)
     finally:
-        source.close()
+        if source is not None:
+            source.close()
+        if host is not None:
+            host.close()
     if source.failure is not None:
         raise CaptureError(source.failure)
 
@@ -196,7 +209,6 @@ def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]",
     encoder = PduEncoder(settings.dissector, settings.show_secrets)
     stream.write(section.header([]))
     stream.flush()  # Wireshark waits for it
-    spare_collector()
     for events in capture.batches():
         if is_live:
             must_be_read(stream)

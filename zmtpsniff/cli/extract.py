@@ -7,7 +7,6 @@ import click
 
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, display_filter, dissection_options
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def extract(
     capture = open_files(captures, whole_bodies, where=passes)
     extractor = Extractor(folder, whole=whole, unpacks=decompress, show_secrets=dissection.limits.show_secrets)
     line = make_progress_line(capture)
-    spare_collector()
     try:
         for events in capture.batches():
             extractor.take(events)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from zmtpsniff.filters.fields import FieldInfo
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 

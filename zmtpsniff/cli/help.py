@@ -17,7 +17,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "For monitoring": ("--metrics", "--otlp"),
     "For you": ("--link", "--folder"),
     "What Wireshark's dialog offers": (
-        "--interface", "--file", "--filter", "--decode-as", "--dissector", "--extcap-capture-filter",
+        "--interface", "--file", "--filter", "--decode-as", "--dissector", "--extcap-capture-filter", "--auto-keys",
     ),
     "What Wireshark asks": (
         "--extcap-interfaces", "--extcap-dlts", "--extcap-config", "--extcap-interface", "--extcap-version",
@@ -50,9 +50,9 @@ RARE = frozenset(
     {
         "--factor", "--tolerance", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval",
         "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns",
-        "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--max-flows", "--max-waiting",
-        "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew", "--vacuum-hours",
-        "--packets-only", "--capture-record", "--help", "--help-all",
+        "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--auto-keys", "--max-flows",
+        "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew",
+        "--vacuum-hours", "--packets-only", "--capture-record", "--help", "--help-all",
     }
 )  # fmt: skip
 

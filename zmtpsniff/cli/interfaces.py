@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from zmtpsniff.capture.interfaces import Interface
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 

@@ -60,3 +60,8 @@ def leads_to_a_program(file: str | None) -> bool:
     except (OSError, ValueError):  # it is closed, or no file
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def shares_terminal(terminal: TextIO, file: str | None) -> bool:
+    """Whether a line on a terminal may meet the records that are written to ``file`` and shown by another program."""
+    return terminal.isatty() and leads_to_a_program(file)

@@ -10,7 +10,7 @@ import click
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import pass_keys, start_host
-from zmtpsniff.cli.last_line import leads_to_a_program
+from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.options import IntRange, Output, capture_record, live_dissection_options, output_options
@@ -119,7 +119,7 @@ def live(
             selector=selector,
         )
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
-        yields = status is None and leads_to_a_program(output.file)
+        yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for
         line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
         observers = start_observers(observer, capture, diagnosis)
         run(

@@ -10,7 +10,7 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
-from zmtpsniff.collector import dismiss_collector
+from zmtpsniff.collector import dismiss_collector, spare_collector
 from zmtpsniff.errors import Error
 
 # Each is made by the module of its name, which is imported when the command is asked for.
@@ -57,6 +57,24 @@ class Commands(Group):
             args = ["read", *args]
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; click.UsageError if there is neither that nor such a file."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            name = args[0]
+            if name.startswith("-"):
+                raise
+            from zmtpsniff.check.mistakes import suggest
+
+            if os.path.isdir(name):
+                raise click.UsageError(f"{name!r} is a folder; name the captures in it", ctx) from error
+            if "." in name or "/" in name:
+                raise click.UsageError(f"No such file {name!r}", ctx) from error
+            raise click.UsageError(f"No such command {name!r}{suggest(name, _MODULES)}", ctx) from error
+
 
 @click.group(cls=Commands, no_args_is_help=False, context_settings={"max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
@@ -83,6 +101,7 @@ def main() -> None:
         from click.shell_completion import shell_complete
 
         sys.exit(shell_complete(cli, {}, "zmtpsniff", _COMPLETION, instruction))
+    spare_collector()  # nor do the modules that a command imports make garbage
     try:
         # Not cli.main(): click has its own mind about closed pipes and interrupts.
         with cli.make_context("zmtpsniff", sys.argv[1:]) as context:

@@ -14,8 +14,9 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.render import FORMATS, TRAITS, Color, Format
+from zmtpsniff.render import FORMATS, TRAITS, Format
 from zmtpsniff.render.clock import TIMES, Times
+from zmtpsniff.render.color import Color
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _Callback = Callable[..., Any]
 _Decorator = Callable[[_Callback], _Callback]
 _FLOWS = FlowLimits()
-_AUTO = "auto"  # instead of a file of keys
+AUTO_KEYS = "auto"  # instead of a file of keys: those of this machine's programs
 
 
 class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
@@ -132,8 +133,10 @@ def _make_settings(
     is_live: bool = False,
 ) -> Settings:
     """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
-    if _AUTO in curve_keys and not is_live:
-        raise click.UsageError(f"--curve-keys {_AUTO}: only with live and browse -i; a file of this name is ./{_AUTO}")
+    if AUTO_KEYS in curve_keys and not is_live:
+        raise click.UsageError(
+            f"--curve-keys {AUTO_KEYS}: only with live and browse -i; a file of this name is ./{AUTO_KEYS}"
+        )
     if not payload:
         for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
             if given:
@@ -150,10 +153,15 @@ def _make_settings(
         reply_seconds=timeout,
         payload=payload,
         plugins=plugins,
-        curve_keys=read_curve_keys(tuple(name for name in curve_keys if name != _AUTO)),
-        host_keys=_AUTO in curve_keys,
+        curve_keys=read_curve_keys(key_files(curve_keys)),
+        host_keys=AUTO_KEYS in curve_keys,
         decode_bodies=decode_bodies,
     )
+
+
+def key_files(names: tuple[str, ...]) -> tuple[str, ...]:
+    """What ``--curve-keys`` names without AUTO_KEYS."""
+    return tuple(name for name in names if name != AUTO_KEYS)
 
 
 def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":

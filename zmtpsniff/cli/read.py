@@ -53,7 +53,7 @@ def read(
     capture_record: bool,
     output: Output,
 ) -> None:
-    """Dissect capture files: pcap or pcapng, plain or compressed; "-" is standard input.
+    """Dissect capture files, by path or URL: pcap or pcapng, plain or compressed; "-" is standard input.
 
     Several files are read as one capture, merged by time. No port has to be given: a connection is ZMTP if its
     octets say so.
@@ -72,7 +72,6 @@ def read(
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
     plan = plan_tshark(tshark, engine, captures)
-    from zmtpsniff.capture.saver import KeySavingSource, SavingSource
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.sniffer import Collaborators
@@ -89,8 +88,11 @@ def read(
     through: Callable[[Source], Source] | None = None
     selector = None
     if packets is not None and output.passes is None:
+        from zmtpsniff.capture.saver import SavingSource
+
         through = partial(SavingSource, saver=packets)
     elif packets is not None:
+        from zmtpsniff.capture.saver import KeySavingSource
         from zmtpsniff.selector import PacketSelector
 
         through = partial(KeySavingSource, saver=packets)

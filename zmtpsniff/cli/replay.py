@@ -10,7 +10,6 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten, undisturbed
 from zmtpsniff.cli.run import open_records, renderer_for
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.errors import Error
 from zmtpsniff.settings import Settings
 
@@ -102,7 +101,6 @@ def replay(
     from zmtpsniff.replay.player import Player, Tempo
 
     capture = open_files(captures, replace(dissection, limits=dissection.limits._replace(body_octets=0)))
-    spare_collector()
     endpoint = parse_endpoint(to or bind or "", bind is not None)
     plan = make_plan(capture.batches(), output.passes, as_whom, bind is not None)
     if not endpoint.is_local and not yes:

@@ -10,7 +10,6 @@ from zmtpsniff.analysis.defaults import PAGE_ROWS
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, IntRange, display_filter, dissection_options
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ def report(
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     capture = open_files(captures, kept, Collaborators(witness=diagnosis))
     line = make_progress_line(capture, file)
-    spare_collector()
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets)
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=False) as stream:

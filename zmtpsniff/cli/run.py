@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.render import TRAITS, make_renderer
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ def run(
     ``selector`` saves the packets of what passes; its file is complete in the end. ``capture_record`` says whether the
     totals are written.
     """
-    spare_collector()
     with open_records(output) as stream:
         renderer = renderer_for(output, settings, stream)
         try:

@@ -87,19 +87,19 @@ def make_saver(
     ``more_keys`` says that others will come. Raises click.UsageError if the options contradict each
     other, CaptureError if the file cannot be written.
     """
+    path = settings.path
+    if path is None and not settings.ring:
+        return None
     from zmtpsniff.capture.pcapng_writer import Provenance
     from zmtpsniff.capture.ring import parse_ring
     from zmtpsniff.capture.saver import STANDARD_OUTPUT, Saver
 
-    path = settings.path
     try:
         ring = parse_ring(settings.ring)
     except ValueError as error:
         raise click.UsageError(f"-b {error}") from None
     if path is None:
-        if ring is not None:
-            raise click.UsageError("-b: needs -w FILE, the files that it is about")
-        return None
+        raise click.UsageError("-b: needs -w FILE, the files that it is about")
     if path == STANDARD_OUTPUT:
         if records in (None, STANDARD_OUTPUT):
             raise click.UsageError("-w -: the records go to standard output, too; give them a file with -o")

@@ -20,8 +20,8 @@ from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
-    from zmtpsniff.render import Color
-    from zmtpsniff.spark.ingest import IngestOutcome
+    from zmtpsniff.render.color import Color
+    from zmtpsniff.spark.ingestion import IngestOutcome
     from zmtpsniff.spark.options import Ports
 
 _NAMED = 5  # files, in a line on many
@@ -51,7 +51,7 @@ class SeriesRule(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """See that it is one; what is wrong with it becomes a usage error."""
-        from zmtpsniff.spark.series import check_series
+        from zmtpsniff.spark.options import check_series
 
         try:
             return check_series(value)
@@ -168,11 +168,13 @@ def ingest(
     """
     if once and not follow:
         raise click.UsageError("--once belongs to --follow")
-    from zmtpsniff.spark.ingest import IngestRun
-    from zmtpsniff.spark.ingest import follow as go_on
-    from zmtpsniff.spark.ingest import ingest as run_once
+    from zmtpsniff.spark.session import LazySession, interruptible
+
+    session: Any = LazySession(master)
+    from zmtpsniff.spark.ingestion import IngestRun
+    from zmtpsniff.spark.ingestion import follow as go_on
+    from zmtpsniff.spark.ingestion import ingest as run_once
     from zmtpsniff.spark.options import Options
-    from zmtpsniff.spark.session import LazySession, SparkError, interruptible
 
     keys = read_curve_keys(curve_keys)
     options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies, curve_keys=keys)
@@ -186,13 +188,10 @@ def ingest(
             click.echo(line, err=True)
 
     try:
-        session: Any = LazySession(master)
         if follow:
             interruptible(session, lambda: go_on(session, inputs, run, report, once))
         else:
             report(interruptible(session, lambda: run_once(session, inputs, run)))
-    except SparkError as error:
-        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         if follow:
             return
@@ -236,17 +235,14 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     zmtpsniff spark optimize /tables
     zmtpsniff spark optimize /tables --keep-days 90
     """
-    from zmtpsniff.spark.session import SparkError, check_packages
+    from zmtpsniff.spark.session import check_packages
 
-    try:
-        check_packages("pyarrow", "deltalake")
-        from zmtpsniff.spark.maintenance import optimize as run
+    check_packages("pyarrow", "deltalake")
+    from zmtpsniff.spark.maintenance import optimize as run
 
-        done = run(folder, keep_days, vacuum_hours)
-    except SparkError as error:
-        raise click.ClickException(str(error)) from error
+    done = run(folder, keep_days, vacuum_hours)
     click.echo(
-        f"{done.compacted:,} files into {done.made:,}, {done.deleted:,} days deleted, {done.vacuumed:,} files gone",
+        f"{done.compacted:,} files into {done.made:,}, {done.deleted:,} of old days, {done.vacuumed:,} deleted",
         err=True,
     )
 
@@ -259,17 +255,14 @@ def convert(folder: str) -> None:
     \b
     zmtpsniff spark convert /tables
     """
-    from zmtpsniff.spark.session import SparkError, check_packages
+    from zmtpsniff.spark.session import check_packages
 
-    try:
-        check_packages("pyarrow", "deltalake")
-        from zmtpsniff.spark.maintenance import convert as run
+    check_packages("pyarrow", "deltalake")
+    from zmtpsniff.spark.maintenance import convert as run
 
-        done = run(folder)
-    except SparkError as error:
-        raise click.ClickException(str(error)) from error
-    lost = f"; the next run dissects {done.lost:,} series with open connections anew" if done.lost else ""
-    click.echo(f"{done.files:,} files with {done.rows:,} rows are tables of Delta Lake in {folder}{lost}", err=True)
+    lost = run(folder)
+    more = f"; the next run dissects {lost:,} series with open connections anew" if lost else ""
+    click.echo(f"{folder} has tables of Delta Lake{more}", err=True)
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]
@@ -328,18 +321,15 @@ def report(
     zmtpsniff spark report -T json /tables | jq 'select(.type=="report-latency")'
     """
     from zmtpsniff.cli.output import open_output
-    from zmtpsniff.spark.session import SparkError, check_packages
+    from zmtpsniff.spark.session import check_packages
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be earlier than --until")
     most = top or (TOP_ROWS if html is None else PAGE_ROWS)
-    try:
-        check_packages("pyarrow", "deltalake", "duckdb")
-        from zmtpsniff.spark.report import report as ask
+    check_packages("pyarrow", "deltalake", "duckdb")
+    from zmtpsniff.spark.report import report as ask
 
-        results = ask(folder, most, since, until, None if interval is None else round(interval * 1e9))
-    except SparkError as error:
-        raise click.ClickException(str(error)) from error
+    results = ask(folder, most, since, until, None if interval is None else round(interval * 1e9))
     if html is not None:
         from zmtpsniff.report.page import page
 

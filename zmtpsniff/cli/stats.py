@@ -18,7 +18,6 @@ from zmtpsniff.cli.options import (
     utc,
 )
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.collector import spare_collector
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.statistics.records import AnyRecord
     from zmtpsniff.cli.options import Filter
-    from zmtpsniff.render import Color
+    from zmtpsniff.render.color import Color
 
 # As zmtpsniff.analysis.statistics.sorts has them, which is not imported at start-up; a test compares.
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
@@ -101,7 +100,6 @@ def stats(
         _write(report(statistics, top, sort), findings, stream, output_format, utc, color)
 
     line = make_progress_line(capture, file)
-    spare_collector()
     with open_output(file, binary=output_format == "json") as stream:
         try:
             try:

@@ -55,8 +55,8 @@ class CodedFinding(Protocol):
 class FindingsSource(Protocol):
     """What Metrics asks a Diagnosis."""
 
-    def take(self, events: Sequence[AnyEvent], /) -> None:
-        """Look at some events."""
+    def take(self, events: Sequence[AnyEvent], /) -> Iterable[AnyEvent]:
+        """Look at some events; returns those that are no messages, and replies whose requests are known."""
 
     def findings(self) -> Sequence[CodedFinding]:
         """What is wrong, by the events so far."""
@@ -135,8 +135,7 @@ class Metrics:
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Count some events."""
-        self._diagnosis.take(events)
-        for event in [event for event in events if type(event) is not Message or event.latency_ns is not None]:
+        for event in self._diagnosis.take(events):
             if type(event) is Message:
                 latencies = self._flows.get(event.flow)
                 if latencies is None:

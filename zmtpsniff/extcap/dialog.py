@@ -4,6 +4,7 @@ Wireshark's Developer's Guide has the protocol ("Extcap: Developer Guide"): it a
 link types they give and which options they take, makes a dialog of these, and then starts a capture with them.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,6 +39,10 @@ _OPTIONS = (
         default=ZMTP,
     ),
 )  # fmt: skip
+_MACHINE_KEYS = Argument(
+    "--auto-keys", "Keys of this machine", "boolflag",
+    "Opens CURVE with the keys of this machine's programs: of all of them as root, else of one's own",
+)  # fmt: skip
 _FILE = Argument("--file", "Capture file", "fileselect", "The capture file to take messages from", required=True)
 
 
@@ -55,13 +60,14 @@ def link_type_lines() -> Iterator[str]:
 
 def option_lines(interface: str, names: Sequence[str]) -> Iterator[str]:
     """The answer to ``--extcap-config``; ``names`` are those of the network interfaces of this machine."""
-    first = _FILE
+    first, *others = _FILE, *_OPTIONS
     if interface == LIVE:
+        others = [*_OPTIONS, _MACHINE_KEYS] if sys.platform == "linux" else others
         tooltip = "The network interface to capture on"
         first = Argument(
             "--interface", "Interface", "selector", tooltip, default=names[0] if names else "", values=names
         )
-    for number, each in enumerate((first, *_OPTIONS)):
+    for number, each in enumerate((first, *others)):
         fields = {"number": str(number), "call": each.call, "display": each.display, "type": each.kind}
         fields["tooltip"] = each.tooltip
         if each.default:

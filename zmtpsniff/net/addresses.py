@@ -1,11 +1,12 @@
 """The two ends of a flow: from the octets that packets name them by to what people read."""
 
-import socket
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True, gc=False):
     """One end of a flow, as people read it."""
 
     text: str  # "10.0.0.1:5555", "[::1]:5555"; of Unix domain sockets "pid-4711:9" and "peer-of-pid-4711:9"
@@ -30,8 +31,10 @@ def _end(host: bytes, port_octets: bytes) -> Address:
 def _host(octets: bytes) -> str:
     """An address of IP as it stands in front of a port: most connections of a capture are between few hosts."""
     if len(octets) == 4:
-        return socket.inet_ntop(socket.AF_INET, octets)
-    return f"[{socket.inet_ntop(socket.AF_INET6, octets)}]"
+        return ".".join(map(str, octets))
+    from socket import AF_INET6, inet_ntop  # slow to import, and many captures have no IPv6
+
+    return f"[{inet_ntop(AF_INET6, octets)}]"
 
 
 def _process(name: bytes) -> Address:

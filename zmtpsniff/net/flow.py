@@ -3,47 +3,46 @@
 Theory
 ------
 
-A capture is written down by somebody who stands beside the connection, not by one of its ends. The queues of a network
-card deliver one direction later than the other, a mirror port swaps packets, two hosts' clocks differ where their files
-are merged. So the order of the packets in the capture is not that of the events. The packets themselves tell more: each
-says by its acknowledgment what its sender had received when it sent it. A segment that acknowledges an octet was sent
-after that octet.
+A capture comes from a point beside the connection, not from one of its ends. The queues of a network card deliver one
+direction later than the other. A mirror port swaps packets. Two hosts' clocks differ, and their files are merged. So
+the packets in the capture may stand in another order than the events. But each packet says by its acknowledgment what
+its sender had received when it sent the packet. A segment that acknowledges an octet was sent after that octet.
 
-Therefore a segment goes on to whoever dissects the flow only when
+Therefore a segment goes on to the dissector only when
 
 1. all octets before it in its own direction have gone on, and
 2. all octets of the other direction that it acknowledges have gone on.
 
-This order is the same whatever the capture point did. Segments of which neither acknowledges the other were sent
-independently; their order means nothing, and nobody may read anything into it. So each segment goes on together with
-the stream offset up to which its sender had seen the other direction.
+This order is the same whatever the capture point did. If neither of two segments acknowledges the other, they were sent
+independently: their order means nothing, and no later stage may conclude anything from it. So each segment goes on
+together with the stream offset up to which its sender had seen the other direction.
 
 A flow has two states, and then it ends::
 
     not begun ─ both initial sequence numbers known, or patience over ─▶ begun ─ FINs, RST, too long idle ─▶ ended
     begun ─ another connection begins on its addresses ─▶ predecessor of that one, while packets may still come
 
-*It has not begun.* As long as the SYNs are not known, nobody knows where the streams begin: the first segment in the
-capture may not be the first that was sent. Segments are gathered. The flow begins when both initial sequence numbers
-are known (the SYN-ACK alone tells both), or when patience is over. Then a direction without a SYN begins at the lowest
-number that was seen.
+*It has not begun.* Until the SYNs are known, nobody knows where the streams begin: the first segment in the capture may
+not be the first that was sent. So the flow gathers segments. It begins when both initial sequence numbers are known
+(the SYN-ACK alone has both), or when patience is over. Then a direction without a SYN begins at the lowest number in
+the capture.
 
 *It has begun.* A segment that has to wait does so in its direction (see :mod:`~zmtpsniff.net.reassembly`). It waits
 for octets that come late, or never, because the capture lost them. A direction *owes* octets if the other side has
 acknowledged them: they were sent and received, so the network did not lose them. If they do not come, the capture has
-lost them. Whoever waits for them has *patience*: for some packets and some time, both at least. How much time is learnt
-from the capture: where one direction always comes late, patience is longer.
+lost them. The flow waits for them with *patience*: for some packets and for some time, at least. It learns from the
+capture how long: where one direction always comes late, patience is longer.
 
-When patience with a direction is over, there are two cases. Octets behind the hole are there: then the hole is told as
-a gap, and they go on. Or nothing is there but the acknowledgment: then the octets are *presumed* lost, so that the
-other direction can go on. They may still come; they are told as a gap when octets behind them come, or at the end. A
-direction of which no packet was captured at all is told as absent.
+When patience with a direction is over, there are two cases. If octets behind the hole are there, the flow reports the
+hole as a gap, and they go on. If there is only the acknowledgment, the flow *presumes* the octets lost, so that the
+other direction can go on. They may still come. If they do not, the flow reports the gap when octets behind them come,
+or at the end. If the capture has no packet at all of a direction, the flow reports that direction as absent.
 
-A hole that nobody has acknowledged is most likely one of the network, before the capture point. TCP will fill it. It
-stays until something says more, until too much waits, or until nothing has happened for very long. If a RST ends the
-connection first, the network has lost these octets for good.
+A hole that nobody has acknowledged is most likely one of the network, before the capture point, and TCP will fill it.
+The hole stays until something says more, until too much waits, or until nothing has happened for very long. If a RST
+ends the connection first, the network has lost these octets for good.
 
-*It has ended.* The flow is kept for some seconds, so that late segments do not begin another one.
+*It has ended.* The table keeps the flow for some seconds, so that late segments do not begin another one.
 """
 
 from __future__ import annotations
@@ -75,19 +74,19 @@ from zmtpsniff.net.segment import (
     store_segment,
 )
 
-_PACKETS = 32  # of the flow: so many pass before octets are presumed lost
+_PACKETS = 32  # so many packets of the flow pass before octets are presumed lost
 _LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
 
 
 @dataclass(slots=True)
 class Patience:
-    """How long to wait for octets that must exist, learnt from how late others came."""
+    """How long to wait for octets that must exist; it learns that from how late others came."""
 
     time_ns: int = _LEAST_NS
-    late: int = 0  # segments that were captured before what they acknowledge
-    latest_ns: int = 0  # the longest time by which one came early
-    latest: bytes = b""  # the key of the direction that came so late
+    late: int = 0  # segments that were captured before the octets that they acknowledge
+    latest_ns: int = 0  # the longest time by which octets came late
+    latest: bytes = b""  # the key of the direction whose octets came so late
 
     def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
         """Octets of a direction came ``late_ns`` after ``segments`` that acknowledge them."""
@@ -102,7 +101,7 @@ class Patience:
 
 
 class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What a flow says of itself in a snapshot."""
+    """A flow's part of a snapshot."""
 
     number: int
     keys: tuple[bytes, bytes]  # of its directions, the client's first
@@ -121,10 +120,11 @@ class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
     dissection: bytes | None
     received: bool  # somebody takes its octets
     was_reset: bool = False
+    syns: int = 0
 
 
 class Flows(Protocol):
-    """All flows of a capture, as one of them sees them."""
+    """The table of all flows, as a flow sees it."""
 
     holdings: Holdings
     patience: Patience
@@ -158,6 +158,7 @@ class Flow:
         "server",
         "start_ns",
         "sure_ns",
+        "syns",
         "table",
         "unwanted",
         "was_reset",
@@ -175,6 +176,7 @@ class Flow:
         self.client.other, self.server.other = self.server, self.client
         self.begun = False
         self.count = 0  # packets that were looked at closely; while a segment waits all are
+        self.syns = 0  # that the client sent; what a capture point sees several times counts once
         self.early: list[tuple[FlowDirection, Segment]] | None = None  # segments before it has begun
         self.early_octets = 0
         self.recent_octets = 0  # octets of delivered segments that were kept, at the last count
@@ -187,7 +189,7 @@ class Flow:
         self.watched = False  # a receiver lets its peer wait, and a witness wants to know how long
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
-        """All that is known of the flow; ``save`` gives the octets from which its dissection can go on."""
+        """The state of the flow; ``save`` makes a snapshot of its dissection."""
         dissection, early = self.dissection, self.early
         return FlowState(
             number=self.number,
@@ -207,11 +209,12 @@ class Flow:
             dissection=None if dissection is None else save(dissection),
             received=self.client.receiver is not None,
             was_reset=self.was_reset,
+            syns=self.syns,
         )
 
     @classmethod
     def restore(cls, table: Flows, state: FlowState, load: Callable[[bytes], FlowDissection]) -> Flow:
-        """A flow that goes on from a snapshot; ``load`` makes its dissection from what was saved of it."""
+        """Make a flow that goes on from a snapshot; ``load`` makes its dissection from its snapshot."""
         flow = cls(table, state.number, *state.keys, 0)
         flow.start_ns, flow.last_ns, flow.sure_ns, flow.retired_ns = state.times_ns
         flow.last_packet = fetch_number(state.last_packet)
@@ -225,6 +228,7 @@ class Flow:
         flow.unwanted = state.unwanted
         flow.closing = state.closing
         flow.was_reset = state.was_reset
+        flow.syns = state.syns
         flow.ended = state.ended
         dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
         receives = dissection is not None and state.received
@@ -319,20 +323,20 @@ class Flow:
 
     # ------------------------------------------------------------------ going on
 
-    def advance(self, arrived: FlowDirection, time_ns: int, packet: int) -> None:
-        """Deliver what can go on after a packet of the direction ``arrived``."""
-        direction, idle = arrived, 0
+    def advance(self, first: FlowDirection, time_ns: int, packet: int, *, arrived: bool = True) -> None:
+        """Deliver what can go on, beginning with the direction ``first``, of which a packet has ``arrived``."""
+        direction, idle = first, 0
         while idle < 2:
             if direction.waiting and (delivered := direction.drain(time_ns, packet)):
                 idle = 0
-                if direction is not arrived:
-                    self._learn(arrived, delivered, time_ns, packet)
+                if arrived and direction is not first:  # what was given up has not come late: it has not come
+                    self._learn(first, delivered, time_ns, packet)
             else:
                 idle += 1
             direction = direction.other
 
     def _learn(self, late: FlowDirection, delivered: list[WaitingSegment], time_ns: int, packet: int) -> None:
-        """Learn how late the octets of a direction came for which segments of the other one waited."""
+        """Octets of a direction have come, and segments of the other one waited for them: learn how late they came."""
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:
             self.table.patience.observe(time_ns - min(times), late.key, len(times))
@@ -367,7 +371,7 @@ class Flow:
             self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
         else:
             self._presume(direction, direction.acked, time_ns, packet)
-        self.advance(direction, time_ns, packet)
+        self.advance(direction, time_ns, packet, arrived=False)
 
     def _presume(self, direction: FlowDirection, end: int, time_ns: int, packet: int) -> None:
         """Presume the octets before ``end`` lost: segments that acknowledge them go on. They may still come."""
@@ -383,8 +387,8 @@ class Flow:
     def give_up(self, time_ns: int, packet: int) -> None:
         """Let no segment wait any longer, though others may follow.
 
-        If the connection was reset, TCP had no time to fill the holes of the network. The receiver never took what
-        stands behind such a hole, so it is not shown.
+        If the connection was reset, TCP had no time to fill the holes of the network. The receiver never took the
+        octets behind such a hole, so they are not shown.
         """
         if self.was_reset:
             for direction in self.directions:
@@ -402,12 +406,12 @@ class Flow:
         else:
             other = direction.other
             self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
-        self.advance(direction, time_ns, packet)
+        self.advance(direction, time_ns, packet, arrived=False)
 
     def end(self, time_ns: int, packet: int) -> None:
         """No more segments will come: missing octets are lost."""
         self.give_up(time_ns, packet)
-        for direction in self.directions:
+        for direction in (self.client, self.server):
             if not direction.seen and direction.receiver is not None and not direction.absent:
                 direction.receiver.absent(time_ns, packet)
             direction.lose_end(time_ns, packet)

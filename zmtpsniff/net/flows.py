@@ -1,6 +1,6 @@
-"""TCP connections: which segment belongs to which, when one begins and ends, and what is kept of them.
+"""All TCP connections of a capture: to which one a segment belongs, and when each begins and ends.
 
-Octets go to whoever is given by ``connect``; a flow that nobody wants costs a look-up a packet.
+The function ``connect`` chooses who takes the octets of a flow. A flow that nobody wants costs one look-up a packet.
 """
 
 from collections import deque
@@ -38,18 +38,20 @@ from zmtpsniff.net.segment import (
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
 from zmtpsniff.net.witness import Attempt, Witness
 
-_SWEEP_NS = 1_000_000_000  # how often flows are looked through, in time of the capture
-_SWEEP_PART = 4096  # flows looked at in one go
+_SWEEP_NS = 1_000_000_000  # how often the table looks for flows that are over, in time of the capture
+_SWEEP_PART = 4096  # flows that it looks at in one go
 _LONGEST_SECONDS = 1e9
 _FASTEST = 2  # octets a nanosecond: no network sends faster
 _PAUSE_NS = 120_000_000_000  # after such a pause nobody sends acknowledged octets again (RFC 9293, section 3.4.3)
-_LARGEST_HOLE = 1 << 30  # octets: numbers that are ahead by more are another connection's
-_MUCH_DISORDER = 10  # so many packets before what they acknowledge are reported, and make us wait longer
+_LARGEST_HOLE = 1 << 30  # octets: numbers that are further ahead belong to another connection
+_MUCH_DISORDER = 10  # so many packets captured before what they acknowledge are reported, and make us wait longer
 _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
-_MOST_AGAIN = 32  # segments that a flow gathers while we take others again; it bounds how often each is taken
-_RESET_GRACE_NS = 100_000_000  # segments sent before a RST may come so long after it
-_LONGEST_WAIT_NS = 60_000_000_000  # of a segment for others, while no packet of its flow comes
+_MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; bounds how often each is taken
+_RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
+_LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others while no packet of its flow comes
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
+_MOST_REFUSALS = 1000  # RSTs that wait for their SYN
+_AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
@@ -65,11 +67,11 @@ _FORMAT = 1  # of snapshots; it is raised whenever they say something else than 
 
 
 class FlowSnapshotError(ValueError):
-    """Octets that are no snapshot of flows, or not one of this format."""
+    """The octets are no snapshot of flows, or one of another format."""
 
 
 class FlowTableState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What a table of flows says of itself in a snapshot."""
+    """A flow table's part of a snapshot."""
 
     now_ns: int
     count: int
@@ -97,9 +99,9 @@ class FlowTable:
     ) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``.
 
-        ``refuse`` is told of each SYN that a RST answers, whatever protocol would have been spoken, and ``doubt`` of
-        each flow in which octets are presumed lost, before anything goes on that acknowledges them. ``witness`` is told
-        of every attempt to connect, and of receivers that stop taking octets.
+        The table calls ``refuse`` for each SYN that a RST answers, whatever protocol its sender wanted to speak. It
+        calls ``doubt`` when it presumes octets of a flow lost, before any segment goes on that acknowledges them. It
+        reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
         """
         self._connect = connect
         self._refuse = refuse
@@ -118,6 +120,7 @@ class FlowTable:
         self.retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses
         self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
         self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
+        self._refusals: dict[bytes, Segment] = {}  # RSTs that stand before the SYNs that they answer, it may be
         self._sweeping: list[int] = []
         self._next_sweep = 0
         self.patience = Patience()
@@ -126,13 +129,13 @@ class FlowTable:
         self._counted_packet = 0  # the packet up to which they are counted
 
     def number(self) -> int:
-        """The number of another flow, which is counted, too, though it is none of TCP."""
+        """Count a flow that is none of TCP, and return its number."""
         self.count += 1
         return self.count
 
     @property
     def waiting_since_ns(self) -> int | None:
-        """Until when all octets are here, except lost ones; None if until now."""
+        """The time up to which all octets are here, except lost ones; None if all of them are."""
         return min((flow.sure_ns for flow in self._waiting.values()), default=None)
 
     def disorder(self) -> list[tuple[str, str]]:
@@ -225,7 +228,7 @@ class FlowTable:
     # ------------------------------------------------------------------ whatever is not the common case
 
     def _examine(self, segment: Segment) -> None:
-        """Take a segment that begins, ends or changes something, or whose flow has segments that wait."""
+        """Take a segment that begins, ends or changes something, or that belongs to a flow with waiting segments."""
         self._assign(segment)
         if self._again:
             self._take_again()
@@ -250,14 +253,18 @@ class FlowTable:
         if flags & SYN:
             direction = self._synchronise(direction, segment)
         elif direction is None:
-            direction = None if flags & RST else self._open(key, time_ns, by_port=True)
+            if flags & RST:
+                self._keep_refusal(segment)
+            else:
+                direction = self._open(key, time_ns, by_port=True)
         elif direction.flow.ended:
             direction = self._follow(direction, segment)
         if direction is None or direction.flow.ended:
             return
         flow = direction.flow
         other = direction.other
-        if not (flow.early or direction.waiting or other.waiting or direction.owes or other.owes):
+        lacks = direction.acked > direction.offset or other.acked > other.offset
+        if not (flow.early or direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
             flow.sure_ns = flow.last_ns
         if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
             flow.client.forget_past()
@@ -292,10 +299,11 @@ class FlowTable:
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
-        if flow.knows_beginning:
+        knows_beginning = flow.knows_beginning
+        if knows_beginning:
             self._tell_attempt(flow, time_ns)
         if (
-            flow.knows_beginning
+            knows_beginning
             or flow.early_octets > self._limits.waiting_octets_per_direction
             or self.holdings.waiting_octets > self._limits.waiting_octets
             or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
@@ -310,7 +318,7 @@ class FlowTable:
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
             self._take(direction, segment)
-            if flow.number not in self._flows:  # the segments taken so far belong to another connection than the rest
+            if flow.number not in self._flows:  # the rest of the segments belongs to another connection
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
                 others = doubtful + [one for _, one in early[place:]]
                 if len(others) >= len(early):
@@ -364,9 +372,10 @@ class FlowTable:
             self._close_if_over(flow)
 
     def _place_far(self, direction: FlowDirection, segment: Segment) -> int | None:
-        """The stream offset of a segment far from what is known: behind a large hole. None if it is not taken.
+        """The stream offset of a segment whose numbers are far from all known ones; None to leave it out.
 
-        Two segments must agree where what they say is not the simplest explanation, since anybody can forge one.
+        It may stand behind a large hole, or belong to another connection. Anybody can forge one segment, so only two
+        that agree prove anything but the simplest explanation.
         """
         time_ns, _, _, seq, ack, flags, _, _ = segment
         flow, other = direction.flow, direction.other
@@ -374,8 +383,8 @@ class FlowTable:
         assert other.next is not None
         ahead = distance(seq, direction.next)
         acknowledged = distance(ack, other.next) if flags & ACK else 0
-        # A hole in one direction leaves the other's numbers as they were. If the numbers of both are ahead, then by no
-        # more than a network can have sent meanwhile.
+        # A hole in one direction does not change the numbers of the other. If both directions are ahead, they are ahead
+        # by no more than a network can have sent meanwhile.
         sent = min(max(time_ns - flow.sure_ns, 0) * _FASTEST, _LARGEST_HOLE)
         of_this_connection = abs(acknowledged) <= WINDOW or (0 < ahead <= sent and 0 < acknowledged <= sent)
         if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
@@ -395,7 +404,7 @@ class FlowTable:
                         one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
                     )  # fmt: skip
             return direction.offset + ahead % MODULO
-        # The numbers of both sides are others: the ports are used again, by a connection whose SYNs were not captured.
+        # Both sides have other numbers: another connection uses the ports again, and the capture lacks its SYNs.
         segments = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
         self._discard(flow, "open")
         self._again.extendleft(reversed(segments))
@@ -404,7 +413,7 @@ class FlowTable:
     # ------------------------------------------------------------------ beginning
 
     def _synchronise(self, direction: FlowDirection | None, segment: Segment) -> FlowDirection | None:
-        """A SYN begins a flow, or repeats or answers the one that did (RFC 9293, section 3.5)."""
+        """Take a SYN, which begins a flow, or repeats or answers the first SYN (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
         if direction is None or direction.begins_another(seq, ack, answers) or _is_of_others(direction, segment):
@@ -423,9 +432,21 @@ class FlowTable:
             ):  # the ports may have suggested the other side
                 flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
+            refusal = None if answers else self._refusals.pop(other.key, None)
+            if refusal is not None and refusal[4] == (seq + 1) % MODULO:
+                self._again.append(refusal)
+        if not answers and (not flow.syns or time_ns - flow.last_ns >= _AGAIN_NS):
+            flow.syns += 1
         if answers and other.isn is None and not flow.begun:
             other.isn = self._acknowledged_isn(other, ack)
         return direction
+
+    def _keep_refusal(self, segment: Segment) -> None:
+        """Keep a RST of no flow if it answers a SYN (RFC 9293, section 3.10.7.1), which may be late."""
+        if segment[3] == 0 and segment[5] & ACK:
+            self._refusals[segment[2]] = segment
+            if len(self._refusals) > _MOST_REFUSALS:
+                del self._refusals[next(iter(self._refusals))]
 
     def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
@@ -435,7 +456,7 @@ class FlowTable:
         return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
     def _replace(self, direction: FlowDirection, segment: Segment) -> bool:
-        """Whether a segment proves that a SYN which did not fit was genuine: it began another connection."""
+        """Whether a segment proves that an earlier SYN, which did not fit, began another connection."""
         _, _, _, seq, ack, flags, _, _ = segment
         other = direction.other
         pending = None
@@ -457,7 +478,7 @@ class FlowTable:
         return True
 
     def _separate(self, direction: FlowDirection, isn: int, other_isn: int | None) -> None:
-        """Another flow begins with these numbers: give it the old flow's segments that fit, and those in doubt."""
+        """Another flow begins with these numbers: give it the segments of the old flow that fit, or are in doubt."""
         other = direction.other
         segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
         if other_isn is not None:
@@ -467,7 +488,7 @@ class FlowTable:
         self._again.extend(sorted(segments, key=itemgetter(1)))
 
     def _retire(self, flow: Flow, time_ns: int) -> None:
-        """Another connection begins on the addresses of a flow, of which packets may still come."""
+        """Another connection begins on the addresses of a flow; packets of the old one may still come."""
         for direction in flow.directions:
             direction.pending = None
         if (retired := self.retired.get(flow.client.key)) is not None:
@@ -504,7 +525,7 @@ class FlowTable:
         """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
         time_ns, _, key, seq, ack, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
-        if not length and seq == direction.next:
+        if not length and direction.next is not None and 0 <= seq - direction.next <= 1:  # a FIN takes one number
             return None
         other = direction.other
         answers = flags & ACK
@@ -542,7 +563,7 @@ class FlowTable:
         return mine
 
     def _dissect(self, flow: Flow) -> bool:
-        """The first octets of a flow: find somebody who takes them."""
+        """Find somebody who takes the octets of a flow, now that the first ones come."""
         client, server = addresses(flow.client.key)
         from_start = (flow.client.isn is not None, flow.server.isn is not None)
         dissection = self._connect(flow.number, client, server, from_start)
@@ -555,13 +576,13 @@ class FlowTable:
         return True
 
     def dissections(self) -> Iterator[tuple[FlowDissection, int, int]]:
-        """What takes the octets of the flows that go on, with the time of each flow's first and last packet."""
+        """The dissection of each flow that goes on, with the times of its first and last packet."""
         for flow in self._flows.values():
             if flow.dissection is not None:
                 yield flow.dissection, flow.start_ns, flow.last_ns
 
     def may_speak(self, key: bytes) -> bool:
-        """Whether octets of the flow with a direction of this key are wanted, or events of its end may still come."""
+        """Whether somebody wants the octets of the flow with this key, or may still report its end."""
         direction = self._directions.get(key)
         return direction is not None and (direction.flow.ended or not direction.flow.unwanted)
 
@@ -580,7 +601,7 @@ class FlowTable:
             direction.flow.closing = direction.flow.closing or "fin"
 
     def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
-        """A RST; octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
+        """Take a RST. Octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
         time_ns, packet, _, seq, ack, flags, _, _ = segment
         flow = direction.flow
         if direction.isn is None:
@@ -595,8 +616,8 @@ class FlowTable:
         flow.was_reset = True
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
-            # A receiver obeys only a RST with the very number that it expects (RFC 9293, section 3.10.7.4). Any other
-            # is forged or late, unless octets before it are late, or not in the capture.
+            # A receiver obeys only a RST with exactly the number that it expects (RFC 9293, section 3.10.7.4). Any
+            # other RST is forged or late, unless the octets before it are late, or the capture lacks them.
             direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
             flow.attend()
         else:
@@ -606,7 +627,7 @@ class FlowTable:
         self._close_if_over(flow)
 
     def _doubt_reset(self, direction: FlowDirection, segment: Segment) -> None:
-        """A segment from the side that sent a RST: if it was sent later, the RST did not count."""
+        """Take a segment from the side that sent a RST. If it was sent after the RST, the RST did not count."""
         time_ns, _, _, seq, ack, flags, payload, missing = segment
         reset = direction.reset
         assert reset is not None
@@ -633,15 +654,13 @@ class FlowTable:
                 self._refuse(flow.number, client.text, server.text, time_ns, packet)
             if self._witness is not None:
                 self._witness.attempt(
-                    Attempt(
-                        "refused", flow.number, client.text, server.text, flow.count - 1, flow.start_ns, time_ns, packet
-                    )
+                    Attempt("refused", flow.number, client.text, server.text, flow.syns, flow.start_ns, time_ns, packet)
                 )
 
-    # ------------------------------------------------------------------ what a witness wants to know
+    # ------------------------------------------------------------------ for the witness
 
     def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
-        """Tell of an attempt to connect that was accepted, at the time ``answer_ns``, or that nobody answered."""
+        """Report an attempt to connect, which was accepted at the time ``answer_ns``, or which nobody answered."""
         if self._witness is None or flow.client.isn is None:
             return
         if answer_ns is None and (flow.early is not None or flow.closing):
@@ -651,7 +670,7 @@ class FlowTable:
         self._witness.attempt(
             Attempt(
                 "silent" if answer_ns is None else "accepted",
-                flow.number, client.text, server.text, flow.count, flow.start_ns, flow.last_ns, flow.last_packet,
+                flow.number, client.text, server.text, flow.syns, flow.start_ns, flow.last_ns, flow.last_packet,
                 took_ns,
             )
         )  # fmt: skip
@@ -659,8 +678,8 @@ class FlowTable:
     def _close_if_over(self, flow: Flow) -> None:
         """End a flow once everything up to its FINs, or its RST, has been delivered.
 
-        Nothing acknowledges what arrives where a RST was sent from. Where the capture comes late with much, it may be
-        late with that, so that the flow is left alone for a while.
+        Nobody acknowledges octets that arrive at the sender of a RST. In a capture where much comes late, such octets
+        may come late, too, so the flow stays open for a while.
         """
         over = flow.client.finished and flow.server.finished
         if flow.closing != "fin" and not over and self.patience.late < _MUCH_DISORDER:
@@ -687,12 +706,12 @@ class FlowTable:
         self._drop(flow)
 
     def _drop(self, flow: Flow) -> None:
-        """Forget all of a flow but what tells its segments from another flow's."""
+        """Forget all of a flow, except the numbers that distinguish its segments from another flow's."""
         flow.unwanted = True
         if flow.dissection is not None:
             flow.dissection.release()
             flow.dissection = None
-        for direction in flow.directions:
+        for direction in (flow.client, flow.server):
             direction.forget()
         flow.recent_octets = 0
         flow.attend()
@@ -708,7 +727,7 @@ class FlowTable:
         if self._flows.pop(flow.number, None) is None:
             return  # its segments turned out to be of two connections
         self._end(flow, flow.closed or end)
-        for direction in flow.directions:
+        for direction in (flow.client, flow.server):
             if self._directions.get(direction.key) is direction:
                 del self._directions[direction.key]
             elif self.retired.get(direction.key) is flow:
@@ -741,9 +760,9 @@ class FlowTable:
                 flow.server.trust()
 
     def _forget_recent(self) -> None:
-        """Count what is kept of segments that have gone on; if it is much, forget that of flows idle for longest.
+        """Count the octets kept of delivered segments; if they are many, forget those of the flows idle for longest.
 
-        Most flows of many have had no segment since that was done last, so only the others are counted.
+        Only flows with segments since the last count are counted again: where there are many flows, most have none.
         """
         kept = 0
         for flow in self._flows.values():
@@ -760,9 +779,9 @@ class FlowTable:
         self._counted_packet = max((flow.last_packet for flow in self._flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
-        """End flows that are idle and forget those that are over, some at a time.
+        """End idle flows and forget those that are over, some at a time.
 
-        This only makes room: a segment that comes too late for its flow does not find it in any case.
+        This only makes room. A segment that comes too late for its flow does not find the flow in any case.
         """
         self._next_sweep = now_ns + _SWEEP_NS
         if not self._sweeping:
@@ -776,7 +795,7 @@ class FlowTable:
         self._let_go(now_ns, _LONGEST_WAIT_NS)
 
     def settle(self, now_ns: int) -> None:
-        """Learn that it is ``now_ns``, without a packet: end idle flows, give up octets that do not come."""
+        """It is ``now_ns``, and no packet comes: end idle flows, and give up octets that do not come."""
         self._now_ns = max(self._now_ns, now_ns)
         self._let_go(now_ns, max(_LIVE_WAIT_NS, self.patience.time_ns))
         if now_ns >= self._next_sweep:
@@ -785,7 +804,7 @@ class FlowTable:
     def _let_go(self, now_ns: int, longest_ns: int) -> None:
         """Let nothing wait for longer than ``longest_ns``.
 
-        After a RST that takes as long as a flow lingers: then it is known whether the RST counts, and with that
+        After a RST, segments wait as long as a flow lingers. By then it is known whether the RST counts, and so
         whether the network or the capture lost octets.
         """
         lingering_ns = max(longest_ns, self._linger_ns)
@@ -814,13 +833,13 @@ class FlowTable:
 
     @property
     def over_ns(self) -> int:
-        """The first time at which nothing that comes is of a flow that is known."""
+        """The time from which on no segment belongs to a known flow."""
         return max((flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self._flows.values()), default=0)
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
-        """All that is known between two calls of :meth:`take`, to go on from with :meth:`restore`.
+        """The state of the table between two calls of :meth:`take`; :meth:`restore` goes on from it.
 
-        ``save`` gives the octets from which a dissection can go on.
+        ``save`` makes a snapshot of a dissection.
         """
         state = FlowTableState(
             now_ns=self._now_ns,
@@ -838,10 +857,10 @@ class FlowTable:
         return msgspec.msgpack.encode((_FORMAT, state))
 
     def restore(self, octets: bytes, load: Callable[[bytes], FlowDissection]) -> None:
-        """Go on from a :meth:`snapshot` of another table, with this one's limits; this one has had no segments.
+        """Go on from a :meth:`snapshot` of another table, with this table's limits. This table must be new.
 
-        ``load`` makes a dissection from what was saved of it. Raises FlowSnapshotError if these octets are no snapshot,
-        or one of another format, and what ``load`` raises.
+        ``load`` makes a dissection from its snapshot. Raises FlowSnapshotError if the octets are no snapshot, or one of
+        another format, and whatever ``load`` raises.
         """
         try:
             number, rest = msgspec.msgpack.decode(octets, type=tuple[int, msgspec.Raw])
@@ -893,7 +912,7 @@ class FlowTable:
         return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
 
     def finish(self, now_ns: int | None = None) -> None:
-        """The capture is over, and with it every flow; at ``now_ns``, if it has segments that did not come here."""
+        """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
         if now_ns is not None:
             self._now_ns = now_ns
         while self._flows:  # a flow that was two connections leaves another
@@ -912,14 +931,14 @@ def _continues(syn: Segment, number: int) -> bool:
 
 
 def _agree(segment: Segment, other: Segment) -> bool:
-    """Whether two segments are of one connection by their numbers, whichever directions they are of."""
+    """Whether two segments, of any directions, belong to one connection by their numbers."""
     if segment[2] == other[2]:
         return segment[3] != other[3] and abs(distance(segment[3], other[3])) <= WINDOW
     return abs(distance(segment[4], other[3])) <= WINDOW and abs(distance(segment[3], other[4])) <= WINDOW
 
 
 def _is_of_others(direction: FlowDirection, syn: Segment) -> bool:
-    """Whether the segments that were gathered of a flow are numbered otherwise than a SYN says."""
+    """Whether the gathered segments of a flow have other numbers than a SYN says."""
     mine, theirs = direction.gathered, direction.other.gathered
     if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:
         return True

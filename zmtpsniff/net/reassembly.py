@@ -1,8 +1,8 @@
 """One direction of a TCP connection: segments in any order become octets in order.
 
-The common case, a segment that continues where the last one ended, is handled by the loop in
-:mod:`zmtpsniff.net.flows`; everything else is here. When a segment goes on is decided by both directions together, in
-:mod:`zmtpsniff.net.flow`.
+In the common case a segment continues where the last one ended: the loop in :mod:`zmtpsniff.net.flows` handles that.
+Everything else is here. The flow decides when a segment goes on, since that depends on both directions
+(:mod:`zmtpsniff.net.flow`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -36,8 +36,8 @@ SEGMENT_COST = 256
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
 WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this from the number expected next
-# An acknowledgment can be so far behind the octets seen last. One that seems to be further behind is ahead: the capture
-# lacks more than 2 GiB of what it acknowledges.
+# An acknowledgment can be so far behind the last octets. If it seems to be further behind, it is ahead, and the capture
+# lacks more than 2 GiB of the octets that it acknowledges.
 LATEST_ACK = 1 << 26
 TELLING_FLAGS = SYN | FIN | RST | ACK | CLOSED
 ATTENTION = -1  # no segment has such flags, so the hot loop passes each one to the code here
@@ -46,7 +46,7 @@ _MOST_DOUBTFUL = 8  # segments of a direction
 
 
 class Receiver(Protocol):
-    """Who takes the octets of one direction."""
+    """Takes the octets of one direction."""
 
     def feed(self, data: bytes, time_ns: int, packet: int, offset: int, seen: int, /) -> None:
         """Take the next octets, which begin at ``offset`` of the stream.
@@ -55,21 +55,21 @@ class Receiver(Protocol):
         """
 
     def gap(self, length: int, cut: bool, time_ns: int, packet: int, /) -> None:
-        """Learn that octets are missing; ``cut`` if the snaplen cost them."""
+        """Octets are missing; ``cut`` if the snaplen cut them off."""
 
     def absent(self, time_ns: int, packet: int, /) -> None:
-        """Learn that no packet of this direction has been captured so far; octets may still come later."""
+        """The capture has no packet of this direction so far; octets may still come later."""
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int, /) -> None:
-        """Learn that octets already seen came again with another value."""
+        """Octets came again with another value."""
 
 
 class WaitingSegment(NamedTuple):
-    """A segment, or a part of one, that waits for octets before it, or for those that it acknowledges."""
+    """A segment or a part of one. It waits for octets before it, or for octets that it acknowledges."""
 
     offset: int  # in the stream
     payload: bytes
-    missing: int  # octets after the payload that the snaplen cost
+    missing: int  # octets that the snaplen cut off behind the payload
     time_ns: int
     packet: int
     ack: int | None  # the sequence number that it acknowledges, if it acknowledges any
@@ -81,7 +81,7 @@ class WaitingSegment(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """What later segments are compared with, of a RST."""
+    """A RST, as far as later segments are compared with it."""
 
     seq: int  # its sequence number
     time_ns: int
@@ -103,7 +103,7 @@ def _is_before(ack: int | None, other: int | None) -> bool:
 
 
 class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What a direction says of itself in a snapshot."""
+    """A direction's part of a snapshot."""
 
     numbers: tuple[int | None, int | None, int | None]  # initial, gathered, next
     offset: int
@@ -127,10 +127,10 @@ class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True
 
 @dataclass(slots=True)
 class Holdings:
-    """How much all flows keep, counted where it is kept."""
+    """How many octets all flows keep together."""
 
     waiting_octets: int = 0
-    recent_octets: int = 0  # at most, of segments that have gone on: counted now and then, and what has since
+    recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
 
 
 class DirectionOwner(Protocol):
@@ -193,10 +193,10 @@ class Direction(Generic[Owner]):
         self.reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
         self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
         self.pending: Segment | None = None  # a SYN that does not fit: it is forged, or begins the next connection
-        # Segments whose numbers do not fit: of behind a large hole, or of the next connection.
+        # Segments whose numbers do not fit: they stand behind a large hole, or belong to the next connection.
         self.doubtful: tuple[Segment, ...] = ()
         self.seen = False  # a packet of this direction has been captured
-        self.absent = False  # its receiver was told that none has been
+        self.absent = False  # its receiver knows that the capture has no packet of it
         self.receiver: Receiver | None = None
         self.latest = (0, 0)  # number and time of the latest packet of an event outside of the hot loop
         self.waiting = _NONE_WAITING
@@ -234,7 +234,7 @@ class Direction(Generic[Owner]):
 
     @property
     def owes(self) -> bool:
-        """Whether the other side has acknowledged octets that have not been seen."""
+        """Whether the capture lacks octets so far that the other side has acknowledged."""
         return self.acked > self.offset and self.acked > self.presumed
 
     @property
@@ -248,7 +248,7 @@ class Direction(Generic[Owner]):
         return max(self.waiting[0].offset - self.offset, 0) if self.waiting else 0
 
     def is_far(self, seq: int) -> bool:
-        """Whether a sequence number is so far off that it belongs to another connection, or stands behind a hole."""
+        """Whether a sequence number is so far away that it stands behind a large hole, or is another connection's."""
         return self.next is not None and abs(distance(seq, self.next)) > WINDOW
 
     def is_ahead(self, seq: int, octets: int) -> bool:
@@ -278,14 +278,14 @@ class Direction(Generic[Owner]):
         return self.flow.ended
 
     def skips(self, segment: Segment) -> bool:
-        """Whether nothing but SYNs is known, and a segment shows that more was said before it."""
+        """Whether only SYNs are known, and a segment shows that octets were sent before it."""
         _, _, _, seq, ack, flags, _, _ = segment
         if self.isn is not None and 1 < distance(seq, self.isn) <= WINDOW:
             return True
         return bool(flags & ACK) and self.other.isn is not None and 1 < distance(ack, self.other.isn) <= WINDOW
 
     def snapshot(self) -> DirectionState:
-        """All that is known of the direction, but for who takes its octets."""
+        """The state of the direction, without its receiver."""
         return DirectionState(
             numbers=(self.isn, self.gathered, self.next),
             offset=self.offset,
@@ -308,7 +308,7 @@ class Direction(Generic[Owner]):
         )
 
     def restore(self, state: DirectionState, receiver: Receiver | None) -> None:
-        """Go on from a snapshot, with ``receiver`` taking the octets; what is kept is counted already."""
+        """Go on from a snapshot; ``receiver`` takes the octets. The holdings count the kept octets already."""
         self.isn, self.gathered, self.next = state.numbers
         self.offset = state.offset
         self.floor = state.floor
@@ -371,7 +371,7 @@ class Direction(Generic[Owner]):
         self.floor = min(self.offset, self.acked) - 1
 
     def swallow(self, seq: int, length: int) -> None:
-        """Take late octets of an ended flow: nobody wants them, but they must not begin another flow."""
+        """Take late octets of an ended flow. Nobody wants them, but they must not begin another flow."""
         end = (seq + length) % MODULO
         if self.next is None or distance(end, self.next) > 0:
             self.next = end
@@ -463,7 +463,7 @@ class Direction(Generic[Owner]):
         waiting[first:last] = together
 
     def _sent_earlier(self, waiting: WaitingSegment, segment: WaitingSegment) -> list[WaitingSegment]:
-        """A waiting segment in up to three parts: a segment that was sent earlier has some of its octets."""
+        """A waiting segment in up to three parts: of some of its octets another segment has an earlier copy."""
         begin, end = max(waiting.offset, segment.offset), min(waiting.end, segment.end)
         self._account(-len(waiting.payload) - SEGMENT_COST)
         parts = []
@@ -502,9 +502,10 @@ class Direction(Generic[Owner]):
         self.doubtful = ()
 
     def separate(self, isn: int) -> list[Segment]:
-        """Give back the waiting segments of another connection on the same addresses, which begins with ``isn``.
+        """Return the waiting segments that belong to another connection on the same addresses, begun with ``isn``.
 
-        Segments of that may come before its SYN, which alone tells them from those behind a hole of this connection.
+        Segments of the other connection may come before its SYN. Only the SYN distinguishes them from segments behind a
+        hole of this connection.
         """
         if self.next is None or -WINDOW <= distance(isn, self.next) < 0:
             return []
@@ -530,7 +531,7 @@ class Direction(Generic[Owner]):
         self.waiting_octets += octets
         self.holdings.waiting_octets += octets
 
-    # ------------------------------------------------------------------ what acknowledgments say
+    # ------------------------------------------------------------------ acknowledgments
 
     def seen_by(self, ack: int | None) -> int:
         """The stream offset that the other side acknowledges; UNBOUNDED if the number says nothing."""
@@ -555,7 +556,7 @@ class Direction(Generic[Owner]):
             self.go_along(ack, offset - self.offset)
 
     def go_along(self, ack: int, octets: int) -> int:
-        """Go on where the other side acknowledges octets that were not captured: nothing else is known of them."""
+        """Go on behind octets that the capture lacks: the other side's acknowledgment is all that shows them."""
         self.next = ack
         self.offset = self.acked = self.acked_at = offset = self.offset + octets
         return offset

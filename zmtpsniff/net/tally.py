@@ -1,7 +1,7 @@
-"""Packets in which no TCP was found, counted by what they are, so that a capture without flows says what it holds.
+"""Counts packets without TCP by what they are, so that the totals of a capture without flows say what it has.
 
-A kind of packet is a number as in ``encapsulation.py``. Most kinds cannot hold TCP (ARP, spanning tree, ICMP) and are
-told only if nothing else is there to tell. The others may: they are told with their names, each once.
+A kind of packet is a number as in ``encapsulation.py``. Most kinds cannot hold TCP (ARP, spanning tree, ICMP): the
+totals name them only if the capture has nothing else. The other kinds may hold TCP: a problem names each of them once.
 """
 
 from zmtpsniff.net.encapsulation import (
@@ -32,7 +32,7 @@ PLAIN_UDP = IP_PROTOCOL | 17
 TOO_DEEP = OTHER | 2  # tunnels in tunnels
 _MANY = OTHER | 3  # kinds beyond those that are counted one by one
 _MOST_KINDS = 256
-_MOST_TOLD = 4  # records; one more for the rest
+_MOST_TOLD = 4  # problems; one more is for the rest
 _MOST_LISTED = 5  # in a sentence
 
 # What each registry's numbers are called, and how they are written.
@@ -242,7 +242,7 @@ def udp_kind(source: int, destination: int, payload: bytes) -> int:
 
 
 class Tally:
-    """Packets without TCP, counted by kind; of more kinds than there usually are, the rest together."""
+    """Counts packets without TCP by kind. If there are very many kinds, it counts the rest together."""
 
     def __init__(self) -> None:
         """Start without packets."""
@@ -259,7 +259,7 @@ class Tally:
             packets[_MANY] = packets.get(_MANY, 0) + 1
 
     def unread(self) -> list[tuple[str, str]]:
-        """Of the packets that may hold TCP: problem codes, each with a sentence, the most frequent kinds by name."""
+        """Problem codes with sentences about the packets that may hold TCP; they name the most frequent kinds."""
         kinds = [kind for kind in self._ranked() if _may_hold_tcp(kind)]
         if len(kinds) > _MOST_TOLD + 1:
             kinds, rest = kinds[:_MOST_TOLD], kinds[_MOST_TOLD:]

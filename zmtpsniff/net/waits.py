@@ -9,22 +9,23 @@ window is closed. A sender that has more to send then probes, again and again. W
 A receiver's kernel acknowledges what comes, whatever its program does. If it does not, its host is gone or asleep, or
 the network loses packets. The sender then sends the same octets again, each time after a longer pause, until they are
 acknowledged. One copy proves little, since a capture point may see a packet twice; a stall is told only of octets that
-came several times more.
+came several times more. If the same octets come again after they were acknowledged, the sender does not know that: what
+the receiver sends is lost on its way, behind the capture point.
 
 The first acknowledgment of a request came when its octets had reached the service's host. What passes from then until
-the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told.
+the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told. If it ended with
+octets that came before, that is told, too: the network may have lost these.
 """
-
-from typing import Literal
 
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.net.reassembly import distance
 from zmtpsniff.net.segment import ACK, CLOSED, FIN, RST, SYN, Segment
-from zmtpsniff.net.witness import Pause, Stall, Witness
+from zmtpsniff.net.witness import Cause, Pause, Stall, Witness
 
 PAUSE_NS = 50_000_000  # in which no packet of a flow came; acknowledgments come at most 40 ms later (Linux)
 _LEAST_COPIES = 3  # of the same octets, beside the first: these take a second at least
+_AGAIN_NS = 100_000_000  # a sender waits longer before it sends again; a capture point may see one packet several times
 
 
 class _ClosedWindow:
@@ -39,15 +40,18 @@ class _ClosedWindow:
 
 
 class _Retransmission:
-    """Octets that were sent again, and are not acknowledged."""
+    """Octets that were sent again, and are not acknowledged, or in vain."""
 
-    __slots__ = ("begin", "copies", "packet", "since_ns")
+    __slots__ = ("begin", "copies", "is_acknowledged", "last_ns", "packet", "since_ns", "unheard")
 
     def __init__(self, begin: int, since_ns: int, packet: int) -> None:
         self.begin = begin  # the sequence number of the first of them
         self.since_ns = since_ns  # when they came again first
+        self.last_ns = since_ns  # the last time
         self.packet = packet
         self.copies = 1
+        self.is_acknowledged = False
+        self.unheard = 0  # copies that came after that
 
 
 class WaitWatch:
@@ -90,7 +94,8 @@ class WaitWatch:
             direction.acked_ns = time_ns
         if time_ns - flow.last_ns >= PAUSE_NS and not flow.unwanted:
             sender, _ = addresses(key)
-            told = Pause(flow.number, sender.text, time_ns, direction.acked_ns, direction.other.acked_ns)
+            resends = len(payload) > 1 and direction.next is not None and distance(segment[3], direction.next) < 0
+            told = Pause(flow.number, sender.text, time_ns, direction.acked_ns, direction.other.acked_ns, resends)
             self._witness.pause(told)
 
     def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
@@ -117,19 +122,33 @@ class WaitWatch:
         """Take note of octets that are sent again, and of their acknowledgment."""
         time_ns, packet, key, seq, ack, flags, payload, _ = segment
         mine = self._resent.get(key)
-        if mine is not None and flags & ACK and distance(ack, mine.begin) > 0:
-            self._tell_copies(direction, time_ns, is_open=True)
+        if mine is not None and flags & ACK and distance(ack, mine.begin) > 0 and not mine.is_acknowledged:
+            mine.is_acknowledged = True
+            if mine.copies >= _LEAST_COPIES:
+                self._end_copies(direction, time_ns)
+        if len(payload) < 2 or direction.next is None:
+            return
+        receiver = direction.other
+        theirs = self._resent.get(receiver.key)
+        if distance(seq, direction.next) >= 0:  # new octets: the sender knows that the others are there
+            if theirs is not None and theirs.is_acknowledged:
+                self._end_copies(receiver, time_ns)
+        elif theirs is None or (theirs.is_acknowledged and seq != theirs.begin):
+            if theirs is not None:
+                self._end_copies(receiver, time_ns)
+            self._resent[receiver.key] = _Retransmission(seq, time_ns, packet)
             self._watch(direction.flow)
-        if len(payload) < 2 or direction.next is None or distance(seq, direction.next) >= 0:
-            return  # new, or what keeps a connection alive
-        receiver = direction.other.key
-        theirs = self._resent.get(receiver)
-        if theirs is None:
-            self._resent[receiver] = _Retransmission(seq, time_ns, packet)
-            self._watch(direction.flow)
+        elif theirs.is_acknowledged:
+            theirs.unheard += time_ns - theirs.last_ns >= _AGAIN_NS
+            theirs.last_ns = time_ns
         elif distance(seq, theirs.begin) <= 0:  # the first may have been a probe with the last octets (RFC 8985)
             theirs.begin = seq
             theirs.copies += 1
+            theirs.last_ns = time_ns
+
+    def _end_copies(self, direction: FlowDirection, time_ns: int) -> None:
+        self._tell_copies(direction, time_ns, is_open=True)
+        self._watch(direction.flow)
 
     def _tell_window(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
         closed = self._closed.pop(direction.key)
@@ -138,13 +157,17 @@ class WaitWatch:
 
     def _tell_copies(self, direction: FlowDirection, until_ns: int, *, is_open: bool) -> None:
         resent = self._resent.pop(direction.key)
-        if resent.copies >= _LEAST_COPIES and direction.seen:  # else one direction only is in the capture
-            since_ns, packet, copies = resent.since_ns, resent.packet, resent.copies
-            self._tell("unacknowledged", direction, since_ns, until_ns, packet, copies, is_open)
+        if not direction.seen:
+            return  # one direction only is in the capture
+        since_ns, packet = resent.since_ns, resent.packet
+        if resent.unheard >= _LEAST_COPIES:
+            self._tell("unheard", direction, since_ns, until_ns, packet, resent.unheard, is_open)
+        elif resent.copies >= _LEAST_COPIES:
+            self._tell("unacknowledged", direction, since_ns, until_ns, packet, resent.copies, is_open)
 
     def _tell(
         self,
-        cause: Literal["window", "unacknowledged"],
+        cause: Cause,
         direction: FlowDirection,
         since_ns: int,
         until_ns: int,

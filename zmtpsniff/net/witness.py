@@ -1,11 +1,13 @@
-"""What connections show below their octets: whether anybody answered, and whether a receiver stopped taking.
+"""What connections show below their octets: whether anybody answered, and whether a receiver stopped taking octets.
 
-This is told of every TCP connection, whatever it speaks: where nobody answers, nobody knows what would be spoken.
+The flow table reports this of every TCP connection, whatever it speaks: if nobody answers, nobody knows the protocol.
 """
 
 from typing import Literal, NamedTuple, Protocol
 
 Outcome = Literal["accepted", "refused", "silent"]
+# Unheard: what the receiver acknowledged is sent again all the same, so the acknowledgments do not reach the sender.
+Cause = Literal["window", "unacknowledged", "unheard"]
 
 
 class Attempt(NamedTuple):
@@ -15,45 +17,46 @@ class Attempt(NamedTuple):
     flow: int
     client: str  # address and port
     server: str
-    syns: int  # of the client, at least
-    first_ns: int  # when the first one was captured, and the last packet of the attempt
+    syns: int  # that the client sent, at least
+    first_ns: int  # when the first SYN was captured; below: the last packet of the attempt
     last_ns: int
     packet: int  # the number of that last packet
     answer_ns: int | None = None  # how long the answer to the SYN took
 
 
 class Stall(NamedTuple):
-    """A receiver let its peer wait: its TCP window was closed, or it acknowledged nothing."""
+    """A receiver let its peer wait: its TCP window was closed, it acknowledged nothing, or that never arrived."""
 
     flow: int
     receiver: str  # address and port
     sender: str
-    cause: Literal["window", "unacknowledged"]
-    since_ns: int  # when the window closed, or octets were sent again first
-    until_ns: int  # when it went on, or the last packet of the connection
-    packet: int  # the packet that closed the window, or was sent again first
+    cause: Cause
+    since_ns: int  # when the window closed, or the sender first sent octets again
+    until_ns: int  # when the receiver went on, or the last packet of the connection
+    packet: int  # the packet that closed the window, or the first that was sent again
     attempts: int  # of the sender to go on: probes of the window, copies of the same octets
-    is_open: bool  # it went on
+    is_open: bool  # the receiver went on
 
 
 class Pause(NamedTuple):
     """For a while no packet of a flow came."""
 
     flow: int
-    sender: str  # of the packet that ended it: address and port
-    until_ns: int  # when that came
+    sender: str  # of the packet that ended the pause: address and port
+    until_ns: int  # when that packet came
     sender_acked_ns: int  # when its sender acknowledged octets last, without sending any; 0: never
     receiver_acked_ns: int  # when the receiver did
+    resends: bool = False  # the packet that ended it has octets that came before: the network may have lost them
 
 
 class Witness(Protocol):
-    """Who wants to know."""
+    """Whom the flow table reports to."""
 
     def attempt(self, attempt: Attempt, /) -> None:
-        """A TCP connection was tried; told once its outcome is known."""
+        """Somebody tried to connect; called once the outcome is known."""
 
     def stall(self, stall: Stall, /) -> None:
-        """A receiver let its peer wait for a while; told once it is over, or the connection is."""
+        """A receiver let its peer wait for a while; called once that, or the connection, is over."""
 
     def pause(self, pause: Pause, /) -> None:
-        """Nothing came for a while."""
+        """No packet of a connection came for a while."""

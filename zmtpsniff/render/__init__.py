@@ -1,24 +1,25 @@
-"""How events are shown: for people a tree, a line each, what zhelpers prints, diagrams; for programs JSON Lines."""
+"""Output formats: for people a tree, a line each, zhelpers' dump and diagrams; for programs JSON Lines."""
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from zmtpsniff.render.color import Color
 
 if TYPE_CHECKING:
     from zmtpsniff.render.clock import Times
     from zmtpsniff.render.renderer import Renderer
 
 Format = Literal["tree", "json", "summary", "dump", "mermaid", "dot"]
-Color = Literal["auto", "always", "never"]
 _MAX_BYTES_IF_VERBOSE = 4096  # from -vv on: most messages whole, but no screen full of a picture
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class FormatTraits(NamedTuple):
-    """What those must know of an output format who do not write it."""
+    """What the command line must know of an output format."""
 
-    words: str  # what it is, for the help
-    is_binary: bool = False  # it is written to a binary stream
-    shows_whole_bodies: bool = False  # unless a limit is given
-    shows_problems: bool = True  # also those of the capture itself
+    words: str  # for the help of -T
+    is_binary: bool = False  # the renderer writes to a binary stream
+    shows_whole_bodies: bool = False  # if --max-bytes is not given
+    shows_problems: bool = True  # the renderer writes problems; else standard error has those of the capture
 
 
 TRAITS: dict[Format, FormatTraits] = {

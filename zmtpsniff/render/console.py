@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
-from zmtpsniff.render import Color
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.text import encodable
 
 if TYPE_CHECKING:

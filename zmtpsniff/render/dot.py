@@ -80,7 +80,7 @@ class DotRenderer:
     def _end(self, event: Connection) -> None:
         talk = self._talks.pop(event.flow, None) or _Talk()
         client, server = event.client, event.server
-        key = HostPairKey(host_of(client.address), server.address, client.socket_type, server.socket_type)
+        key = HostPairKey(host_of(client.address), server.address, client.type_name, server.type_name)
         self._ended[event.flow] = key
         if len(self._ended) > _OPEN:
             del self._ended[next(iter(self._ended))]

@@ -6,9 +6,10 @@ from typing import TextIO
 
 from dissectors.events import Capture
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
+from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import Palette, make_palette
 from zmtpsniff.render.text import encodable, escape
 from zmtpsniff.render.wording import number
@@ -28,7 +29,8 @@ def draw(
 ) -> None:
     """Write findings to a stream, as wide as its terminal or ``width`` columns; the line that sums up is the last."""
     palette = make_palette(stream, color)
-    columns = max(width or terminal_width(stream) or _NO_TERMINAL, _LEAST)
+    terminal = width or terminal_width(stream)
+    columns = max(terminal or _NO_TERMINAL, _LEAST)
     clock = Clock(utc, digits=6)
     lines: list[str] = []
     for place, finding in enumerate(findings):
@@ -37,7 +39,7 @@ def draw(
         lines += _finding(finding, palette, clock, columns)
     if lines:
         lines.append("")
-    lines.append(_sum(findings, capture, palette))
+    lines.append(fitted(_sum(findings, capture, palette), terminal))
     text = "\n".join(lines) + "\n"
     change = encodable(getattr(stream, "encoding", None))
     stream.write(change(text) if change else text)
@@ -79,6 +81,12 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette)
         verdict = palette.paint(palette.good, "nothing is wrong that can be seen") + notes
     if capture is None:
         return verdict
+    if not capture.zmtp_flows and not (counts["error"] or counts["warning"]):
+        return (
+            f"{palette.paint(palette.warning, 'no ZMTP is in the capture')}, so nothing can be said of it: "
+            f"{number(capture.packets, 'packet')}, {number(capture.flows, 'connection')}; look at the interface and "
+            "the filter, or name the port with -d tcp.port==N,zmtp"
+        )
     return (
         f"{verdict}: {number(capture.packets, 'packet')} in {duration(capture.duration_ns)}, "
         f"{number(capture.zmtp_flows, 'ZMTP connection')}, {number(capture.messages, 'message')}"

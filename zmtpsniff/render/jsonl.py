@@ -230,6 +230,8 @@ class JsonlRenderer:
             return _often(value, self._max_bytes)
         if kind in _OCTETS:
             return octets_object(value, self._max_bytes)
+        if isinstance(value, msgspec.Struct) and kind is not Payload:
+            return self._struct(value)
         if isinstance(value, dict):
             return {str(name): self._convert(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -239,7 +241,7 @@ class JsonlRenderer:
         if isinstance(value, Payload):
             own = {"protocol": value.protocol, "summary": value.summary}
             return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
-        return self._struct(value) if isinstance(value, msgspec.Struct) else value
+        return value
 
 
 _often = lru_cache(1024)(octets_object)

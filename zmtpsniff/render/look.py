@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dissectors.events import Octets
+from zmtpsniff.render.fit import columns, fitted
 from zmtpsniff.render.palette import Palette, Signs
 from zmtpsniff.render.text import quote
 
@@ -40,6 +41,14 @@ class Look:
     def more(self) -> str:
         """What stands for things left out, ``{}`` for their number."""
         return f"{self.signs.more} {{}} more"
+
+    def fitted(self, line: str) -> str:
+        """A line, as several where the terminal is narrower."""
+        return fitted(line, self.width)
+
+    def is_too_long(self, line: str, start: int) -> bool:
+        """Whether a line that begins in a column is longer than the terminal is wide."""
+        return self.width is not None and start + len(line) > self.width and start + columns(line) > self.width
 
     def octets(self, octets: Octets) -> str:
         """Octets on one line, in their colour."""

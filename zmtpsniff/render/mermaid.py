@@ -64,7 +64,7 @@ class MermaidRenderer:
             server = self._participant(event.server.address, lines)
             words = [
                 connection_words(event),
-                *(escape(peer.socket_type or "?") for peer in (event.client, event.server)),
+                *(escape(peer.type_name or "?") for peer in (event.client, event.server)),
             ]
             messages = number(event.messages.client + event.messages.server, "message")
             text = f"{words[1]} - {words[2]}, {words[0]}, {messages}, {ENDS[event.end]}"

@@ -40,7 +40,9 @@ class MessageTree:
         """Add messages that differ in their one frame only."""
         start = self._origin.of_wire(run.first, lines)
         lengths = [length_on_wire(frame) for frame in run.frames]
-        first = {length: start + self._title(run.first.socket_type, 1, length) for length in set(lengths)}
+        first = {
+            length: self._look.fitted(start + self._title(run.first.socket_type, 1, length)) for length in set(lengths)
+        }
         if run.first.encrypted and self._look.verbosity:
             first = {length: line + self._shown_encrypted for length, line in first.items()}
         if bodies := plain_lines(run.frames, self._look):
@@ -60,7 +62,7 @@ class MessageTree:
             line += self._shown_encrypted
         if has_relations(event):
             line += relations(event, self._look)
-        lines.append(line)
+        lines.append(self._look.fitted(line))
         self._add_frames(event, lengths, lines)
         if event.payload is not None or event.bodies:
             self._add_payload(event, lines)
@@ -95,6 +97,10 @@ class MessageTree:
                 lines += [INDENT + line for line in body]
                 continue
             label, columns = self._label(radio, index, digits, lengths[index], width)
+            if self._look.is_too_long(body[0], columns):
+                lines.append(label)
+                lines += [INDENT + line for line in body]
+                continue
             lines.append(label + body[0])
             if len(body) > 1:
                 lines += [" " * columns + line for line in body[1:]]

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, fields
 from typing import TextIO
 
-from zmtpsniff.render import Color
+from zmtpsniff.render.color import Color
 
 # What each part looks like, in rich's words. Named colours only, so that the terminal's own theme decides the shades.
 _STYLES = {

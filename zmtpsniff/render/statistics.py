@@ -19,9 +19,10 @@ from zmtpsniff.analysis.statistics.records import (
     TopicRow,
     TotalRow,
 )
-from zmtpsniff.render import Color, chart
+from zmtpsniff.render import chart
 from zmtpsniff.render.chart import Blocks, make_blocks
 from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import columns, drawn
 from zmtpsniff.render.figures import brief as _brief
 from zmtpsniff.render.figures import lines as _lines
@@ -294,7 +295,7 @@ class _Drawing:
 
 
 def _socket(peer: "Peer", more: str) -> str:
-    words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    words = [] if peer.type_name is None else [escape(peer.type_name)]
     if peer.identity:
         words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
     if process := process_words(peer):

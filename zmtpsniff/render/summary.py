@@ -16,8 +16,8 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.columns import COMPACT, Columns, Widths
 from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words

@@ -1,6 +1,5 @@
 """The default format: a block of lines for every record, for people who read."""
 
-import re
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -19,8 +18,9 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render import Color
 from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.color import Color
+from zmtpsniff.render.fit import columns as width_of
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.message import MessageTree, relations
 from zmtpsniff.render.origin import Origin
@@ -46,7 +46,6 @@ _BATCH = 200  # events put together at a time: larger strings leave the processo
 _SEALED = frozenset({"box", "cookie", "token"})
 _BESIDE = 48  # columns of fields that go on the first line of their record, where there is no terminal
 _BELOW = 110  # columns of fields that go on one line below it, likewise
-_SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 _HANDSHAKES = {"complete": "good", "failed": "error", "incomplete": "warning", "not-seen": "dim"}
 _ENDS = {"rst": "warning", "timeout": "warning"}
@@ -103,12 +102,19 @@ class TreeRenderer:
 
     def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
         """Add the lines of one event, or of a run of messages."""
+        if isinstance(event, Run):
+            self._messages.add_run(event, lines)
+        elif isinstance(event, Message):
+            self._messages.add(event, lines)
+        else:
+            before = len(lines)
+            self._add_other(event, lines)
+            lines[before:] = map(self._look.fitted, lines[before:])
+
+    def _add_other(self, event: AnyEvent, lines: list[str]) -> None:
+        """Add the lines of one event that is no message."""
         paint, palette = self._paint, self._palette
         match event:
-            case Run():
-                self._messages.add_run(event, lines)
-            case Message():
-                self._messages.add(event, lines)
             case Subscription():
                 topic = topic_words(event, self._look.max_bytes, self._look.more)
                 lines.append(self._first(event, f"{event.action} {topic}", lines, event.incomplete))
@@ -163,9 +169,9 @@ class TreeRenderer:
         label = self._palette.label
         shown = [(name, value if isinstance(value, str) else self._look.octets(value)) for name, value in fields]
         line = "  ".join([f"{self._paint(label, name)} {value}" for name, value in shown])
-        columns = _columns(line)
+        columns = width_of(line)
         width = self._look.width
-        beside = _BESIDE if width is None else width - _columns(lines[-1]) - 2
+        beside = _BESIDE if width is None else width - width_of(lines[-1]) - 2
         below = _BELOW if width is None else width - len(INDENT)
         if not self._look.verbosity and columns <= beside:
             lines[-1] += f"  {line}"
@@ -271,7 +277,7 @@ class TreeRenderer:
         identity = peer.identity
         return (
             escape(peer.address),
-            escape(peer.socket_type or "") + (" (inferred)" if peer.inferred else ""),
+            escape(peer.type_name or "") + (" (inferred)" if peer.inferred else ""),
             protocol(peer.version) if peer.version is not None else "",
             number(messages, "message"),
             number(octets, "octet"),
@@ -294,8 +300,3 @@ class TreeRenderer:
             duration(event.duration_ns),
         ]
         return f"{paint(palette.title, 'capture')}  {', '.join([part for part in parts if part])}"
-
-
-def _columns(line: str) -> int:
-    """How many columns a line takes."""
-    return len(_SGR.sub("", line))

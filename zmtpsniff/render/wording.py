@@ -124,7 +124,7 @@ def end_words(event: Connection) -> str:
 
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
     """What one end of a connection announced, as in ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
-    words = [] if peer.socket_type is None else [escape(peer.socket_type)]
+    words = [] if peer.type_name is None else [escape(peer.type_name)]
     if peer.inferred:
         words.append("(inferred)")
     if peer.version is not None:

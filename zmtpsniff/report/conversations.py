@@ -115,7 +115,7 @@ class Conversations:
         return chosen[:most]
 
     def _end(self, event: Connection, trace: _Trace) -> None:
-        kind = (event.server.address, event.client.socket_type, event.server.socket_type)
+        kind = (event.server.address, event.client.type_name, event.server.type_name)
         candidates = self._kinds.get(kind)
         if candidates is None:
             if len(self._kinds) >= _KINDS:
@@ -132,8 +132,8 @@ class Conversations:
             start_ns=event.start_ns,
             end_ns=event.end_ns,
             end=event.end,
-            client_socket_type=event.client.socket_type,
-            server_socket_type=event.server.socket_type,
+            client_socket_type=event.client.type_name,
+            server_socket_type=event.server.type_name,
             problems=trace.problems,
         )
         before = 0

@@ -2,7 +2,7 @@
 
 from typing import IO, TYPE_CHECKING, Any
 
-from zmtpsniff.render import Color
+from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import columns, drawn
 from zmtpsniff.render.palette import make_signs
 from zmtpsniff.report.results import Results

@@ -1,4 +1,13 @@
-"""What two ends say to each other dissected in order, whatever files it is in."""
+"""What two ends say to each other dissected in order, whatever files it is in.
+
+Connections does here what a :class:`~zmtpsniff.sniffer.Sniffer` does elsewhere, with the same settings, flow table and
+factory of dissectors. A Dissection, as zmtpsniff.open() returns it, would not do, for two reasons:
+
+- It reads packets. A task decodes their headers once and hands each segment to one of thousands of groups, so what
+  comes here are segments.
+- It begins at nothing and its end is the capture's. A group goes on in the next run from a state, and must tell what is
+  over from what is told only because the files end.
+"""
 
 from hashlib import sha256
 from typing import Literal, NamedTuple

@@ -5,22 +5,9 @@ archive: it takes a second until a daemon has compiled all that it imports, each
 """
 
 import sys
-from importlib.machinery import PathFinder
-from pathlib import Path
-
-
-def without_archives(path: list[str]) -> list[str]:
-    """A path of modules without the archives that belong to the pyspark that is installed elsewhere in it."""
-    rest = [entry for entry in path if not entry.endswith(".zip")]
-    spec = PathFinder.find_spec("pyspark", rest)
-    if spec is None or spec.origin is None:
-        return path
-    archives = Path(spec.origin).parent / "python" / "lib"
-    return [entry for entry in path if Path(entry).parent != archives]
-
 
 if __name__ == "__main__":
-    sys.path[:] = without_archives(sys.path)
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith(("/pyspark.zip", "-src.zip"))]
     from pyspark.daemon import manager
 
     manager()

@@ -11,29 +11,40 @@ that is asked once). A stream also has ``state``, a folder of its own for what i
 """
 
 import json
+import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.fs import FileSelector
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Run, Subscription
+from zmtpsniff.capture.file_list import FileInfo, list_files
+from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
 from zmtpsniff.key_file import read_keys
-from zmtpsniff.spark.file_list import list_files
-from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.options import MOST_FILES, Options, parse_ports
-from zmtpsniff.spark.progress import Progress
-from zmtpsniff.spark.series import by_series, check_series, series_of, shard_counts
+from zmtpsniff.spark.groups import ShardSpec
+from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
+from zmtpsniff.spark.series import by_series, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
-from zmtpsniff.spark.tables import ddl
+from zmtpsniff.spark.state_log import STATES
+from zmtpsniff.spark.tables import ddl, tables_of
+from zmtpsniff.spark.task import Job, ShardTask, rows_of
+from zmtpsniff.spark.writer import DataFile, TableWriter
+
+if TYPE_CHECKING:
+    from zmtpsniff.spark.ingestion import Base
+    from zmtpsniff.spark.store import Store
 
 TABLES: dict[str, tuple[type, ...]] = {
     "messages": (Message, Run),
@@ -45,23 +56,18 @@ TABLES: dict[str, tuple[type, ...]] = {
 """The tables that can be read so, and the events that they have rows of."""
 
 _COMPARED = {
-    datasource.EqualTo: pc.equal,
-    datasource.GreaterThan: pc.greater,
-    datasource.GreaterThanOrEqual: pc.greater_equal,
-    datasource.LessThan: pc.less,
-    datasource.LessThanOrEqual: pc.less_equal,
+    datasource.EqualTo: operator.eq,
+    datasource.GreaterThan: operator.gt,
+    datasource.GreaterThanOrEqual: operator.ge,
+    datasource.LessThan: operator.lt,
+    datasource.LessThanOrEqual: operator.le,
 }
-_TIMES = {"date", "time", "time_ns", "start", "start_ns", "stop", "end_ns"}
-_PORTS = {"src_port", "dst_port", "client_port", "server_port"}
-_VERSIONS = {"version", "client_version", "server_version"}
-_PUSHED = _TIMES | _PORTS | _VERSIONS | {"series"}
 _OPTIONS = (
     "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "curveKeys", "idle",
     "pushdown", "state", "maxFiles", "path", "paths",
 )  # fmt: skip
 
-Condition = tuple[str, type[Filter], Any]
-"""A column, how it is compared, and with what."""
+_Offset = dict[str, Any]
 
 
 class _Request:
@@ -100,21 +106,15 @@ class _Request:
 
 @dataclass
 class Partition(InputPartition):
-    """A shard of a series, its files, and the numbers of the lists of a stream before and after them.
+    """A shard of a series; of a stream also what its outcome is called."""
 
-    ``known`` says of a stream that the series has been left somewhere.
-    """
-
-    series: str
-    files: list[str]
-    spec: ShardSpec
-    before: int = 0
-    after: int = 0
-    known: bool = False
+    job: Job
+    task: ShardTask
+    outcome: str = ""
 
     def __post_init__(self) -> None:
         """Say what InputPartition wants to know."""
-        super().__init__((self.series, self.spec.number))
+        super().__init__((self.task.series, self.task.spec.number))
 
 
 class ZmtpSource(DataSource):
@@ -143,32 +143,26 @@ class _Reader(DataSourceReader):
     def __init__(self, request: _Request, schema: StructType) -> None:
         self._request = request
         self._schema = schema
-        self._conditions: list[Condition] = []
+        self._conditions: dict[str, pc.Expression] = {}  # by the columns
 
     def partitions(self) -> list[InputPartition]:
         """One for each shard of each series that can have rows."""
         found = by_series(list_files(self._request.inputs, empty=True), self._request.series)
-        wanted = [
-            name
-            for name in found
-            if all(_holds(name, kind, value) for column, kind, value in self._conditions if column == "series")
-        ]
+        names = pa.table({"series": pa.array(found, pa.string())})
+        wanted = names.filter(self._conditions.get("series", pc.scalar(True))).column("series").to_pylist()
         octets = {name: sum(file.size for file in found[name]) for name in wanted}
         counts = shard_counts(octets, os.cpu_count() or 1)
-        partitions: list[InputPartition] = []
-        for name in wanted:
-            count = self._request.shards or counts[name]
-            paths = [file.path for file in found[name]]
-            partitions += [Partition(name, paths, ShardSpec(number, count)) for number in range(count)]
-        return partitions
+        job = Job(".", [], "", self._request.options)  # which begins with no states
+        return [
+            Partition(job, task)
+            for name in wanted
+            for task in ShardTask(name, ShardSpec(), found[name]).parts(self._request.shards or counts[name])
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect a shard."""
-        if not isinstance(partition, Partition):  # of no files at all
-            return
-        options = _narrowed(self._request.options, self._conditions)
-        shard = Shard(partition.files, options, MemoryStates(), partition.spec)
-        yield from _Table(self._request, partition.series, self._schema, self._conditions).rows(shard, options)
+        if isinstance(partition, Partition):  # else there are no files at all
+            yield from _rows(self._request, self._schema, partition, self._conditions)
 
 
 class _FilteringReader(_Reader):
@@ -178,138 +172,130 @@ class _FilteringReader(_Reader):
         """Note what rows must be like. Spark looks at them again: here it is about how many pass to it."""
         for one in filters:
             column = ".".join(getattr(one, "attribute", ()))
-            if column in _PUSHED and (type(one) in _COMPARED or isinstance(one, datasource.In)):
-                self._conditions.append((column, type(one), one.value))  # type: ignore[attr-defined]
+            if isinstance(one, datasource.In):
+                condition = pc.field(column).isin([_plain(value) for value in one.value])
+            elif type(one) in _COMPARED:
+                condition = _COMPARED[type(one)](pc.field(column), _plain(one.value))  # type: ignore[attr-defined]
+            else:
+                continue
+            self._conditions[column] = condition & self._conditions.get(column, pc.scalar(True))
         return filters
 
 
 class _StreamReader(DataSourceStreamReader):
-    """Offsets are numbers of lists of files, which the folder ``state`` keeps, with what each series is left with."""
+    """An offset is the number of a micro-batch, and the files that it reads.
+
+    The folder ``state`` is one of tables. Of these, the states have what is open, and ``captures`` the files that were
+    read. Tasks say in ``_batches/NUMBER`` what they wrote there, which is committed before the next micro-batch begins.
+    """
 
     def __init__(self, request: _Request, schema: StructType) -> None:
         if not request.state:
             raise ValueError('a stream keeps what is open in a folder: say .option("state", DIR)')
         self._request = request
         self._schema = schema
+        self._number = -1  # of the last micro-batch of which this is
+        self._base: Base | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> _Offset:  # noqa: N802
         """Before all files."""
-        return {"list": 0}
+        return {"batch": 0, "files": []}
 
-    def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: _Offset, limit: Any = None) -> _Offset:  # noqa: N802
         """Up to the files that are there now, but for those that are too many for a micro-batch."""
-        progress = Progress(self._request.state)
-        if progress.lists() > start["list"]:  # listed before a crash, and not taken
-            return {"list": start["list"] + 1}
-        known = {path for number in range(1, start["list"] + 1) for path in progress.files(number)}
-        # The oldest first, as whoever rotates captures closes them.
-        listed = list_files(self._request.inputs, progress.own, empty=True)
-        new = sorted((file.modified_ns, file.path) for file in listed if file.path not in known)
-        if not new:
-            return start
-        progress.note(start["list"] + 1, sorted(path for _, path in new[: self._request.most_files]))
-        return {"list": start["list"] + 1}
+        base = self._after(start)
+        known = {file.listed.path for files in base.known.values() for file in files}
+        listed = list_files(self._request.inputs, tables_of(self._request.state), empty=True)
+        new = oldest([file for file in listed if file.path not in known], self._request.most_files)
+        return {"batch": start["batch"] + 1, "files": [*map(list, new)]} if new else start
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+    def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
         """One for each shard of each series that has files between two offsets."""
-        progress = Progress(self._request.state)
-        first, last = start["list"], end["list"]
-        before: dict[str, int] = {}
-        found: dict[str, list[str]] = {}
-        for number in range(1, last + 1):
-            for path in progress.files(number):
-                name = series_of(path, self._request.series)
-                if number <= first:
-                    before[name] = before.get(name, 0) + 1
-                else:
-                    found.setdefault(name, []).append(path)
-        count = self._request.shards or 1
-        return [
-            Partition(name, files, ShardSpec(number, count, 1 + before.get(name, 0)), first, last, name in before)
-            for name, files in found.items()
-            for number in range(count)
-        ]
+        if start == end:
+            return []
+        base = self._after(start)
+        outcomes = f"{base.store.location}/_batches/{end['batch']}"
+        if is_there(outcomes):  # of tasks of a run that was killed, perhaps of other shards
+            system, folder = file_system(outcomes)
+            system.delete_dir(folder)
+        job = base.job(self._request.options._replace(tells_open=False))  # what is open has rows when it is over
+        files = by_series([FileInfo(*one) for one in end["files"]], self._request.series)
+        tasks = [shard_task(name, some, base.known.get(name, []), False) for name, some in files.items()]
+        parts = [part for task in tasks for part in task.parts(self._request.shards or 1)]
+        return [Partition(job, part, f"{end['batch']}/{at}") for at, part in enumerate(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Dissect the files of a shard from where it was left, and leave it where they end."""
+        """Dissect the files of a shard from where it was left, and say where they leave it."""
         assert isinstance(partition, Partition)
-        progress = Progress(self._request.state)
-        spec, series = partition.spec, partition.series
-        states, end_ns, first_group = progress.snapshot(series, partition.before) if partition.known else ({}, 0, 0)
-        spec = ShardSpec(spec.number, spec.count, spec.first_file, first_group, end_ns)
-        begins = {path: File(path).first_packets() for path in partition.files} if end_ns else {}
-        late = [path for path, packets in begins.items() if packets and packets[0][0] < end_ns]
-        files = [path for path in partition.files if path not in late]
-        table = _Table(self._request, series, self._schema)
-        if late:  # what came after it has been given out: it is read as a capture of its own
-            numbered = ShardSpec(spec.number, spec.count, spec.first_file + len(files))
-            yield from table.rows(Shard(late, self._request.options, MemoryStates(), numbered), self._request.options)
-        kept = MemoryStates({name: state for name, state in states.items() if spec.has(name)})
-        options = self._request.options._replace(tells_open=False)  # what is open has rows when it is over
-        shard = Shard(files, options, kept, spec)
-        yield from table.rows(shard, options)
-        if shard.has_unreadable_states:
-            raise SparkError(f"{self._request.state}: another version left this; begin with new folders")
-        progress.keep(series, partition.after, spec, kept.states, max(end_ns, shard.end_ns))
+        job = partition.job
+        writer = TableWriter(job.folder, job.prefix)
+        yield from _rows(self._request, self._schema, partition, writer=writer)
+        system, path = file_system(f"{job.folder}/_batches/{partition.outcome}")
+        make_parent(system, path)
+        partial = f"{path}.{uuid4().hex}"  # of a task that is run twice, one is there, and whole
+        with system.open_output_stream(partial) as file:
+            file.write(msgspec.json.encode(writer.close()))
+        system.move(partial, path)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: _Offset) -> None:
         """What was left before ``end`` is not asked for again."""
-        Progress(self._request.state).forget(end["list"])
+        self._after(end)
+
+    def _after(self, offset: _Offset) -> "Base":
+        """What the folder has when all that micro-batches up to an offset left is committed; raises SparkError."""
+        from zmtpsniff.spark.ingestion import Base  # of which executors need nothing
+        from zmtpsniff.spark.store import Store
+
+        number = offset["batch"]
+        if self._base is None or self._number != number:
+            store = Store(self._request.state)
+            store.open()
+            behind = number - store.last_commit().number
+            if behind not in (0, 1) or (behind and not self._complete(store, number)):
+                raise SparkError(f"{self._request.state}: it is not what this checkpoint left; begin with new folders")
+            self._number, self._base = number, Base(store)
+        return self._base
+
+    def _complete(self, store: "Store", number: int) -> bool:
+        """Commit what the tasks of a micro-batch wrote; False if there is nothing."""
+        system, folder = file_system(f"{store.location}/_batches/{number}")
+        files: list[DataFile] = []
+        for info in system.get_file_info(FileSelector(folder, allow_not_found=True)):
+            if "." not in info.base_name:
+                with system.open_input_stream(info.path) as file:
+                    files += msgspec.json.decode(file.read(), type=list[DataFile])
+        if files:
+            store.commit(number - 1, files, set(), set(), lambda: True)
+            system.delete_dir(folder)
+        return bool(files)
 
 
-class _Table:
-    """The rows of one table, with the columns that are asked for."""
+def _rows(
+    request: _Request,
+    schema: StructType,
+    partition: Partition,
+    conditions: Mapping[str, pc.Expression] = MappingProxyType({}),
+    writer: TableWriter | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a shard, with the columns of a schema; what its series goes on from is written."""
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-    def __init__(
-        self, request: _Request, series: str, schema: StructType, conditions: Sequence[Condition] = ()
-    ) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self._table = request.table
-        self._series = series
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-        self._conditions = conditions
-
-    def rows(self, shard: Shard, options: Options) -> Iterator[pa.RecordBatch]:
-        """Those of a shard; provisional ones only if what is open has rows."""
-        for table, rows, provisional in ShardRows(self._series, shard, options, TABLES[self._table]).all():
-            if table == self._table and (options.tells_open or not provisional):
-                yield from self._fitted(rows)
-
-    def _fitted(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows that are wanted, with the columns that are wanted, in their order."""
-        for name, kind, value in self._conditions:
-            if name in rows.schema.names:
-                column = rows.column(name)
-                rows = rows.filter(_mask(column, kind, value))
-        if rows.num_rows:
-            columns = [rows.column(field.name).cast(field.type) for field in self._schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-def _mask(column: pa.Array, kind: type[Filter], value: Any) -> pa.Array:
-    """Which values of a column are as they must be."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if kind is datasource.In:
-        return pc.is_in(column, value_set=pa.array([_plain(one) for one in value], column.type))
-    return _COMPARED[kind](column, pa.scalar(_plain(value), column.type))
-
-
-def _holds(text: str, kind: type[Filter], value: Any) -> bool:
-    """Whether a text is as it must be."""
-    return bool(_mask(pa.array([text]), kind, value)[0].as_py())
+    job = partition.job
+    wanted: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+    unreadable: list[str] = []
+    for table, rows, provisional in rows_of(job, partition.task, unreadable, TABLES[request.table]):
+        if table == request.table and (job.options.tells_open or not provisional):
+            for name in conditions.keys() & {*rows.schema.names}:
+                rows = rows.filter(conditions[name])
+            if rows.num_rows:
+                columns = [rows.column(field.name).cast(field.type) for field in wanted]
+                yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+        elif writer is not None and table in (STATES, "captures"):
+            writer.take(table, rows)
+    if unreadable:
+        raise SparkError(f"{job.folder}: another version left this; begin with new folders")
 
 
 def _plain(value: Any) -> Any:
     """A value as Arrow takes it; a time without a zone is one of the session, which is in UTC."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
-def _narrowed(options: Options, conditions: Sequence[Condition]) -> Options:
-    """Options that leave out connections of which no row can be wanted: those of other ports."""
-    for name, kind, value in conditions:
-        if name in _PORTS and kind in (datasource.EqualTo, datasource.In) and not options.ports:
-            values = value if kind is datasource.In else (value,)
-            return options._replace(ports=tuple((port, port) for port in values if port is not None))
-    return options

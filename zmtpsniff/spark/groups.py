@@ -5,6 +5,9 @@ Its name there is the lesser of the keys of its two directions, or ``DATAGRAMS``
 """
 
 from functools import lru_cache
+from zlib import crc32
+
+import msgspec
 
 from dissectors.beacon import is_beacon
 from zmtpsniff.decode_as import first_match
@@ -21,6 +24,24 @@ _MOST_KNOWN = 1 << 16  # keys of which it is remembered, for some time
 def is_unix(key: bytes) -> bool:
     """Whether a direction's key is of a Unix domain socket."""
     return len(key) == _UNIX_KEY
+
+
+class ShardSpec(msgspec.Struct, frozen=True):
+    """Which part of a series a shard is: number ``number`` of ``count``, from 0.
+
+    Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
+    ``end_ns``.
+    """
+
+    number: int = 0
+    count: int = 1
+    first_file: int = 1
+    first_group: int = 0
+    end_ns: int = 0
+
+    def has(self, name: bytes) -> bool:
+        """Whether a group is of this shard."""
+        return self.count == 1 or crc32(name) % self.count == self.number
 
 
 class Groups:

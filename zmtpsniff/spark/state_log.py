@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zmtpsniff.capture.locations import file_system
 from zmtpsniff.spark.connections import StateError
-from zmtpsniff.spark.locations import file_system
-from zmtpsniff.spark.shard import NEVER, ShardSpec, State
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
 STATES = "_states"
@@ -29,6 +29,9 @@ SCHEMA = pa.schema(
         pa.field("state", pa.binary(), False),  # a State, or nothing
     ]
 )
+NEVER = (1 << 63) - 1
+"""When a group is over whose state could not be kept."""
+
 GONE = -1
 """When a group is over of which nothing is open any more."""
 
@@ -36,6 +39,14 @@ _OVER = SCHEMA.get_field_index("over_ns")
 
 _MANY = 8  # files of about the same size, or smaller, that are merged
 _BATCH_ROWS = 512  # what is read for one state
+
+
+class State(msgspec.Struct, array_like=True):
+    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to."""
+
+    number: int
+    connections: bytes
+    files: dict[int, str] = {}
 
 
 class _Place(NamedTuple):

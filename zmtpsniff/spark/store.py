@@ -1,42 +1,41 @@
 """The folder of the tables, which are tables of Delta Lake, and how a run becomes part of all of them.
 
     DIR/TABLE/date=DAY/*.parquet    rows; DIR/TABLE/_delta_log says which of these files are in the table
-    DIR/_states/*.parquet           the states of what is open (see state_log), and the last commit: "commit-N…"
+    DIR/_states/*.parquet           the states of what is open (see state_log)
 
 Tasks write files that nobody sees yet. A *commit* puts them into the tables, one after the other, ``captures`` last.
-Its first step decides: into ``_states`` go the states, and in place of the commit before it a file that says all that
-this one does. Of two runs only one can replace that file. Every further step has the commit's number as Delta Lake's
-transaction id, so that it is done once, whoever does it: of a run that was killed the next one does the rest. A table
-shows all of a commit, or nothing; what ``captures`` shows is in all tables.
+Its first step decides: it adds the states to ``_states``, and says in that table's log all that it does elsewhere. Of
+two runs only one can write the log's next entry. Every further step has the commit's number as Delta Lake's transaction
+id, so that it is done once, whoever does it: of a run that was killed the next one does the rest. A table shows all of
+a commit, or nothing; what ``captures`` shows is in all tables.
 """
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
-from pyarrow.fs import FileSelector
+from pyarrow.fs import FileSelector, SubTreeFileSystem
 
-from zmtpsniff.spark.locations import canonical, delta_options, file_system, make_parent
+from zmtpsniff.capture.locations import canonical, delta_options, file_system, make_parent
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
-from zmtpsniff.spark.writer import DataFile, TableWriter, now_ms, statistics
+from zmtpsniff.spark.writer import DataFile, TableWriter, now_ms
 
-_APP = "zmtpsniff"  # whose transactions those in the logs are
-_COMMIT = "commit-"
+_APP = "zmtpsniff"  # whose transactions those in the logs are, and their metadata
+_LATEST = 8  # entries of a log: what optimizes tables, and writes some, has completed the commit before it
 _TRIES = 20  # at a step, against others who write
-_SETTINGS = {"delta.checkpointInterval": "20"}  # commits
+SETTINGS = {"delta.checkpointInterval": "20"}  # commits
+"""What the tables are told."""
+
 _STEPS = (*(table for table in TABLES if table != "captures"), "captures")
 
 
@@ -57,14 +56,14 @@ class Store:
     """The folder of the tables."""
 
     def __init__(self, location: str) -> None:
-        """Name the folder ``location``, a path or URL; raises SparkError if nothing opens that."""
+        """Name the folder ``location``, a path or URL; raises LocationError if nothing opens that."""
         self.location = canonical(location)
         self._system, self._root = file_system(location)
 
-    def open(self, has_files: bool = False) -> None:
+    def open(self) -> None:
         """Make what tables are missing, give them the columns that they lack, and finish what an earlier run began.
 
-        Raises SparkError, also for files of version 0.9.0 without a table unless it is known that there are some.
+        Raises SparkError, also for files of version 0.9.0 without a table.
         """
         try:
             make_parent(self._system, f"{self._root}/_")
@@ -73,7 +72,7 @@ class Store:
                 if known is not None:
                     _add_columns(known, _schema(name))
                     continue
-                if not has_files and self._has_files(name):
+                if self._has_files(name):
                     raise SparkError(
                         f"--output {self.location}: has tables of version 0.9.0: "
                         f"zmtpsniff spark convert {self.location} makes them tables of Delta Lake"
@@ -94,7 +93,7 @@ class Store:
                 _schema(name),
                 partition_by=_partition(name),
                 name=name,
-                configuration=_SETTINGS,
+                configuration=SETTINGS,
                 storage_options=delta_options(),
             )
         self.opened(name)
@@ -143,32 +142,23 @@ class Store:
             if one["date"] is None or (first or "") <= one["date"].isoformat() <= (last or "9999")
         ]
 
-    def days(self, name: str, small: int | None = None) -> list[date]:
-        """The days that a table has rows of, or those of which it has several files of less than ``small`` octets."""
-        counts: Counter[date] = Counter()
-        for one in _actions(self.opened(name)).values():
-            if one["date"] is not None:
-                counts[one["date"]] += small is None or one["size"] < small
-        return sorted(day for day, count in counts.items() if small is None or count > 1)
+    def days(self, name: str, small: int) -> list[date]:
+        """The days of which a table has several files of less than ``small`` octets."""
+        counts = Counter(one["date"] for one in _actions(self.opened(name)).values() if one["size"] < small)
+        return sorted(day for day, count in counts.items() if day is not None and count > 1)
 
     def state_files(self) -> list[str]:
         """The files of states."""
-        return [path for path in _actions(self.opened(STATES)) if not path.startswith(_COMMIT)]
+        return [*_actions(self.opened(STATES))]
 
     # ------------------------------------------------------------------ commits
 
     def last_commit(self) -> Commit:
         """The last commit that was decided on."""
-        return self._commit_in(_actions(self.opened(STATES)))[0]
-
-    def _commit_in(self, states: Iterable[str]) -> tuple[Commit, str | None]:
-        """The last commit in a snapshot of the states, and its file."""
-        path = next((path for path in states if path.startswith(_COMMIT)), None)
-        if path is None:
-            return Commit(), None
-        with self._system.open_input_file(f"{self._root}/{STATES}/{path}") as file:
-            octets = pq.read_table(file).column("state")[0].as_py()
-        return msgspec.json.decode(octets, type=Commit), path
+        table = self.opened(STATES)
+        entries = (entry[_APP] for entry in table.history(_LATEST) if _APP in entry)
+        number = table.transaction_version(_APP) or 0
+        return msgspec.convert(next(entries, {"number": number}), Commit)
 
     def commit(
         self, base: int, files: Sequence[DataFile], touched: set[str], anew: set[str], same: Callable[[], bool]
@@ -182,31 +172,19 @@ class Store:
         rows = [file for file in files if file.table != STATES]
         for _ in range(_TRIES):
             table = self.opened(STATES)
-            states = _actions(table)
-            last, replaced = self._commit_in(states)
+            last = self.last_commit()
             self._complete(last)
             if last.number != base and not same():
                 raise ConflictError
-            sizes = {path: one["size"] for path, one in states.items() if path != replaced}
+            sizes = {path: one["size"] for path, one in _actions(table).items()}
             removed, merged = StateLog(self.location, [*sizes]).merge(sizes)
             made = Commit(last.number + 1, rows, sorted(touched), sorted(anew))
-            added = [*(file for file in files if file.table == STATES), *merged, self._write(made)]
+            added = [*(file for file in files if file.table == STATES), *merged]
             with suppress(CommitFailedError):  # another run was first
-                _change(table, STATES, added, [*removed, *([replaced] if replaced else [])], made.number)
+                _change(table, STATES, added, removed, made.number, msgspec.to_builtins(made))
                 self._complete(made)
                 return
         raise SparkError(f"--output {self.location}: too many others write to it: run this again")
-
-    def _write(self, commit: Commit) -> DataFile:
-        """The file that says what a commit does."""
-        path = f"{_COMMIT}{commit.number}-{uuid4().hex}.parquet"
-        row = {"series": "", "name": b"", "number": commit.number, "over_ns": 0}
-        rows = pa.Table.from_pylist([row | {"state": msgspec.json.encode(commit)}], schema=SCHEMA)
-        target = f"{self._root}/{STATES}/{path}"
-        with self._system.open_output_stream(target) as sink, pq.ParquetWriter(sink, SCHEMA) as writer:
-            writer.write_table(rows)
-        size = self._system.get_file_info(target).size
-        return DataFile(STATES, path, size, None, 1, statistics(writer.writer.metadata))
 
     def _complete(self, commit: Commit) -> None:
         """Do what is left of a commit that was decided on."""
@@ -231,42 +209,20 @@ class Store:
 
     def _replaced(self, table: DeltaTable, name: str, commit: Commit) -> tuple[list[str], list[DataFile]]:
         """The files of a table with rows that a commit replaces, and new files with their other rows."""
-        has_provisional = name != "captures"
+        gone = pc.field("series").isin(pa.array(commit.anew, pa.string()))
+        if name != "captures":
+            touched = pc.field("series").isin(pa.array(commit.touched, pa.string()))
+            gone |= touched & (pc.field("provisional") == pa.scalar(True))  # so, statistics leave out files
         removed: list[str] = []
-        left: list[DataFile] = []
-        for path, one in _actions(table).items():
-            may_be_open = has_provisional and one["max"].get("provisional") is not False
-            if not _may_have(one, commit.anew) and not (may_be_open and _may_have(one, commit.touched)):
-                continue
-            with self._system.open_input_file(f"{self._root}/{name}/{path}") as file:
-                parquet = pq.ParquetFile(file)
-                gone = _gone(parquet.read(["series", *(["provisional"] if has_provisional else [])]), commit)
-                if pc.any(gone).as_py():
-                    removed.append(path)
-                    if not pc.all(gone).as_py():
-                        left += self._rest(name, parquet, gone, one)
-        return removed, left
-
-    def _rest(self, name: str, parquet: pq.ParquetFile, gone: pa.Array, one: dict[str, Any]) -> list[DataFile]:
-        """New files with the rows of one that are not ``gone``."""
-        writer = TableWriter(self.location)
-        at = 0
-        for batch in parquet.iter_batches():
-            rest = batch.filter(pc.invert(gone.slice(at, batch.num_rows)))
-            at += batch.num_rows
-            rest = rest.append_column(PARTITION, pa.repeat(pa.scalar(one["date"], pa.date32()), rest.num_rows))
-            writer.take(name, rest, one["min"].get("provisional") is True)
-        return writer.close()
-
-
-def _gone(rows: pa.Table, commit: Commit) -> pa.Array:
-    """Which rows a commit replaces."""
-    series = rows.column("series")
-    gone = pc.is_in(series, value_set=pa.array(commit.anew, pa.string()))
-    if "provisional" in rows.schema.names:
-        touched = pc.is_in(series, value_set=pa.array(commit.touched, pa.string()))
-        gone = pc.or_(gone, pc.and_(touched, rows.column("provisional")))
-    return gone.combine_chunks()
+        left = TableWriter(self.location)
+        files = SubTreeFileSystem(f"{self._root}/{name}", self._system)
+        dataset = table.to_pyarrow_dataset(filesystem=files)
+        for file in dataset.get_fragments(gone):
+            if file.count_rows(filter=gone):
+                removed.append(file.path)
+                for rows in file.to_batches(dataset.schema, filter=~gone):
+                    left.take(name, rows)
+        return removed, left.close()
 
 
 def _schema(name: str) -> pa.Schema:
@@ -285,7 +241,9 @@ def _add_columns(table: DeltaTable, schema: pa.Schema) -> None:
         table.alter.add_columns([Field(field.name, field.type, nullable=True) for field in new])
 
 
-def _change(table: DeltaTable, name: str, added: Sequence[DataFile], removed: Sequence[str], number: int) -> None:
+def _change(
+    table: DeltaTable, name: str, added: Sequence[DataFile], removed: Sequence[str], number: int, metadata: Any = None
+) -> None:
     """Add and remove files of a table in one transaction; raises CommitFailedError if another one was first."""
     now = now_ms()
     partition = _partition(name)
@@ -298,7 +256,11 @@ def _change(table: DeltaTable, name: str, added: Sequence[DataFile], removed: Se
         day = known[path]["date"]
         values = dict.fromkeys(partition, day and day.isoformat())
         actions.append(RemoveAction(path, True, now, known[path]["size"], values))
-    properties = CommitProperties(max_commit_retries=0, app_transactions=[Transaction(_APP, number)])
+    properties = CommitProperties(
+        custom_metadata=metadata and {_APP: metadata},
+        max_commit_retries=0,
+        app_transactions=[Transaction(_APP, number)],
+    )
     table.create_write_transaction(actions, "append", table.schema(), partition, commit_properties=properties)
 
 
@@ -313,12 +275,3 @@ def _actions(table: DeltaTable) -> dict[str, dict[str, Any]]:
         }
         for row in pa.table(table.get_add_actions()).to_pylist()
     }
-
-
-def _may_have(one: dict[str, Any], series: Sequence[str]) -> bool:
-    """Whether a file may have rows of some series, which are sorted."""
-    least, greatest = one["min"].get("series"), one["max"].get("series")
-    if least is None or greatest is None:
-        return bool(series)
-    at = bisect_left(series, least)
-    return at < len(series) and series[at] <= greatest

@@ -10,6 +10,8 @@ which is the same in every run, and where it has ``packet``, the number in all f
 its record begins there.
 """
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +32,7 @@ from dissectors.events import (
     Subscription,
 )
 from dissectors.records import RecordField, joint_meaning, record_fields, without_none
+from zmtpsniff.capture.locations import canonical, local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,6 +239,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
 
 PARTITION = "date"
 """The column that files are partitioned by; Parquet files have it in their folder's name, not inside."""
+
+
+def tables_of(output: str) -> str:
+    """A regular expression that the paths and URLs of what a run writes into ``output`` match, and no others there.
+
+    An output may be in the folder of the captures, or that in the output.
+    """
+    names = {canonical(output)} | ({os.path.realpath(local)} if (local := local_path(output)) is not None else set())
+    begin = "|".join(sorted(re.escape(name.rstrip("/")) for name in names))
+    return f"^(?:{begin})/(?:(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/|_batches/)"
 
 
 def ddl(table: str) -> str:

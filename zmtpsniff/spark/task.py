@@ -1,13 +1,16 @@
 """What one task does: it dissects shards of series, and writes their rows and the states that they change."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.collector import spare_collector
-from zmtpsniff.spark.file_list import FileInfo
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.shard import MemoryStates, Shard, ShardRows, ShardSpec
+from zmtpsniff.spark.rows import Batch
+from zmtpsniff.spark.shard import Shard, ShardRows
 from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
@@ -30,6 +33,10 @@ class ShardTask(msgspec.Struct, frozen=True):
         """The size of the files."""
         return sum(file.size for file in (*self.files, *self.alone))
 
+    def parts(self, count: int) -> "list[ShardTask]":
+        """This, as one shard of its series, in ``count`` of them."""
+        return [replace(self, spec=replace(self.spec, number=number, count=count)) for number in range(count)]
+
 
 class TaskOutcome(msgspec.Struct, frozen=True):
     """What a task did: the files that it wrote, and the series with states that it could not read."""
@@ -51,30 +58,33 @@ def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
     """Dissect shards."""
     spare_collector()
     writer = TableWriter(job.folder, job.prefix)
-    unreadable = [task.series for task in tasks if not _dissect(job, task, writer)]
+    unreadable: list[str] = []
+    for task in tasks:
+        for table, rows, provisional in rows_of(job, task, unreadable):
+            writer.take(table, rows, provisional)
     return TaskOutcome(writer.close(), unreadable)
 
 
-def _dissect(job: Job, task: ShardTask, writer: TableWriter) -> bool:
-    """Dissect a shard; whether all of its states could be read."""
-    log = StateLog(job.folder, job.states)
-    states = ShardStates(log, task.series, task.spec, task.anew)
-    spec = msgspec.structs.replace(task.spec, first_group=states.first_group)
+def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type, ...] | None = None) -> Iterator[Batch]:
+    """Dissect a shard: its rows, or those of some ``kinds`` of events, and those of the states that it changes.
+
+    In the end the series is in ``unreadable`` if some of its states were.
+    """
+    states = ShardStates(StateLog(job.folder, job.states), task.series, task.spec, task.anew)
+    spec = replace(task.spec, first_group=states.first_group)
     shard = Shard([file.path for file in task.files], job.options, states, spec)
-    _write(task, shard, job.options, writer)
+    listed = {file.path: file for file in (*task.files, *task.alone)}
+    yield from ShardRows(task.series, shard, job.options, kinds).all(listed)
     for rows in states.changes():
-        writer.take(STATES, rows)
+        yield STATES, rows, False
     states.close()
     if task.alone:
         after = spec.first_file + len(task.files)
-        spec = msgspec.structs.replace(spec, first_file=after, first_group=0, end_ns=0)
+        spec = replace(spec, first_file=after, first_group=0, end_ns=0)
         options = job.options._replace(tells_open=True)
-        alone = Shard([file.path for file in task.alone], options, MemoryStates(), spec)
-        _write(task, alone, options, writer, stays=True)
-    return not shard.has_unreadable_states
-
-
-def _write(task: ShardTask, shard: Shard, options: Options, writer: TableWriter, stays: bool = False) -> None:
-    listed = {file.path: file for file in (*task.files, *task.alone)}
-    for table, rows, provisional in ShardRows(task.series, shard, options, stays=stays).all(listed):
-        writer.take(table, rows, provisional)
+        alone = Shard(
+            [file.path for file in task.alone], options, ShardStates(StateLog(job.folder, []), task.series, spec), spec
+        )
+        yield from ShardRows(task.series, alone, options, kinds, stays=True).all(listed)
+    if shard.has_unreadable_states:
+        unreadable.append(task.series)

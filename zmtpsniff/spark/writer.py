@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
-from zmtpsniff.spark.locations import file_system, make_parent
+from zmtpsniff.capture.locations import file_system, make_parent
 from zmtpsniff.spark.tables import PARTITION
 
 # Numbers that grow from row to row, or nearly: their differences are a third of what a dictionary makes of them, in

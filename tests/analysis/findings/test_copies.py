@@ -14,7 +14,7 @@ MS = 1_000_000
 
 
 def _contact(flow: int) -> Contact:
-    contact = Contact(flow, 0)
+    contact = Contact(flow, 0, 1)
     contact.kinds = {PUBLISHER: "PUB", _subscriber(flow): "SUB"}
     return contact
 

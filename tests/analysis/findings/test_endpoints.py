@@ -87,3 +87,21 @@ def test_silent() -> None:
     (claim,) = _claims([attempt], rule="tcp.port==5567,zmtp")
     assert claim.severity == "error"
     assert _claims([attempt._replace(syns=2, last_ns=1000 * MS)]) == []
+
+
+def test_who_spoke_before_the_capture_is_not_there_any_more() -> None:
+    (claim,) = _claims(_attempts("refused", RHYTHM[:2]), _connection("10.0.0.9:41000", SERVER))
+    assert claim.severity == "note"
+    assert claim.summary.startswith(f"nobody listens at {SERVER} any more: 2 attempts in ")
+    (claim,) = _claims(_attempts("refused", [2 * ms for ms in RHYTHM]), _connection("10.0.0.9:41000", SERVER))
+    assert claim.severity is not None
+    assert (claim.severity, claim.certainty) == ("error", "certain")
+    assert f"nobody listens at {SERVER} any more" in claim.summary
+
+
+def test_a_refusal_told_late_was_before_the_service_came() -> None:
+    """The capture has the SYN of a refused attempt only after the service has accepted others."""
+    accepted = Attempt("accepted", 50, "10.0.0.9:50000", SERVER, 2, 4000 * MS, 4000 * MS, 99)
+    (claim,) = _claims([accepted, *_attempts("refused", RHYTHM)])
+    assert claim.severity == "note"
+    assert "at first" in claim.summary

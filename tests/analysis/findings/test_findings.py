@@ -1,18 +1,30 @@
 """What is found in captures of programs with faults, and that nothing is found in healthy ones."""
 
+import functools
+import importlib
 import re
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zmtpsniff
+from dissectors.events import AnyEvent, Command, Greeting, Message
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.tap import Packets, packets
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
+from tests.support.streams import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.dissection import open_files
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Collaborators, Sniffer
 
@@ -62,6 +74,49 @@ def test_to_ask_before_the_end_changes_nothing(name: str) -> None:
         often.take(events[start : start + 7])
         often.findings()
     assert often.findings() == once.findings()
+
+
+@pytest.mark.parametrize("name", ["app_salt", "rec_late_reply", "rec_odd_subscriptions", "rec_proxy", "m31_pub_sub"])
+@given(st.lists(st.integers(1, 60), min_size=1), st.booleans())
+def test_batches_change_nothing(name: str, sizes: list[int], is_late: bool) -> None:
+    """Wherever a batch ends, also if somebody begins to want messages in the midst of one, or nobody yet has."""
+    path = next(FIXTURES.glob(f"{name}.pcap*"))
+    told, events = _heard(path)
+    if is_late:  # as if the capture began behind the handshakes
+        events = [event for event in events if not isinstance(event, (Greeting, Command))]
+    alone, together = Diagnosis(), Diagnosis()
+    for diagnosis in (alone, together):
+        for method, what in told:
+            getattr(diagnosis, method)(what)
+    rare = [one for event in events for one in alone.take([event])]
+    begin, found = 0, []
+    for size in chain(sizes, repeat(len(events))):
+        found += together.take(events[begin : begin + size])
+        begin += size
+        if begin >= len(events):
+            break
+    assert list(map(id, found)) == list(map(id, rare))
+    assert together.findings() == alone.findings()
+    wanted = [event for event in events if not isinstance(event, Message) or event.latency_ns is not None]
+    assert list(map(id, rare)) == list(map(id, wanted))
+
+
+@functools.cache
+def _heard(path: Path) -> tuple[list[tuple[str, Any]], list[AnyEvent]]:
+    """What a witness is told of a capture, and its events."""
+    told: list[tuple[str, Any]] = []
+
+    class Recorder:
+        def attempt(self, attempt: Attempt) -> None:
+            told.append(("attempt", attempt))
+
+        def stall(self, stall: Stall) -> None:
+            told.append(("stall", stall))
+
+        def pause(self, pause: Pause) -> None:
+            told.append(("pause", pause))
+
+    return told, list(open_files([path], Settings(), Collaborators(witness=Recorder())))
 
 
 def test_every_faulty_capture_is_there() -> None:
@@ -121,11 +176,33 @@ def test_a_shorter_timeout_finds_more() -> None:
 
 
 def test_every_code_is_used_and_every_used_code_is_in_the_catalogue() -> None:
-    text = "".join(
-        path.read_text()
-        for path in (PROJECT / "zmtpsniff/analysis/findings").glob("*.py")
-        if path.name != "catalogue.py"
-    )
-    assert [code for code in FINDINGS if f'"{code}"' not in text] == []
+    paths = [path for path in (PROJECT / "zmtpsniff/analysis/findings").glob("*.py") if path.name != "catalogue.py"]
+    text = "".join(path.read_text() for path in paths)
+    unused = [code for code in FINDINGS if f'"{code}"' not in text]
+    assert not unused, "no inquiry claims these findings of the catalogue"
+    claimed = set(re.findall(r'\bClaim\(\s*"([^"]+)"', text))
+    assert len(claimed) > 10
+    assert claimed <= FINDINGS.keys(), "describe each in zmtpsniff/analysis/findings/catalogue.py"
     for kind in FINDINGS.values():
         assert all(sentence.endswith((".", "`.", ")")) for sentence in (kind.meaning, kind.known, kind.advice))
+
+
+def test_every_inquiry_is_asked() -> None:
+    """A family of findings that Diagnosis does not make finds nothing, and nothing else would say so."""
+    modules = [path.stem for path in (PROJECT / "zmtpsniff/analysis/findings").glob("[a-z]*.py")]
+    for module in modules:
+        importlib.import_module(f"zmtpsniff.analysis.findings.{module}")
+    forgotten = set(Inquiry.__subclasses__()) - set(map(type, Diagnosis().inquiries))
+    assert not forgotten, "add each to Diagnosis in zmtpsniff/analysis/findings/__init__.py"
+
+
+@pytest.mark.parametrize("name", ["sec_curve_ps_435_435", "sec_plain_ok_435_435", "m31_req_rep", "m31_pub_sub"])
+@pytest.mark.parametrize("snaplen", [*range(68, 100, 4), 120, 160])
+def test_packets_cut_short_accuse_nobody(name: str, snaplen: int) -> None:
+    """Not even of which security mechanism it is, if the greetings are what is cut."""
+    given = [one for batch in open_captures([str(FIXTURES / f"{name}.pcap")]).batches() for one in batch]
+    cut = [(time_ns, link, octets[:snaplen], length, None) for time_ns, link, octets, length, _ in given]
+    diagnosis = Diagnosis()
+    for events in Sniffer(Cut(cut), Settings(), Collaborators(witness=diagnosis)).events():
+        diagnosis.take(events)
+    assert alarms(diagnosis.findings()) == []

@@ -4,20 +4,22 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
 import zmtpsniff
-from dissectors.events import UNBOUNDED, AnyEvent, Command, Connection, Message, Peer, Sides
+from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Problem, Sides, Subscription
 from tests.capture_point.conversations import converse
 from tests.capture_point.network import Link, connect
 from tests.capture_point.tap import Packets, Records, packets, watch
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
 from zmtpsniff import decode_as
-from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Sniffer
@@ -31,6 +33,17 @@ def _types(events: list[AnyEvent]) -> dict[str, str]:
     """Socket types by address, of those that were found out."""
     return {
         peer.address: str(peer.socket_type)
+        for event in events
+        if isinstance(event, Connection)
+        for peer in (event.client, event.server)
+        if peer.inferred
+    }
+
+
+def _told(events: list[AnyEvent]) -> dict[str, set[str | None]]:
+    """What sockets may be, by address, of those of which something was found out."""
+    return {
+        peer.address: {peer.socket_type, peer.lookalike}
         for event in events
         if isinstance(event, Connection)
         for peer in (event.client, event.server)
@@ -73,9 +86,11 @@ def _late(kind: str, seed: int) -> tuple[dict[str, str], Records]:
 @pytest.mark.parametrize(
     ("kind", "pair", "least", "share"),
     [
-        ("REQ", {"REQ", "REP"}, 0, 0),  # their programs answer as fast as they ask: nobody can tell who does which
-        ("SUB", {"PUB", "SUB"}, 10, 0),
-        ("PUSH", {"PUSH", "PULL"}, 10, 0.25),  # a PUB that connects looks like a PUSH
+        # Their programs answer as fast as they ask. So a REQ that was connected to looks like a REP, but for the last
+        # word, which some captures do not have.
+        ("REQ", {"REQ", "REP"}, 15, 0.1),
+        ("SUB", {"PUB", "SUB"}, 20, 0),
+        ("PUSH", {"PUSH", "PULL"}, 15, 0),
     ],
 )
 def test_late_captures(kind: str, pair: set[str], least: int, share: float) -> None:
@@ -86,8 +101,9 @@ def test_late_captures(kind: str, pair: set[str], least: int, share: float) -> N
         if set(types.values()) != pair:
             continue
         source = Packets([packets(records)])
-        found = _types([event for batch in Sniffer(source, RELATIONS).events() for event in batch])
-        count["right" if found == types else "wrong" if found else "silent"] += 1
+        found = _told([event for batch in Sniffer(source, RELATIONS).events() for event in batch])
+        is_right = all(types[address] in kinds for address, kinds in found.items())
+        count["silent" if not found else "right" if is_right else "wrong"] += 1
     assert count.total() >= 10
     assert count["wrong"] <= count["right"] * share
     assert count["right"] >= least
@@ -97,56 +113,167 @@ CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 
 
 def _turns(
-    service_ns: int, pause_ns: int, client: str = CLIENT, inference: Inference | None = None
-) -> dict[str, str] | None:
-    """What is inferred of eight requests of ``client`` and their replies, each of which had seen the one before."""
+    client: str = CLIENT,
+    inference: Inference | None = None,
+    head: Sequence[bytes] = (),
+    later: int = 0,
+    bodies: Callable[[int, bool], bytes] = lambda number, is_request: b"x",
+) -> Guesses | None:
+    """What is inferred of eight requests of ``client`` and their replies, each of which had seen the one before.
+
+    ``head`` are frames behind the empty one. The requests are known only with the reply number ``later``.
+    """
     inference = inference or Inference(client, SERVER, Senders())
     time_ns = packet = 0
-    found = None
+    requests: list[Message] = []
+    messages: list[Message] = []
     for number in range(8):
-        for src, wait in ((client, pause_ns), (SERVER, service_ns)):
-            time_ns, packet = time_ns + wait, packet + 1
+        for src in (client, SERVER):
+            time_ns, packet = time_ns + 1000, packet + 1
             dst = SERVER if src == client else client
             seen = 10 * (number + (src == SERVER))
-            event = Message(time_ns, packet, 1, src, dst, [b"", b"x"], offset=10 * number + 5, seen=seen)
-            found = found or inference.message(event, blind=True)
-    return found
+            frames: list[Octets] = [b"", *head, bodies(number, src == client)]
+            event = Message(time_ns, packet, 1, src, dst, frames, offset=10 * number + 5, seen=seen)
+            (requests if src == client and number <= later else messages).append(event)
+    given = [*messages[:later], *requests, *messages[later:]]
+    return next(filter(None, (inference.message(event, blind=True) for event in given)), None)
 
 
-def test_who_asks_waits_less_for_an_answer_than_it_thinks() -> None:
-    assert _turns(service_ns=1_000, pause_ns=10_000) == {CLIENT: "REQ", SERVER: "REP"}
+ASKS = {CLIENT: Guess("REQ", "DEALER"), SERVER: Guess("REP", "ROUTER")}
 
 
-def test_who_asks_is_not_told_where_it_may_be_either() -> None:
-    assert _turns(service_ns=10_000, pause_ns=1_000) is None  # the server may ask
-    assert _turns(service_ns=1_000, pause_ns=1_000) is None
-    assert _turns(service_ns=1_000, pause_ns=10_000, client="10.0.0.1:4000") is None  # who connected?
+def test_who_connects_asks() -> None:
+    assert _turns() == ASKS
+    assert _turns(client="10.0.0.1:4000") is None  # who connected?
 
 
-def test_what_was_found_late_does_not_hide_the_turns_behind_it() -> None:
+def test_who_repeats_what_the_other_one_says_answers() -> None:
+    """A REP that connects to a REQ is not taken for one that asks: of what the server says it repeats the number."""
+    assert _turns(bodies=lambda number, is_request: b'{"id": %d}' % (number - is_request + 9)) is None
+    assert _turns(bodies=lambda number, is_request: b'{"id": %d}' % number) == ASKS
+    assert _turns(bodies=lambda number, is_request: b"job %d" % number if is_request else b"0 1 2 3 4 5 6") == ASKS
+
+
+def test_turns_are_known_though_one_side_was_found_later() -> None:
+    assert _turns(later=5) == ASKS
+
+
+def test_a_client_of_majordomo_asks_a_router() -> None:
+    found = _turns(head=[b"MDPC01", b"echo"])
+    assert found == {CLIENT: Guess("REQ", "DEALER"), SERVER: Guess("ROUTER", "REP")}
+
+
+def test_of_what_nobody_knows_the_order_nothing_is_told() -> None:
     inference = Inference(CLIENT, SERVER, Senders())
     for src, dst in ((CLIENT, SERVER), (CLIENT, SERVER), (SERVER, CLIENT), (SERVER, CLIENT)):
-        found = Message(0, 1, 1, src, dst, [b"", b"x"], offset=UNBOUNDED, seen=-1)
+        found = Message(0, 1, 1, src, dst, [b"", b"x"], seen=-1)
         assert inference.message(found, blind=True) is None
-    assert _turns(service_ns=1_000, pause_ns=10_000, inference=inference) == {CLIENT: "REQ", SERVER: "REP"}
-    assert inference.is_late  # so that a DEALER and a ROUTER may do the same
-    other = Message(0, 1, 1, CLIENT, SERVER, [b"x"], offset=UNBOUNDED, seen=-1)  # no delimiter
+    assert _turns(inference=inference) == ASKS  # from what came after it
+    other = Message(0, 1, 1, CLIENT, SERVER, [b"x"], seen=-1)  # no delimiter
     inference = Inference(CLIENT, SERVER, Senders())
     inference.message(other, blind=True)
-    assert _turns(service_ns=1_000, pause_ns=10_000, inference=inference) is None
+    assert _turns(inference=inference) is None
+
+
+def _pushed(src: str, frames: Callable[[int], list[bytes]], count: int = 6) -> Guesses | None:
+    """What is inferred at the end if one side sends so many messages, and the other one none."""
+    inference = Inference(CLIENT, SERVER, Senders())
+    dst = SERVER if src == CLIENT else CLIENT
+    for number in range(count):
+        event = Message(number, number + 1, 1, src, dst, frames(number), offset=10 * number, seen=0)
+        assert inference.message(event, blind=True) is None
+    return inference.at_end()
+
+
+def test_who_only_sends() -> None:
+    pushes = {CLIENT: Guess("PUSH", "PUB"), SERVER: Guess("PULL", "SUB")}
+    assert _pushed(CLIENT, lambda number: [b"x%d" % number]) == pushes
+    assert _pushed(SERVER, lambda number: [b"job %d" % number, b"x"]) == {
+        SERVER: Guess("PUSH", "PUB"),
+        CLIENT: Guess("PULL", "SUB"),
+    }
+    assert _pushed(SERVER, lambda number: [b"x"]) == {SERVER: Guess("PUB", "PUSH"), CLIENT: Guess("SUB", "PULL")}
+    assert _pushed(CLIENT, lambda number: [b"x"], 4) is None  # too few
+    assert _pushed(CLIENT, lambda number: [b"", b"x"]) is None  # requests that nobody answers
+
+
+def test_a_dealer_that_took_turns_asks_again_before_it_is_answered() -> None:
+    """From then on nobody knows which request a reply answers."""
+    turns = [(CLIENT, number, number) for number in range(5)]  # sender, its messages and those that it has seen
+    turns += [(SERVER, number, number + 1) for number in range(5)]
+    turns.sort(key=lambda turn: turn[1] + turn[2])
+    turns += [(CLIENT, 5, 5), (SERVER, 5, 6), (CLIENT, 6, 6), (CLIENT, 7, 6), (SERVER, 6, 8), (SERVER, 7, 8)]
+    events: list[AnyEvent] = [Problem("note", "no-greeting", "", 0, 1, 1, CLIENT, SERVER)]
+    for packet, (src, sent, seen) in enumerate(turns, 1):
+        dst = SERVER if src == CLIENT else CLIENT
+        events.append(Message(packet, packet, 1, src, dst, [b"", b"x"], offset=10 * sent, seen=10 * seen))
+    shown = [event for event in Patterns().take(events) if isinstance(event, Message)]
+    requests = [event.request for event in shown if event.src == SERVER]
+    assert requests == [None, None, None, 7, 9, 11, None, None]
+
+
+def _late_push(count: int) -> list[AnyEvent]:
+    """What is shown of a connection that was there before the capture, on which one side sends so many messages."""
+    found = Problem("note", "no-greeting", "", 0, 1, 1, CLIENT, SERVER)
+    return [found, *(Message(n, n, 1, CLIENT, SERVER, [b"x%d" % n], offset=10 * n, seen=0) for n in range(1, count))]
+
+
+def _connection(client: int) -> Connection:
+    return Connection(1, "tcp", Peer(CLIENT), Peer(SERVER), Sides(client, 0), Sides(1, 1), 0, 9_999, "fin")
+
+
+def test_of_many_messages_the_first_are_enough() -> None:
+    """All others are not looked at: that would cost more than all else that is done with them."""
+    patterns = Patterns()
+    patterns.take(_late_push(3000))
+    assert 1 not in patterns._on_message
+    (connection,) = patterns.take([_connection(3000)])
+    assert isinstance(connection, Connection)
+    assert (connection.client.socket_type, connection.client.lookalike) == ("PUSH", "PUB")
+
+
+def test_a_subscription_takes_back_that_it_is_a_pull() -> None:
+    patterns = Patterns()
+    patterns.take(_late_push(3000))
+    patterns.take([Subscription(4000, 4000, 1, SERVER, CLIENT, "subscribe", b"x", "command")])
+    (connection,) = patterns.take([_connection(3000)])
+    assert isinstance(connection, Connection)
+    assert (connection.client.socket_type, connection.client.lookalike) == ("PUB", None)
+
+
+def test_subscriptions_may_be_found_later_than_what_was_sent_to_them() -> None:
+    inference = Inference(CLIENT, SERVER, Senders())
+    for number in range(5):
+        event = Message(number, number + 2, 1, CLIENT, SERVER, [b"quote/%d" % number], offset=10 * number, seen=9)
+        assert inference.message(event, blind=True) is None
+    wish = Message(0, 1, 1, SERVER, CLIENT, [b"\1quote/"], seen=0)
+    assert inference.message(wish, blind=True) == {SERVER: Guess("SUB"), CLIENT: Guess("PUB")}
+
+
+def test_heartbeats_are_no_talk() -> None:
+    inference = Inference(CLIENT, SERVER, Senders())
+    for number in range(6):
+        event = Message(number, number, 1, CLIENT, SERVER, [b"x%d" % number], offset=10 * number, seen=7 * number)
+        inference.command(Command(0, 1, 1, SERVER, CLIENT, "PING"))
+        inference.message(event, blind=True)
+    assert inference.at_end() == {CLIENT: Guess("PUSH", "PUB"), SERVER: Guess("PULL", "SUB")}
 
 
 def test_a_bound_socket_is_the_same_on_all_its_connections() -> None:
     bound = BoundSockets()
     bound.announce(SERVER, "PUSH")
-    assert bound.types(CLIENT, SERVER) == bound.types(SERVER, CLIENT) == {SERVER: "PUSH", CLIENT: "PULL"}
-    assert bound.types(CLIENT, "10.0.0.2:5556") is None
+    told = {SERVER: Guess("PUSH"), CLIENT: Guess("PULL")}
+    assert bound.guesses(CLIENT, SERVER) == bound.guesses(SERVER, CLIENT) == told
+    assert bound.guesses(CLIENT, "10.0.0.2:5556") is None
     bound.announce(SERVER, "PUB")  # another program since then, and nobody knows since when
-    assert bound.types(CLIENT, SERVER) is None
+    assert bound.guesses(CLIENT, SERVER) is None
     bound.announce("10.0.0.2:5556", "REP")
-    assert bound.types(CLIENT, "10.0.0.2:5556") == {"10.0.0.2:5556": "REP"}  # of a REQ or a DEALER
+    told = {"10.0.0.2:5556": Guess("REP"), CLIENT: Guess("REQ", "DEALER")}
+    assert bound.guesses(CLIENT, "10.0.0.2:5556") == told
     bound.announce("10.0.0.2:5557", "ROUTER")
-    assert bound.types(CLIENT, "10.0.0.2:5557") is None
+    assert bound.guesses(CLIENT, "10.0.0.2:5557") is None
+    guesses = {CLIENT: Guess("REQ", "DEALER"), "10.0.0.2:5557": Guess("REP", "ROUTER")}
+    assert bound.settle(guesses) == guesses | {"10.0.0.2:5557": Guess("ROUTER")}
 
 
 def test_a_bound_socket_tells_what_late_connections_are() -> None:
@@ -170,10 +297,10 @@ def test_a_bound_socket_tells_what_late_connections_are() -> None:
 def test_what_comes_later_may_contradict() -> None:
     """Who connects, sends and hears nothing looks like a PUSH, until somebody answers."""
     connection = Connection(1, "tcp", Peer(CLIENT), Peer(SERVER), Sides(9, 0), Sides(900, 0), 0, 1, "fin")
-    types = {CLIENT: "PUSH", SERVER: "PULL"}
-    assert not contradicts(types, connection)
+    guesses = {CLIENT: Guess("PUSH"), SERVER: Guess("PULL")}
+    assert not contradicts(guesses, connection)
     connection.messages.server = 1
-    assert contradicts(types, connection)
+    assert contradicts(guesses, connection)
 
 
 def test_nothing_is_wrong_without_beginnings() -> None:
@@ -182,7 +309,8 @@ def test_nothing_is_wrong_without_beginnings() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=PROJECT)
     assert done.returncode == 0, done.stdout + done.stderr
     shares = dict(re.findall(r"^(\S+ +handshake) .*: +([\d.]+)% right", done.stdout, re.MULTILINE))
-    assert float(shares["PUB-SUB   handshake"]) > 80
+    for pair in ("PUB-SUB  ", "PUSH-PULL", "REQ-REP  "):
+        assert float(shares[f"{pair} handshake"]) >= 90
 
 
 def test_a_type_that_the_user_declares() -> None:

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from dissectors.events import UNBOUNDED
 from dissectors.zmtp import search as module
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.resync import Discovery
@@ -25,8 +26,9 @@ def fed(search: Search, buffer: Buffer, octets: bytes, size: int = 1448) -> int 
         return position if is_over else search.read(data, position)
 
     for begin in range(0, len(octets), size):
+        search.begin_with(begin, 1, begin, UNBOUNDED)
         if buffer.held:
-            search.segment(buffer.held, False)
+            search.segment(buffer.held, begin, 1, begin, UNBOUNDED)
         whole = buffer.add(octets[begin : begin + size])
         if whole is not None:
             buffer.run(read, whole)
@@ -87,10 +89,43 @@ def test_behind_a_hole_it_begins_anew() -> None:
 
 def test_it_knows_how_long_its_sender_has_been_silent() -> None:
     search = Search(Buffer(), never)
-    search.segment(1, True)
-    search.segment(2, True)
+    search.begin_with(0, 1, 0, 7)
+    for place, seen in enumerate((7, 7), 1):
+        search.segment(place, place, place, place, seen)
     assert search.silence == 2
-    search.segment(3, False)
-    search.segment(4, True)
+    for place, seen in enumerate((8, 8), 3):
+        search.segment(place, place, place, place, seen)
     assert search.silence < 0
     assert search.starts == [0, 1, 2, 3, 4]
+
+
+def test_it_knows_which_segment_brought_what_is_held() -> None:
+    """Also of those whose first octets are done with."""
+    buffer = Buffer()
+    search = Search(buffer, never, 2, known=True)
+    octets = b"\xee" * 200_000
+    assert fed(search, buffer, octets, 1000) is None
+    assert 0 < search.searched < 200_000
+    held = buffer.content
+    pieces = search.pieces(held, 10)
+    assert b"".join(piece[0] for piece in pieces) == held[10:]
+    for data, time_ns, _, begin, _ in pieces:
+        assert time_ns == begin
+        assert len(data) <= 1000
+    assert pieces[0][3] <= search.searched + 10
+    assert [piece[3] for piece in pieces[1:]] == list(range(pieces[0][3] + 1000, 200_000, 1000))
+
+
+def test_tiny_segments_do_not_cost_memory_without_bound() -> None:
+    """Neighbours become one, known as late as the second and as early as the first."""
+    buffer = Buffer()
+    search = Search(buffer, never, 2, known=True)
+    assert fed(search, buffer, b"\xee" * 20_000, 1) is None
+    assert len(search.segments) <= module._MOST_SEGMENTS
+    pieces = search.pieces(buffer.content, 0)
+    assert b"".join(piece[0] for piece in pieces) == buffer.content
+    end = search.searched
+    for data, time_ns, _, begin, _ in pieces:
+        assert begin == end
+        end += len(data)
+        assert time_ns == end - 1

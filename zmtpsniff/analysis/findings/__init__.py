@@ -33,7 +33,7 @@ class Diagnosis:
 
     def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
         """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
-        self._inquiries: list[Inquiry] = [
+        self.inquiries: list[Inquiry] = [
             Endpoints(rules),
             Handshakes(),
             Requests(timeout_seconds),
@@ -61,21 +61,47 @@ class Diagnosis:
     def _hearers(self, method: str) -> list[Callable[..., None]]:
         """The methods of those inquiries that define it."""
         unheard = getattr(Inquiry, method)
-        return [getattr(one, method) for one in self._inquiries if getattr(type(one), method) is not unheard]
+        return [getattr(one, method) for one in self.inquiries if getattr(type(one), method) is not unheard]
 
-    def take(self, events: Sequence[AnyEvent]) -> None:
-        """Look at a batch of events, of all those that a Sniffer gives."""
+    def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Look at a batch of events, of all those that a Sniffer gives.
+
+        Returns those that are no messages, and the replies that were told from their requests: who wants these, too,
+        need not look at all messages once more.
+        """
         self._pass_time(events)
+        if self._on_message:
+            return self._take_each(events)
+        # Most batches are messages that nobody wants, so the common case is one pass that does nothing else.
+        rare = [event for event in events if type(event) is not Message or event.latency_ns is not None]
+        for event in rare:
+            if type(event) is Message:
+                self._meet(event)
+            else:
+                self._take_other(event)
+            if self._on_message:  # somebody wants the messages from here on
+                begin = 1 + next(place for place, one in enumerate(events) if one is event)
+                self._take_each(events[begin:])
+                break
+        return rare
+
+    def _take_each(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Take events of which somebody wants some messages; returns what take() does."""
         on_message = self._on_message
+        rare: list[AnyEvent] = []
         for event in events:
             if type(event) is Message:
                 listener = on_message.get(event.flow)
                 if listener is not None:
                     listener(event)
-                elif event.latency_ns is not None:
-                    self._meet(event)
+                if event.latency_ns is not None:
+                    rare.append(event)
+                    if listener is None:
+                        self._meet(event)
             else:
+                rare.append(event)
                 self._take_other(event)
+        return rare
 
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
         """Learn from a batch what time it is."""
@@ -136,7 +162,7 @@ class Diagnosis:
         contact = self._contact(reply)
         if contact.flow not in self._contacts:
             return
-        for one in self._inquiries:
+        for one in self.inquiries:
             listener = one.meet(contact, reply)
             if listener is not None:
                 self._on_message[contact.flow] = listener
@@ -145,7 +171,7 @@ class Diagnosis:
     def _contact(self, event: Greeting | Command | Subscription | Message) -> Contact:
         contact = self._contacts.get(event.flow)
         if contact is None:
-            contact = Contact(event.flow, event.time_ns)
+            contact = Contact(event.flow, event.time_ns, event.packet)
             if len(self._contacts) < _CONTACTS:
                 self._contacts[event.flow] = contact
         return contact
@@ -161,7 +187,7 @@ class Diagnosis:
 
     def _begin(self, contact: Contact) -> None:
         """Both sides have said what they are."""
-        listeners = [listener for one in self._inquiries if (listener := one.begin(contact)) is not None]
+        listeners = [listener for one in self.inquiries if (listener := one.begin(contact)) is not None]
         if len(listeners) == 1:
             self._on_message[contact.flow] = listeners[0]
         elif listeners:
@@ -202,7 +228,7 @@ class Diagnosis:
         Some of it is known only once a connection is over, or the capture.
         """
         claims: dict[tuple[str, str], Claim] = {}
-        for one in self._inquiries:
+        for one in self.inquiries:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
                 claims.setdefault((claim.code, claim.subject or claim.summary), claim)

@@ -1,7 +1,7 @@
-"""All findings there are, in the order of the harm that they do: what each means, how it is known, and what helps.
+"""All findings, the most harmful first: what each means, how it is known, and what helps.
 
-This is the one place that says so: programs show ``advice``, and docs/diagnose.md is made from all of it. The sentence
-with names and numbers is put together by the inquiry that finds it.
+Only this table says so: programs show ``advice`` from it, and docs/diagnose.md is made from all of it. The inquiry that
+finds something writes the sentence with names and numbers.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from dissectors.events import Severity
 
 
 class FindingKind(NamedTuple):
-    """What is to be said of all findings with the same code."""
+    """What all findings of one code have in common."""
 
-    severity: Severity  # where the inquiry does not say otherwise
+    severity: Severity  # unless the inquiry gives another one
     meaning: str
     known: str
     advice: str
@@ -35,6 +35,23 @@ FINDINGS: dict[str, FindingKind] = {
         "that ZeroMQ was meant is the same as for endpoint-refused.",
         "The host is down or the address wrong, or a firewall drops the packets: look for DROP rules on the way "
         "(`nft list ruleset`), for security groups in a cloud, for network policies in Kubernetes.",
+    ),
+    "host-silent": FindingKind(
+        "error",
+        "A host acknowledges nothing any more, on several connections that are open.",
+        "The same octets are sent again and again on each of them, until the capture or the connection ends.",
+        "The host is down, asleep or off the network, or the way to it is: `ping` it, and look at its console and its "
+        "link. With ZMQ_HEARTBEAT_IVL both sides learn of this sooner, and connect anew.",
+    ),
+    "network-one-way": FindingKind(
+        "error",
+        "Packets of one host no longer reach another one, while those of the other direction do. A warning if they did "
+        "again later.",
+        "Octets are acknowledged in the capture, and their sender sends them again all the same, three times or more: "
+        "the acknowledgments do not reach it.",
+        "Whatever fails between these two hosts is most likely the network's fault. Look for a firewall with a new "
+        "rule or a full table of connections on the receiving host and on the way (`nft list ruleset`, `conntrack "
+        "-S`), and for a route that differs between the two directions (`ip route get`).",
     ),
     "server-key-wrong": FindingKind(
         "error",
@@ -68,7 +85,7 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "handshake-failed": FindingKind(
         "error",
-        "Connections never become ready, for another reason than those above, or none that the wire shows.",
+        "Connections never become ready, for another reason than those above, or for one that the wire does not show.",
         "The connection ends, again and again, before both sides have sent READY.",
         "Look at the packets named, and at the log of the side that closes the connection.",
     ),
@@ -106,19 +123,19 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "replies-slow": FindingKind(
         "warning",
-        "A service whose median reply takes over a second, or some of whose replies take over 100 ms and twenty times "
-        "its median.",
-        "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: what "
-        "passed before it passed on the network, the rest in the service. Where that is not seen, the time that the "
-        "service's host takes to answer a SYN says it.",
-        "Look at what the service did at the time named. Where one request waits behind another, more workers help.",
+        "The median reply of a service takes over a second, or some replies take over 100 ms and twenty times the "
+        "median. A note if these are fewer than 1 in 50, and none takes a second.",
+        "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: the "
+        "time before it was spent on the network, the rest in the service. If the capture lacks it, zmtpsniff takes "
+        "the time in which the service's host answers a SYN. If octets are sent again, the network has lost them.",
+        "Look at what the service did at the time named. If requests wait behind others, more workers help.",
     ),
     "subscription-unmatched": FindingKind(
         "warning",
         "A subscriber got nothing while its publisher sent messages to others, and its topic is nearly one that is "
         "published. A note if no published topic is near, or if other topics of the same subscriber matched.",
-        "No message matches the topic since it was subscribed to. What is published shows on the connections of other "
-        "subscribers.",
+        "No message has matched the topic since the subscription. The connections of other subscribers show what is "
+        "published.",
         "Correct the topic. Topics are octets that are compared from the first on: upper and lower case, blanks and "
         "separators count.",
     ),
@@ -133,7 +150,7 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "A peer stopped answering PING, or was silent for longer than it had announced.",
         "No PONG and nothing else came from it after a PING, for longer than its answers took before.",
-        "The peer hangs, is stopped or overloaded, or the network lost it. The other side closes such a connection "
+        "The peer hangs, is stopped or overloaded, or the network fails. The other side closes such a connection "
         "after ZMQ_HEARTBEAT_TIMEOUT and connects anew.",
     ),
     "protocol-violated": FindingKind(

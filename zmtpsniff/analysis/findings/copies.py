@@ -149,8 +149,8 @@ class _Stream:
     """What one subscriber gets, on one connection."""
 
     __slots__ = (
-        "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "late", "lost", "place", "publisher",
-        "server", "topics",
+        "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "last_packet", "late", "lost",
+        "place", "publisher", "server", "topics",
     )  # fmt: skip
 
     def __init__(self, publisher: _Publisher, server: str, address: str, flow: int) -> None:
@@ -165,6 +165,7 @@ class _Stream:
         self.chosen = False  # it has looked for somebody to be compared with
         self.comparisons: list[_Comparison] = []
         self.last_ns = 0  # when the last message came
+        self.last_packet = 0
         self.lost = Occurrences()  # the most of all comparisons
         self.lag_ns = 0  # the longest time by which others had a message earlier
         self.late = Occurrences()  # messages that others had a second earlier, each time by more
@@ -181,6 +182,7 @@ class _Stream:
             self._choose()
         time_ns = event.time_ns
         self.last_ns = time_ns
+        self.last_packet = event.packet
         frames = event.frames
         contents = hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
         if publisher.searches:
@@ -321,7 +323,7 @@ class _Comparison:
         mine = 0 if stream is self.streams[0] else 1
         there = self.queues[1 - mine]
         if self.sure >= _SURE and (late := there.older(end_ns - _LATE_NS)):
-            self.queues[mine].lost.add(end_ns, None, None, late)
+            self.queues[mine].lost.add(end_ns, stream.last_packet, stream.flow, late)
 
     def lag_ns(self, stream: _Stream, end_ns: int) -> int:
         """How long the other one has had what this one gets next, if ever."""
@@ -376,6 +378,7 @@ class Copies(Inquiry):
         self._publishers: Ledger[str, _Publisher] = Ledger(lambda: _Publisher(room), 1000)
         self._streams: dict[int, _Stream] = {}
         self._stalled: set[int] = set()  # flows whose subscriber took nothing in the end
+        self._unheard: set[int] = set()  # flows whose subscriber is not heard: it is not the one that is slow
         self._ended: list[tuple[_Stream, int]] = []  # those that lost messages or were slow, and how many they got
 
     def begin(self, contact: Contact) -> Listener | None:
@@ -415,8 +418,12 @@ class Copies(Inquiry):
 
     def stall(self, stall: Stall) -> None:
         """Remember who took nothing in the end: messages may still wait for it."""
+        if stall.flow not in self._streams:
+            return
         if not stall.is_open:
             self._stalled.add(stall.flow)
+        if stall.cause == "unheard":
+            self._unheard.add(stall.flow)
 
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Keep what a subscriber did not get."""
@@ -425,6 +432,9 @@ class Copies(Inquiry):
             return
         stream.end(until_ns, event.flow in self._stalled)
         self._stalled.discard(event.flow)
+        if event.flow in self._unheard:
+            self._unheard.remove(event.flow)
+            stream.lag_ns = 0
         if stream.lost.count or stream.lag_ns >= _SLOW_NS:
             got = event.messages.server if event.server.address == stream.server else event.messages.client
             self._ended.append((stream, got))
@@ -445,7 +455,8 @@ class Copies(Inquiry):
                 )
             if stream.lag_ns >= _SLOW_NS:
                 late = stream.late
-                late.add(None, None, None, 0 if late.count else 1)
+                if not late.count:
+                    late.add(stream.last_ns, stream.last_packet or None, stream.flow)
                 summary = f"the subscriber {stream.address} is {span(stream.lag_ns)} behind others of {stream.server}"
                 known = "others got the same messages so much earlier"
                 yield Claim("subscriber-slow", summary, known, late, ends, subject=stream.address)

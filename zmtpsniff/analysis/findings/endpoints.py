@@ -31,6 +31,11 @@ _LEAST_SILENT_NS = 2_500_000_000  # a SYN is sent again after 1 s, and then afte
 _RHYTHM_ATTEMPTS = 5
 _RHYTHM_NS = (10_000_000, 250_000_000)  # attempts come no slower than the second, on average no faster than the first
 _HOSTS = 16
+_LATE_ADVICE = (
+    "Nothing, if the services started after their clients: libzmq tries again by itself. Only what PUB sent until then "
+    "is lost."
+)
+_STOPPED_ADVICE = "Nothing, if the services were stopped. Otherwise look at why they ended, and start them again."
 
 
 class _Tries:
@@ -65,17 +70,19 @@ class _Tries:
 class _Endpoint:
     """One address that somebody tried to connect to."""
 
-    __slots__ = ("answers", "earlier", "refused", "silent")
+    __slots__ = ("accepted_ns", "answers", "earlier", "refused", "silent")
 
     def __init__(self) -> None:
         self.answers = False  # somebody answered there
+        self.accepted_ns = 0  # when, the last time
         self.refused = _Tries()  # since then
         self.silent = _Tries()
         self.earlier = _Tries()  # those refused before that, for the first time
 
-    def accept(self) -> None:
+    def accept(self, time_ns: int) -> None:
         """Somebody answers."""
         self.answers = True
+        self.accepted_ns = max(self.accepted_ns, time_ns)
         if self.refused.seen.count:
             if not self.earlier.seen.count:
                 self.earlier = self.refused
@@ -97,9 +104,11 @@ class Endpoints(Inquiry):
         """Count an attempt."""
         endpoint = self._endpoints.at(attempt.server)
         if attempt.outcome == "accepted":
-            endpoint.accept()
+            endpoint.accept(attempt.last_ns)
         elif attempt.outcome == "refused":
-            endpoint.refused.add(attempt)
+            # Where the capture is out of order it may be told late; times of one host can be compared.
+            is_earlier = attempt.last_ns < endpoint.accepted_ns
+            (endpoint.earlier if is_earlier else endpoint.refused).add(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
@@ -111,32 +120,37 @@ class Endpoints(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """The addresses where nobody answered."""
+        late: dict[str, _Tries] = {}
+        stopped: dict[str, _Tries] = {}
         for address, endpoint in self._endpoints.entries.items():
-            if endpoint.refused.seen.count:
+            tries = endpoint.refused
+            if not tries.seen.count:
+                if endpoint.earlier.seen.count:
+                    late[address] = endpoint.earlier
+            elif address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
+                stopped[address] = tries
+            else:
                 yield self._refused(address, endpoint)
-            elif endpoint.earlier.seen.count:
-                yield self._late(address, endpoint.earlier)
             if endpoint.silent.seen.count and endpoint.silent.seen.span_ns >= _LEAST_SILENT_NS:
                 yield self._silent(address, endpoint.silent)
+        if late:
+            it = "it" if len(late) == 1 else "they"
+            yield _together(late, "nobody listened at {} at first: {}, before " + it + " answered", _LATE_ADVICE)
+        if stopped:
+            yield _together(stopped, "nobody listens at {} any more: {}", _STOPPED_ADVICE)
 
     def _refused(self, address: str, endpoint: _Endpoint) -> Claim:
         tries = endpoint.refused
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        any_more = " any more" if endpoint.answers else ""
+        answered = endpoint.answers or address in self._servers.entries  # before the capture, perhaps
+        any_more = " any more" if answered else ""
         summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {some(tries.hosts)}"
         # Programs that end together end one after the other.
-        least_ns = _LEAST_STOPPED_NS if endpoint.answers else _LEAST_REFUSED_NS
-        is_short = seen.count < _LEAST_ATTEMPTS or seen.span_ns < least_ns
-        severity = "note" if is_short else self._severity(certainty)
+        least_ns = _LEAST_STOPPED_NS if answered else _LEAST_REFUSED_NS
+        severity = "note" if _is_short(tries, least_ns) else self._severity(certainty)
         known = f"a RST answers each SYN to {address}; {why}"
         return Claim("endpoint-refused", summary, known, seen, [address], severity, certainty)
-
-    def _late(self, address: str, tries: _Tries) -> Claim:
-        summary = f"nobody listened at {address} at first: {_tries(tries)} by {some(tries.hosts)}, before it answered"
-        certainty, why = self._certainty(address, tries)
-        known = f"a RST answers each of these SYNs; {why}"
-        return Claim("endpoint-refused", summary, known, tries.seen, [address], "note", certainty)
 
     def _silent(self, address: str, tries: _Tries) -> Claim:
         seen = tries.seen
@@ -164,6 +178,21 @@ class Endpoints(Inquiry):
         if speakers:
             return "likely", f"{some(speakers)} speaks ZMTP elsewhere, but nobody did there"
         return "possible", f"nothing proves that it is ZeroMQ; if it is, say -d tcp.port=={port},zmtp"
+
+
+def _is_short(tries: _Tries, least_ns: int) -> bool:
+    return tries.seen.count < _LEAST_ATTEMPTS or tries.seen.span_ns < least_ns
+
+
+def _together(endpoints: dict[str, _Tries], words: str, advice: str) -> Claim:
+    """One note of all addresses that were there only later, or are not any more, as is normal."""
+    every = _Tries()
+    for tries in endpoints.values():
+        every.seen.merge(tries.seen)
+        every.hosts.update(tries.hosts)
+    summary = words.format(some(endpoints), f"{_tries(every)} by {some(every.hosts)}")
+    known = "a RST answers each of these SYNs; ZMTP was spoken there"
+    return Claim("endpoint-refused", summary, known, every.seen, endpoints, "note", advice=advice)
 
 
 def _tries(tries: _Tries) -> str:

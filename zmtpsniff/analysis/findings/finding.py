@@ -31,11 +31,11 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     known: Annotated[str, meaning("How that is known.")]
     advice: Annotated[str, meaning("What to do about it.")]
     count: Annotated[int, meaning("How often it happened.")]
+    evidence: Annotated[list[Evidence], meaning("Packets to look at, the first ones and the last one.")]
+    endpoints: Annotated[list[str], meaning("The sockets concerned, as address and port.")]
     certainty: Annotated[Certainty, meaning("How certain it is.")] = "certain"
     first_ns: Annotated[int | None, meaning("When it happened first, since 1970.", "ns")] = None
     last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
-    evidence: Annotated[list[Evidence], meaning("Packets to look at, the first ones and the last one.")] = []
-    endpoints: Annotated[list[str], meaning("The sockets concerned, as address and port.")] = []
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
 
 
@@ -63,6 +63,14 @@ class Occurrences:
                 self._first.append(Evidence(packet, flow))
             else:
                 self._last = Evidence(packet, flow)
+
+    def merge(self, other: "Occurrences") -> None:
+        """The others happened, too."""
+        self.count += other.count
+        for time_ns in (other.first_ns, other.last_ns):
+            self.add(time_ns, None, None, 0)
+        for one in other.evidence:
+            self.add(None, one.packet, one.flow, 0)
 
     def since(self, time_ns: int) -> None:
         """It began no later than then."""

@@ -31,6 +31,14 @@ _NAMES = 100
 _STORM = 5  # connections
 _SHORT_NS = 1_000_000_000
 _FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
+_PLAIN_ADVICE = (
+    "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD). The log of the server's ZAP handler "
+    "says which rule refused them."
+)
+_CURVE_ADVICE = (
+    "Let the server's ZAP handler know the client's public key, or give the client the key pair that it knows "
+    "(ZMQ_CURVE_PUBLICKEY, ZMQ_CURVE_SECRETKEY). The handler's log says which rule refused it."
+)
 # Problems that say why a handshake fails, each with its finding.
 _CAUSES = {
     "mechanism-mismatch": "mechanisms-differ",
@@ -44,7 +52,7 @@ _CAUSES = {
 class _Handshake:
     """What was said on one connection before it was ready."""
 
-    __slots__ = ("cause", "commands", "detail", "error", "is_broken", "mechanisms", "packet", "time_ns", "user")
+    __slots__ = ("cause", "commands", "detail", "error", "mechanisms", "packet", "time_ns", "user")
 
     def __init__(self) -> None:
         self.mechanisms: dict[str, str | None] = {}  # by address; None: not known
@@ -53,7 +61,6 @@ class _Handshake:
         self.user: Octets | None = None
         self.cause: str | None = None  # the finding that a problem says it is
         self.detail = ""  # of that problem
-        self.is_broken = False  # it breaks the rules, which is reason enough to close it
         self.time_ns = 0  # of the last event
         self.packet = 0
 
@@ -61,14 +68,14 @@ class _Handshake:
 class _Failures:
     """Connections from one host to one address that failed for one reason."""
 
-    __slots__ = ("certainty", "details", "seen", "severity", "users")
+    __slots__ = ("certainty", "details", "mechanisms", "seen", "users")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.details: dict[str, None] = {}
         self.users: dict[str, None] = {}
+        self.mechanisms: dict[str, None] = {}  # that the host announces
         self.certainty: Certainty = "likely"
-        self.severity: Severity | None = None
 
 
 class _OldVersion:
@@ -84,11 +91,12 @@ class _OldVersion:
 class _Short:
     """Connections from one host to one address that ended soon, without a message."""
 
-    __slots__ = ("complete", "kinds", "seen")
+    __slots__ = ("broken", "complete", "kinds", "seen")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.complete = 0
+        self.broken = 0  # those on which a side breaks the rules
         self.kinds: set[str] = set()
 
 
@@ -98,6 +106,7 @@ class Handshakes(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._handshakes: dict[int, _Handshake] = {}
+        self._broken: Ledger[int, None] = Ledger(lambda: None)  # flows on which a side breaks the rules
         self._failures: Ledger[tuple[str, str, str], _Failures] = Ledger(_Failures)
         self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
         self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets
@@ -129,13 +138,14 @@ class Handshakes(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """Take note of a problem that says why."""
-        handshake = self._handshakes.get(event.flow) if event.flow is not None else None
-        if handshake is None:
+        if event.flow is None:
             return
+        handshake = self._handshakes.get(event.flow)
         cause = _CAUSES.get(event.code)
         if cause is None:
-            handshake.is_broken |= event.severity == "error"
-        elif handshake.cause is None:
+            if event.severity == "error":
+                self._broken.at(event.flow)
+        elif handshake is not None and handshake.cause is None:
             handshake.cause, handshake.detail = cause, event.detail
 
     def _at(self, contact: Contact) -> _Handshake | None:
@@ -150,15 +160,18 @@ class Handshakes(Inquiry):
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Find out why a handshake did not end well."""
         handshake = self._handshakes.pop(event.flow, None)
-        self._note_version(event)
+        is_broken = event.flow in self._broken.entries
+        if not is_broken:  # libzmq takes a peer that says something else for an old one, and speaks an old version
+            self._note_version(contact, event)
+        announced = None if handshake is None else handshake.mechanisms.get(event.server.address)
+        if announced is not None:
+            self._mechanisms.at(event.server.address)[announced] = None
         if event.handshake == "complete":
             server = event.server
-            if server.socket_type is not None:
+            if server.socket_type is not None and server.lookalike is None:
                 self._kinds.at(server.address)[server.socket_type] = None
-            if event.mechanism is not None:
-                self._mechanisms.at(server.address)[event.mechanism] = None
             if not may_talk(event.client.socket_type or "", server.socket_type or ""):
-                self._mismatch(event)  # ZMTP 2.0 and WebSocket do not stop them
+                self._mismatch(contact, event)  # ZMTP 2.0 and WebSocket do not stop them
         elif handshake is not None and event.handshake in ("failed", "incomplete"):
             if self._fail(handshake, event):
                 return
@@ -170,21 +183,22 @@ class Handshakes(Inquiry):
             packet = None if handshake is None else handshake.packet
             short.seen.add(event.start_ns, packet, event.flow)
             short.complete += event.handshake == "complete"
+            short.broken += is_broken
             short.kinds |= {kind for kind in (event.client.socket_type, event.server.socket_type) if kind is not None}
 
-    def _mismatch(self, event: Connection) -> None:
+    def _mismatch(self, contact: Contact | None, event: Connection) -> None:
         client, server = event.client, event.server
         failures = self._failures.at(("sockets-mismatched", host_of(client.address), server.address))
-        failures.seen.add(event.start_ns, None, event.flow)
+        failures.seen.add(event.start_ns, None if contact is None else contact.packet, event.flow)
         failures.details[f"{client.socket_type} may not talk to {server.socket_type}"] = None
         failures.certainty = "certain"
 
-    def _note_version(self, event: Connection) -> None:
+    def _note_version(self, contact: Contact | None, event: Connection) -> None:
         for peer in (event.client, event.server):
             if peer.version is not None and peer.version[:2] in ("1.", "2."):
                 # Of one that connects each connection has a port of its own.
                 old = self._old.at(peer.version)
-                old.seen.add(event.start_ns, None, None)
+                old.seen.add(event.start_ns, None if contact is None else contact.packet, event.flow)
                 if len(old.names) < _NAMES:
                     old.names[peer.address if peer is event.server else host_of(peer.address)] = None
 
@@ -200,6 +214,8 @@ class Handshakes(Inquiry):
             failures.details[detail] = None
         if handshake.user is not None and len(failures.users) < 4:
             failures.users[quoted(handshake.user)] = None
+        if (announced := handshake.mechanisms.get(event.client.address)) is not None:
+            failures.mechanisms[announced] = None
         if certainty == "certain":
             failures.certainty = "certain"
         return True
@@ -217,7 +233,7 @@ class Handshakes(Inquiry):
             return "handshake-failed", f"the server answers {said}", "certain"
         if handshake.cause is not None:
             return handshake.cause, handshake.detail, "certain"
-        if not is_closed or handshake.is_broken:
+        if not is_closed or event.flow in self._broken.entries:  # that is reason enough to close it
             return "", "", "certain"
         if mechanism == "CURVE" and "HELLO" in commands:
             if "INITIATE" in commands and "READY" not in commands:
@@ -228,18 +244,16 @@ class Handshakes(Inquiry):
             return "credentials-refused", "the connection is closed after HELLO, without a word", "likely"
         known = {address: name for address, name in handshake.mechanisms.items() if name is not None}
         if len(handshake.mechanisms) == 2 and len(known) == 1:
-            return "mechanisms-differ", self._mechanism_words(known, event), "likely"
+            (address, announced) = next(iter(known.items()))
+            who = address if address == event.server.address else host_of(address)
+            return (
+                "mechanisms-differ",
+                f"{who} announces {announced}, and its peer closes the connection at once",
+                "likely",
+            )
         if mechanism in (None, "NULL") and len(known) == 2 and "READY" in commands:
             return self._type_reason(event)
         return "", "", "certain"
-
-    def _mechanism_words(self, known: dict[str, str], event: Connection) -> str:
-        (address, mechanism) = next(iter(known.items()))
-        words = f"{address} announces {mechanism}, and its peer closes the connection at once"
-        others = [name for name in self._mechanisms.at(event.server.address) if name != mechanism]
-        if others and address != event.server.address:
-            words += f"; {event.server.address} speaks {some(others)} with others"
-        return words
 
     def _type_reason(self, event: Connection) -> tuple[str, str, Certainty]:
         client, server = event.client.socket_type, event.server.socket_type
@@ -264,9 +278,15 @@ class Handshakes(Inquiry):
             seen = failures.seen
             often = "" if seen.count == 1 else f", {seen.count:,} times"
             known = "; ".join(failures.details)
-            summary = self._failure_words(code, host, server, failures) + often
+            advice = None
+            if code == "credentials-refused":
+                summary, advice = self._refusal_words(host, server, failures)
+            elif code == "mechanisms-differ":
+                summary = self._mechanism_words(host, server, failures)
+            else:
+                summary = self._failure_words(code, host, server, failures)
             severity: Severity | None = None if failures.certainty == "certain" or seen.count > 1 else "warning"
-            yield Claim(code, summary, known, seen, [server], severity, failures.certainty)
+            yield Claim(code, summary + often, known, seen, [server], severity, failures.certainty, advice=advice)
         for (host, server), short in self._short.entries.items():
             yield from self._storm(host, server, short)
         for server, seen in self._passwords.entries.items():
@@ -277,15 +297,26 @@ class Handshakes(Inquiry):
             words = f"{some(old.names)} {speak} ZMTP {version}"
             yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
 
-    def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:
-        if code == "credentials-refused":
+    def _refusal_words(self, host: str, server: str, failures: _Failures) -> tuple[str, str | None]:
+        """What a server refuses, and what to do; it may be the only side that is in the capture."""
+        mechanisms = failures.mechanisms or self._mechanisms.at(server)
+        if failures.users or "PLAIN" in mechanisms:
             user = f" as {some(failures.users)}" if failures.users else ""
-            what = "user name or password is wrong" if failures.users else "key is not known there"
-            return f"{server} refuses {host}{user}: its {what}"
+            return f"{server} refuses {host}{user}: its user name or password is wrong", _PLAIN_ADVICE
+        if "CURVE" in mechanisms:
+            return f"{server} refuses {host}: its key is not known there", _CURVE_ADVICE
+        return f"{server} refuses {host}: its ZAP handler does not let it in", None
+
+    def _mechanism_words(self, host: str, server: str, failures: _Failures) -> str:
+        wanted, offered = failures.mechanisms, self._mechanisms.at(server)
+        if not wanted or not offered or wanted.keys() & offered.keys():
+            return f"{host} and {server} want different security mechanisms: {next(iter(failures.details))}"
+        failures.certainty = "certain"  # both say what they want, though perhaps not on the same connection
+        return f"{host} and {server} want different security mechanisms: {some(wanted)} and {some(offered)}"
+
+    def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:
         if code == "server-key-wrong":
             return f"{host} has another public key of {server} than {server} itself"
-        if code == "mechanisms-differ":
-            return f"{host} and {server} want different security mechanisms: {next(iter(failures.details))}"
         if code == "sockets-mismatched":
             return f"{host} connects to {server}, but {next(iter(failures.details))}"
         return f"{host} cannot connect to {server}: {next(iter(failures.details))}"
@@ -293,12 +324,14 @@ class Handshakes(Inquiry):
     def _storm(self, host: str, server: str, short: _Short) -> Iterable[Claim]:
         seen = short.seen
         known = "each connection is closed within a second, without a message"
+        if 2 * short.broken > seen.count:
+            return  # that is a finding by itself, and reason enough to close a connection
         if seen.count >= _STORM:
             severity: Severity | None = None
             if short.complete == seen.count and short.kinds != {"PAIR"}:
                 severity = "note"  # programs that only look whether somebody is there
             handshakes = "all" if short.complete == seen.count else f"{short.complete:,} of them"
-            known += f"; {handshakes} with a whole handshake"
+            known += f"; {handshakes if short.complete else 'none'} with a whole handshake"
             often = times(seen.count, "time")
             summary = f"{host} connects to {server} again and again, {often}, and each connection ends at once"
             yield Claim("reconnect-storm", summary, known, seen, [server], severity)

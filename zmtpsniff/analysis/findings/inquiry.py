@@ -17,12 +17,13 @@ Value = TypeVar("Value")
 class Contact:
     """A ZMTP connection while it lasts: what both sides have said of themselves."""
 
-    __slots__ = ("blind", "early", "flow", "kinds", "start_ns", "versions")
+    __slots__ = ("blind", "early", "flow", "kinds", "packet", "start_ns", "versions")
 
-    def __init__(self, flow: int, start_ns: int) -> None:
+    def __init__(self, flow: int, start_ns: int, packet: int) -> None:
         """Begin with its first event."""
         self.flow = flow
         self.start_ns = start_ns
+        self.packet = packet
         self.kinds: dict[str, str] = {}  # socket types by address
         self.versions: dict[str, str] = {}
         self.early: list[Subscription] = []  # before both sides have said what they are

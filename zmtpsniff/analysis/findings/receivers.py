@@ -1,22 +1,24 @@
-"""Receivers that take messages more slowly than they come, or not at all: subscriber-slow.
+"""Receivers that take nothing, or slowly, and hosts that are not heard: subscriber-slow, host-silent, network-one-way.
 
 TCP says so itself (:mod:`zmtpsniff.net.stalls`). A program that does not receive lets its queue (ZMQ_RCVHWM) fill,
 then the buffer of its kernel, and then the window is closed: the sender must wait, and asks again and again whether it
-may go on. Where octets are not even acknowledged, the receiver's host is gone, or the network loses them.
+may go on. Where octets are not even acknowledged, the receiver's host is gone, or the network loses them. Where
+they are acknowledged and sent again all the same, packets pass in one direction only: no program is at fault.
 
 What that does depends on the sockets. A publisher queues up to ZMQ_SNDHWM messages for the slow subscriber and drops
 the rest, so this is a warning. PUSH, DEALER and the like wait, as they are meant to: a note.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from dissectors.events import Connection, Severity
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, some, span, times
 from zmtpsniff.net.witness import Stall
 
 _LEAST_NS = 1_000_000_000
+_SEVERAL = 2  # connections that are silent together: then it is their host, or the way to it
 _UNREACHED = (
     "Its program may be healthy: look at its host, which may be down or asleep, and at the network between the two, "
     "which may lose packets. ZMQ_HEARTBEAT_IVL ends such a connection sooner. Until then PUB queues up to ZMQ_SNDHWM "
@@ -27,14 +29,20 @@ _UNREACHED = (
 class _Receiver:
     """The stalls of one side of a connection, of one cause."""
 
-    __slots__ = ("attempts", "is_open", "seen", "sender", "total_ns")
+    __slots__ = ("attempts", "is_open", "last_ns", "seen", "sender", "total_ns")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.sender = ""
         self.attempts = 0  # to go on
         self.total_ns = 0
+        self.last_ns = 0  # of that, the last time
         self.is_open = True  # whether it went on in the end
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it did not go on, and nothing says that it will, as it did before."""
+        return not self.is_open and (self.seen.count == 1 or self.last_ns >= _LEAST_NS)
 
 
 class Receivers(Inquiry):
@@ -44,6 +52,7 @@ class Receivers(Inquiry):
         """Start without any."""
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
+        self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._kinds: dict[tuple[int, str], str] = {}  # of those that stopped
         self._inferred: set[tuple[int, str]] = set()  # of these, whose types were inferred
 
@@ -52,11 +61,12 @@ class Receivers(Inquiry):
         lasted_ns = stall.until_ns - stall.since_ns
         if stall.cause == "unacknowledged" and lasted_ns < _LEAST_NS:
             return  # a network that loses packets now and then
-        ledger = self._full if stall.cause == "window" else self._unreached
-        receiver = ledger.at((stall.flow, stall.receiver))
+        ledgers = {"window": self._full, "unacknowledged": self._unreached, "unheard": self._unheard}
+        receiver = ledgers[stall.cause].at((stall.flow, stall.receiver))
         receiver.sender = stall.sender
         receiver.attempts += stall.attempts
         receiver.total_ns += lasted_ns
+        receiver.last_ns = lasted_ns
         receiver.is_open = stall.is_open
         receiver.seen.add(stall.since_ns, stall.packet, stall.flow)
 
@@ -66,29 +76,86 @@ class Receivers(Inquiry):
             key = event.flow, peer.address
             if contact is None or contact.blind:
                 self._unreached.entries.pop(key, None)  # the acknowledgments may be what the capture lacks
-            if key in self._full.entries or key in self._unreached.entries:
-                self._kinds[key] = peer.socket_type or "receiver"
+            if any(key in ledger.entries for ledger in (self._full, self._unreached, self._unheard)):
+                self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
                     self._inferred.add(key)
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """Those that stopped for long."""
+        """Those that stopped for long, and ways on which packets pass in one direction only."""
+        yield from self._ways()
         for key, receiver in self._full.entries.items():
             kind = self._kinds.get(key)
             if kind is None or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
-            did = "takes messages too slowly" if receiver.is_open else "stopped taking messages"
+            did = "stopped taking messages" if receiver.has_stopped else "takes messages too slowly"
             known = f"its TCP window was closed, {times(receiver.seen.count, 'time')}, while there was more to send"
             yield _claim(key[1], kind, receiver, did, known + self._remark(key))
+        told = yield from self._silent_hosts()
         for key, receiver in self._unreached.entries.items():
             kind = self._kinds.get(key)
-            if kind is None:
+            if kind is None or (key in told and kind not in SUBSCRIBERS):
                 continue
             did = "acknowledged nothing for a while" if receiver.is_open else "acknowledges nothing any more"
             known = f"the same octets were sent again {times(receiver.attempts, 'time')} before it acknowledged them"
             if not receiver.is_open:
                 known = f"the same octets were sent again {times(receiver.attempts, 'time')}, and never acknowledged"
             yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
+
+    def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
+        """Hosts that acknowledge nothing any more on several connections; returns which receivers these are."""
+        hosts: dict[str, list[tuple[int, str]]] = {}
+        ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._unheard.entries.items()}
+        for key, receiver in self._unreached.entries.items():
+            is_told = (host_of(receiver.sender), host_of(key[1])) in ways  # what the sender sends does not arrive
+            if key in self._kinds and not receiver.is_open and not is_told:
+                hosts.setdefault(host_of(key[1]), []).append(key)
+        told: set[tuple[int, str]] = set()
+        for host, keys in hosts.items():
+            if len(keys) < _SEVERAL:
+                continue
+            told.update(keys)
+            seen = Occurrences()
+            receivers = [self._unreached.entries[key] for key in keys]
+            for receiver in receivers:
+                seen.merge(receiver.seen)
+            waiting = dict.fromkeys(host_of(receiver.sender) for receiver in receivers)
+            waited_ns = max(receiver.total_ns for receiver in receivers)
+            send = "sends" if len(waiting) == 1 else "send"
+            yield Claim(
+                "host-silent",
+                f"{host} acknowledges nothing that {some(waiting)} {send} any more, "
+                f"for {span(waited_ns)} on {times(len(keys), 'connection')}",
+                "the same octets were sent again and again on each of them, and never acknowledged",
+                seen,
+                [address for _, address in keys],
+            )
+        return told
+
+    def _ways(self) -> Iterable[Claim]:
+        """What one host sends to another does not arrive, on all connections between the two together."""
+        ways: dict[tuple[str, str], list[tuple[str, _Receiver]]] = {}
+        for (flow, address), receiver in self._unheard.entries.items():
+            if (flow, address) in self._kinds:
+                ways.setdefault((host_of(address), host_of(receiver.sender)), []).append((address, receiver))
+        for (host, other), receivers in ways.items():
+            seen = Occurrences()
+            for _, receiver in receivers:
+                seen.merge(receiver.seen)
+            addresses = list(dict.fromkeys(receiver.sender for _, receiver in receivers))
+            copies = sum(receiver.attempts for _, receiver in receivers)
+            lasted_ns = max(receiver.total_ns for _, receiver in receivers)
+            is_over = all(receiver.is_open for _, receiver in receivers)
+            yield Claim(
+                "network-one-way",
+                f"what {host} sends {'did' if is_over else 'does'} not reach {some(addresses)}"
+                f"{' for a while' if is_over else ''}: octets that it had acknowledged were sent again "
+                f"{times(copies, 'time')} in {span(lasted_ns)}",
+                f"the acknowledgments of {host} are in the capture, but {other} does not know of them",
+                seen,
+                [address for one, receiver in receivers for address in (one, receiver.sender)],
+                "warning" if is_over else None,
+            )
 
     def _remark(self, key: tuple[int, str]) -> str:
         return f"; that it is a {self._kinds[key]} is inferred from its messages" if key in self._inferred else ""

@@ -22,7 +22,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, host_of, span, times
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.net.witness import Attempt, Pause
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 _KINDS = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
@@ -32,11 +32,25 @@ _LEAST_REPLIES = 3  # to speak of a median
 _SLOW_NS = 100_000_000
 _SLOW_TIMES = 20
 _SLOW_MEDIAN_NS = 1_000_000_000
+_FEW_SLOW = 0.02  # of the replies: so many are late on any busy machine now and then
 _SLOWEST = 4  # replies that are remembered, of each service
 _PAUSES = 256  # of each connection that are remembered, for the replies that ended them
 _PAUSED = 500  # connections
 _DELAYED_NS = 250_000_000  # for which a host may hold an acknowledgment back, with the network idle
 _INFERRED = "; that these sockets ask and reply is inferred from their messages"
+_RESENT = (
+    "; while the reply was waited for, octets of the connection were sent again: the time passes on the network, which "
+    "loses packets"
+)
+_LOST_ADVICE = (
+    "Look for what loses packets between the two hosts (`ip -s link`, `nstat -az TcpRetransSegs`): TCP waits 200 ms or "
+    "longer before it sends octets again."
+)
+_UNREACHED = "; its host does not even acknowledge it"
+_UNREACHED_ADVICE = (
+    "The service may be healthy: look at its host, which may be down, and at the network between the two, which may "
+    "lose packets."
+)
 _RECENT_NS = 1_000_000_000  # a request may wait so long when the capture ends, and nothing is said
 _SUSPECTS = 1000
 
@@ -49,6 +63,7 @@ class _SlowReply(NamedTuple):
     packet: int
     flow: int
     acked_ns: int | None  # how long it took until the host of the service acknowledged the request
+    is_resent: bool  # octets were sent again meanwhile, so the network may have lost them
 
 
 class _Exchange:
@@ -95,7 +110,8 @@ class _Exchange:
             slowest = self.slowest
             if len(slowest) < _SLOWEST or latency > slowest[0].latency_ns:
                 acked_ns = self._acked_ns(event, latency)
-                slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked_ns)
+                is_resent = self._is_resent(event, latency)
+                slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked_ns, is_resent)
                 (heappush if len(slowest) < _SLOWEST else heappushpop)(slowest, slow)
 
     def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
@@ -107,6 +123,11 @@ class _Exchange:
                 if acked_ns >= asked_ns:
                     return acked_ns - asked_ns
         return None
+
+    def _is_resent(self, event: Message, latency_ns: int) -> bool:
+        """Whether octets were sent again while a reply was waited for."""
+        asked_ns = event.time_ns - latency_ns
+        return any(pause.resends and asked_ns < pause.until_ns <= event.time_ns for pause in self.pauses)
 
     def _begin(self, event: Message) -> None:
         frames = event.frames
@@ -183,6 +204,7 @@ class Requests(Inquiry):
         self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
         self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
+        self._unreached: Ledger[tuple[int, str], None] = Ledger(lambda: None)  # each flow, and who is silent
         self._pauses: Ledger[int, deque[Pause]] = Ledger(lambda: deque(maxlen=_PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -193,6 +215,11 @@ class Requests(Inquiry):
     def pause(self, pause: Pause) -> None:
         """Learn what was acknowledged when nothing came."""
         self._pauses.at(pause.flow).append(pause)
+
+    def stall(self, stall: Stall) -> None:
+        """Learn whom requests do not reach any more."""
+        if stall.cause == "unacknowledged" and not stall.is_open:
+            self._unreached.at((stall.flow, stall.receiver))
 
     def begin(self, contact: Contact) -> Listener | None:
         """Hear the messages of request-reply sockets."""
@@ -289,9 +316,11 @@ class Requests(Inquiry):
                 "worker-silent",
                 f"the worker {suspect.replier} of {suspect.asker} answers nothing: {times(missing, 'request')} in "
                 f"{span(waited_ns)}{since}, while others gave {times(others, 'reply')}",
-                "the requests are in the capture, and no message comes back on that connection",
+                "the requests are in the capture, and no message comes back on that connection"
+                + self._not_reached(suspect.flow, suspect.replier),
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
+                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached.entries else None,
             )
 
     def _silent_service(self, service: _Service, told: set[int]) -> Iterable[Claim]:
@@ -309,11 +338,17 @@ class Requests(Inquiry):
                 "request-unanswered",
                 f"{suspect.replier} does not answer {suspect.asker}: {times(missing, 'request')} without a reply for "
                 f"{span(waited_ns)}{while_others}{before}",
-                f"no message comes back on that connection{_INFERRED if suspect.is_inferred else ''}",
+                f"no message comes back on that connection{self._not_reached(suspect.flow, suspect.replier)}"
+                f"{_INFERRED if suspect.is_inferred else ''}",
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 certainty="likely",
+                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached.entries else None,
             )
+
+    def _not_reached(self, flow: int, replier: str) -> str:
+        """That requests do not even get to the host of the service, if so."""
+        return _UNREACHED if (flow, replier) in self._unreached.entries else ""
 
     def _seen(self, suspect: _Suspect, missing: int) -> Occurrences:
         seen = Occurrences()
@@ -323,18 +358,27 @@ class Requests(Inquiry):
 
     def _claim_unanswered(self, host: str, replier: str, unanswered: _Backlog) -> Claim:
         seen = unanswered.seen
-        requests = times(seen.count, "request")
-        summary = f"{replier} does not answer {host}: {requests} without a reply"
+        ends = [self._ended.entries[flow][0] for flow in unanswered.flows if flow in self._ended.entries]
+        waited_ns = max(ends, default=0) - (seen.first_ns or 0)
+        has_last_word = seen.count == len(unanswered.flows)  # else others may have been answered between them
+        is_long = unanswered.has_waited and waited_ns >= _RECENT_NS
+        lasted = f" for {span(waited_ns)}" if has_last_word and is_long else ""
+        summary = f"{replier} does not answer {host}: {times(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
-        severity: Severity | None = "note" if unanswered.is_at_end or is_farewell else None
-        known = "; ".join(unanswered.details)
-        return Claim("request-unanswered", summary, known, seen, [replier], severity)
+        # Nothing but TCP's own packets may have passed meanwhile, by which patterns do not tell the time.
+        is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
+        severity: Severity | None = "note" if is_at_end or is_farewell else None
+        not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")
+        known = "; ".join(unanswered.details) + not_reached
+        advice = _UNREACHED_ADVICE if not_reached else None
+        return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
 
     def _slow(self, address: str, service: _Service) -> Iterable[Claim]:
         latencies = service.latencies
         if latencies.count < _LEAST_REPLIES:
             return
+        severity: Severity | None = None
         median_ns = latencies.percentile(0.5)
         slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
         slowest = sorted(service.slowest, reverse=True)
@@ -350,14 +394,18 @@ class Requests(Inquiry):
                 f"{span(max(median_ns, 1))}"
             )
             slowest = [one for one in slowest if one.latency_ns > slow_ns]
+            few = max(latencies.above(slow_ns), len(slowest)) < _FEW_SLOW * latencies.count
+            severity = "note" if few and latencies.maximum < _SLOW_MEDIAN_NS else None
         else:
             return
         seen = Occurrences()
         for slow in slowest:
             seen.add(slow.time_ns, slow.packet, slow.flow)
-        known = f"from the request to its reply, as captured{self._where(address, slowest)}"
-        known += _INFERRED if service.is_inferred else ""
-        yield Claim("replies-slow", summary, known, seen, [address])
+        is_lost = any(one.is_resent for one in slowest)
+        where = _RESENT if is_lost else self._where(address, slowest)
+        known = f"from the request to its reply, as captured{where}{_INFERRED if service.is_inferred else ''}"
+        advice = _LOST_ADVICE if is_lost else None
+        yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice)
 
     def _where(self, address: str, slowest: list[_SlowReply]) -> str:
         """Where the time passes: on the way to the service, or in it."""

@@ -117,7 +117,7 @@ class Topics(Inquiry):
         self._publishers: Ledger[str, _Publisher] = Ledger(_Publisher, 1000)
         self._subscribers: dict[int, _Subscriber] = {}
         self._suspects: list[_Suspect] = []
-        self._without: list[tuple[str, str, int, int, int]] = []  # address, publisher, flow, start, end
+        self._without: list[tuple[str, str, Contact, int]] = []  # address, publisher, connection, its end
 
     def begin(self, contact: Contact) -> Listener | None:
         """Hear what a publisher sends."""
@@ -149,16 +149,14 @@ class Topics(Inquiry):
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Look for topics that matched nothing."""
         subscriber = self._subscribers.pop(event.flow, None)
-        if subscriber is None or subscriber.blind or event.handshake != "complete":
+        if contact is None or subscriber is None or subscriber.blind or event.handshake != "complete":
             return
         if not subscriber.topics and not subscriber.got and not event.subscriptions:
             lasted_ns = until_ns - event.start_ns
             says_topics = (event.version or "") >= "3"  # earlier ones keep their subscriptions to themselves
             kinds = (event.client.socket_type, event.server.socket_type)
             if says_topics and "SUB" in kinds and lasted_ns >= _IDLE_NS and len(self._without) < _SUSPECTS:
-                self._without.append(
-                    (subscriber.address, subscriber.server, event.flow, event.start_ns, until_ns)
-                )  # fmt: skip
+                self._without.append((subscriber.address, subscriber.server, contact, until_ns))
         for topic in subscriber.topics:
             if topic in subscriber.matched or any(topic.startswith(other) for other in subscriber.matched):
                 continue  # a shorter one is named for the messages of both
@@ -176,12 +174,11 @@ class Topics(Inquiry):
             groups.setdefault((suspect.server, suspect.topic, suspect.got == 0), []).append(suspect)
         for (server, topic, got_nothing), suspects in groups.items():
             yield self._claim(server, topic, got_nothing, suspects)
-        for address, server, flow, start_ns, end_ns in self._without:
+        for address, server, contact, end_ns in self._without:
             seen = Occurrences()
-            seen.add(start_ns, None, flow)
-            summary = (
-                f"the subscriber {address} of {server} has not subscribed to anything in {span(end_ns - start_ns)}"
-            )
+            seen.add(contact.start_ns, contact.packet, contact.flow)
+            lasted = span(end_ns - contact.start_ns)
+            summary = f"the subscriber {address} of {server} has not subscribed to anything in {lasted}"
             advice = "Call zmq_setsockopt with ZMQ_SUBSCRIBE: a SUB socket gets nothing before. An empty topic is all."
             known = "its connection has no subscription"
             yield Claim("subscription-unmatched", summary, known, seen, [address, server], "note", advice=advice)

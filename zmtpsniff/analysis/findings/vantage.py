@@ -1,6 +1,7 @@
 """What the capture itself cannot show, and how to capture better: capture-lossy, capture-late."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from dissectors.events import Capture, Connection, Problem
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -8,18 +9,37 @@ from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, some, 
 from zmtpsniff.net.witness import Attempt
 
 _FLOWS = 50_000
-# Problems of a capture, each with what it says of it.
+
+
+class _Loss(NamedTuple):
+    """What a problem of a capture says of it, and what helps."""
+
+    words: str
+    advice: str
+
+
+_BUFFER = (
+    "Capture with a larger buffer (`-B 64`, tcpdump: `-B 65536`), without tcpdump's `--immediate-mode`, and with a "
+    "filter on the port (`-f 'tcp port 5555'`)."
+)
+_WHOLE = "Capture whole packets (`-s 0`)."
+_BOTH = "Capture on one of the two hosts, or mirror both directions."
+_ORDER = "Nothing is lost: zmtpsniff puts the octets in order. Times stay as captured."
+_FILE = "Copy the file again; a capturing program that is killed leaves its last record unfinished."
 _LOSSES = {
-    "capture-gap": "octets are missing",
-    "packets-cut": "packets are cut short",
-    "frames-lost": "zmtpsniff found no frame behind missing octets",
-    "frames-found-again": "zmtpsniff had to find frames again behind missing octets",
-    "one-direction": "one direction of a connection is missing",
-    "packets-dropped": "packets were dropped",
-    "fragments-dropped": "fragments are missing",
-    "multicast-lost": "datagrams of a multicast sender are missing",
-    "capture-disorder": "packets are out of order, or clocks differ",
-    "file-cut": "the file was cut short",
+    "capture-gap": _Loss("octets are missing", _BUFFER),
+    "packets-cut": _Loss("packets are cut short", _WHOLE),
+    "frames-lost": _Loss("zmtpsniff found no frame behind missing octets", ""),
+    "frames-found-again": _Loss("zmtpsniff had to find frames again behind missing octets", ""),
+    "one-direction": _Loss("one direction of a connection is missing", _BOTH),
+    "packets-dropped": _Loss("packets were dropped", _BUFFER),
+    "fragments-dropped": _Loss("fragments are missing", _BUFFER),
+    "segments-left-out": _Loss("segments were left out", "Capture behind the access point, or without aggregation."),
+    "multicast-lost": _Loss("datagrams of a multicast sender are missing", _BUFFER),
+    "tls-gap": _Loss("octets inside TLS are missing", _BUFFER),
+    "capture-disorder": _Loss("packets are out of order, or clocks differ", ""),
+    "capture-truncated": _Loss("the file was cut short", _FILE),
+    "capture-corrupt": _Loss("the file is damaged, and the rest of it was not read", _FILE),
 }
 
 
@@ -48,7 +68,7 @@ class Vantage(Inquiry):
         """Count connections that were made before the capture began."""
         self._zmtp += 1
         if event.handshake == "not-seen" and event.flow not in self._begun.entries:
-            self._late.add(event.start_ns, None, event.flow)
+            self._late.add(event.start_ns, None if contact is None else contact.packet, event.flow)
             if len(self._late_servers) < 100:
                 self._late_servers[event.server.address] = None
 
@@ -60,17 +80,24 @@ class Vantage(Inquiry):
         """What cannot be told, and why."""
         seen = Occurrences()
         words = []
+        advice: dict[str, None] = {}
         if self._dropped:
             words.append(f"{times(self._dropped, 'packet')} dropped while capturing")
+            advice[_BUFFER] = None
             seen.add(None, None, None, self._dropped)
         for code, losses in self._losses.entries.items():
-            words.append(f"{_LOSSES[code]} ({times(losses.count, 'time')})")
+            loss = _LOSSES[code]
+            words.append(loss.words if losses.count == 1 else f"{loss.words} ({times(losses.count, 'time')})")
+            advice[loss.advice] = None
             seen.add(losses.first_ns, None, None, losses.count)
             for one in losses.evidence:
                 seen.add(losses.last_ns, one.packet, one.flow, 0)
         if words:
             summary = f"the capture does not have everything: {'; '.join(words)}"
-            yield Claim("capture-lossy", summary, "the capture file and TCP's sequence numbers say so", seen, [])
+            if not self._dropped and self._losses.entries.keys() == {"capture-disorder"}:
+                summary = "the capture is out of order, or its clocks differ"
+            known = "the capture file and TCP's sequence numbers say so"
+            yield Claim("capture-lossy", summary, known, seen, [], advice=" ".join(filter(None, advice)) or _ORDER)
         if self._late.count:
             summary = (
                 f"the capture begins after {self._late.count:,} of {times(self._zmtp, 'connection')} "

@@ -1,11 +1,12 @@
 """Problems that are findings as they stand: heartbeat-lost, and protocol-violated for what nothing else explains."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from dissectors.events import Problem, Severity
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, some, times
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, host_of, some, times
 
 _LOST_HEARTBEATS = {"ping-unanswered": "dst", "heartbeat-late": "src"}  # each with the one who is silent
 # Problems that other inquiries explain, or that say the same of the capture.
@@ -31,10 +32,11 @@ _EXPLAINED = frozenset(
     }
 )
 _MOST_PLACES = 8
+_MOST_SERVICES = 5  # that are told one by one
 
 
 class _Breach:
-    """The problems of one code and severity."""
+    """The problems of one code and severity, of one service."""
 
     __slots__ = ("detail", "places", "seen", "severity")
 
@@ -42,7 +44,16 @@ class _Breach:
         self.seen = Occurrences()
         self.severity: Severity = "note"
         self.detail = ""
-        self.places: dict[str, None] = {}  # pairs of addresses
+        self.places: dict[tuple[str, str], None] = {}  # who sent what broke the rules, and to whom
+
+    def merge(self, other: "_Breach") -> None:
+        """Those of another service, too."""
+        if not self.seen.count:
+            self.severity, self.detail = other.severity, other.detail
+        self.seen.merge(other.seen)
+        for place in other.places:
+            if len(self.places) < _MOST_PLACES:
+                self.places[place] = None
 
 
 class Violations(Inquiry):
@@ -50,7 +61,7 @@ class Violations(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._breaches: Ledger[tuple[str, Severity], _Breach] = Ledger(_Breach)
+        self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
         self._silent: Ledger[str, Occurrences] = Ledger(Occurrences)
         self._details: dict[str, str] = {}
 
@@ -66,12 +77,12 @@ class Violations(Inquiry):
             return
         if event.flow is None and event.time_ns is None:
             return  # of the capture
-        breach = self._breaches.at((event.code, event.severity))
+        breach = self._breaches.at((event.code, event.severity, _service(event)))
         if not breach.seen.count:
             breach.severity, breach.detail = event.severity, event.detail
         breach.seen.add(event.time_ns, event.packet, event.flow)
         if event.src is not None and len(breach.places) < _MOST_PLACES:
-            breach.places[f"{event.src} to {event.dst}"] = None
+            breach.places[event.src, str(event.dst)] = None
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """What was lost, and what was broken."""
@@ -79,10 +90,21 @@ class Violations(Inquiry):
             often = "" if seen.count == 1 else f", {times(seen.count, 'time')}"
             summary = f"{address} fell silent: its heartbeats stopped{often}"
             yield Claim("heartbeat-lost", summary, self._details[address], seen, [address])
-        for (code, severity), breach in self._breaches.entries.items():
+        services = Counter((code, severity) for code, severity, _ in self._breaches.entries)
+        together: dict[tuple[str, Severity], _Breach] = {}  # of more services than anybody wants to read of
+        for (code, severity, _), breach in self._breaches.entries.items():
+            if services[code, severity] > _MOST_SERVICES:
+                together.setdefault((code, severity), _Breach()).merge(breach)
+        alone = (
+            (key[:2], breach) for key, breach in self._breaches.entries.items() if services[key[:2]] <= _MOST_SERVICES
+        )
+        for (code, severity), breach in (*together.items(), *alone):
             often = "" if breach.seen.count == 1 else f", {breach.seen.count:,} times"
-            where = f", from {some(breach.places, 2)}" if breach.places else ""
-            endpoints = [end for place in breach.places for end in place.split(" to ")]
+            where = ""
+            if breach.places and not any(end in breach.detail for place in breach.places for end in place):
+                senders, receivers = (_names(place[side] for place in breach.places) for side in (0, 1))
+                where = f", from {some(senders)} to {some(receivers)}"
+            endpoints = [end for place in breach.places for end in place]
             kind = PROBLEMS.get(code)
             yield Claim(
                 "protocol-violated",
@@ -93,3 +115,22 @@ class Violations(Inquiry):
                 severity,
                 advice=None if kind is None else kind.advice,
             )
+
+
+def _service(event: Problem) -> str:
+    """The address of the service that a problem is about, most likely: that with the lower port."""
+    ends = [end for end in (event.src, event.dst) if end is not None]
+    return min(ends, key=_port, default="")
+
+
+def _port(address: str) -> int:
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdecimal() else 0
+
+
+def _names(addresses: Iterable[str]) -> list[str]:
+    """Addresses; of those of one host, which has a port for each connection, the host."""
+    hosts: dict[str, dict[str, None]] = {}
+    for address in addresses:
+        hosts.setdefault(host_of(address), {})[address] = None
+    return [next(iter(every)) if len(every) == 1 else host for host, every in hosts.items()]

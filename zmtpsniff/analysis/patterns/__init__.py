@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 
 from dissectors.events import (
+    UNBOUNDED,
     AnyEvent,
     Beacon,
     Command,
@@ -24,9 +25,9 @@ from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
-from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
@@ -35,9 +36,9 @@ from zmtpsniff.analysis.patterns.single_frame import SINGLE_FRAME, RadioDish, Si
 from zmtpsniff.decode_as import DecodeAs, first_match
 
 _SETTLE_NS = 1_000_000_000
-_EARLY_OCTETS = 65_536  # of a connection's events before both sides have said what they are
-_EVENT_COST = 400  # octets that an event takes beside its own
-_WORKERS = 1000  # that are told of each by itself
+_EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
+_EVENT_COST = 400  # octets of memory that an event takes beside its content
+_WORKERS = 1000  # of one PUSH socket that get a record each
 _PIPELINES = 1000
 _PUBLISHERS = 10_000
 _LONGEST_IDENTITY = 255
@@ -53,15 +54,15 @@ Notice = tuple[int, Refusal | Doubt]
 
 
 class Patterns:
-    """Takes all events of a capture, in order.
+    """Takes all events of a capture, in order, and adds to them.
 
-    An event gets what it means to others while its batch is taken, and never later: once given out it is not changed.
+    It adds to an event only while it takes the event's batch. An event does not change after that.
     """
 
     def __init__(self, timeout_seconds: float = REPLY_SECONDS, rules: Sequence[DecodeAs] = ()) -> None:
-        """``timeout_seconds`` is how long a request may wait for its reply.
+        """Report requests that wait for more than ``timeout_seconds``.
 
-        ``rules`` may declare the type of a bound socket, for connections that do not say it.
+        ``rules`` may declare the type of a bound socket, for connections that do not announce it.
         """
         self._rules_of_user = [rule for rule in rules if rule.socket_type]
         self._senders = Senders()
@@ -70,8 +71,8 @@ class Patterns:
         self._findings = Findings()
         self._room = Room()
         self._conversations: dict[int, Conversation] = {}
-        self._on_message: dict[int, Callable[[Message], None]] = {}  # flow to who wants its messages
-        self._waiting: dict[int, list[Rules]] = {}  # flow to those who want to know that time passes
+        self._on_message: dict[int, Callable[[Message], None]] = {}  # what takes the messages of a flow
+        self._waiting: dict[int, list[Rules]] = {}  # rules of a flow that must know that time passes
         self._forwarding = Proxies()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
         self._connections = ConnectionLog(self._findings)
@@ -85,10 +86,10 @@ class Patterns:
     def take(
         self, events: list[AnyEvent], horizon_ns: int | None = None, notices: Sequence[Notice] = ()
     ) -> list[AnyEvent]:
-        """Look at a batch of events and add to them; returns them with the problems found, each behind its event.
+        """Add to the events of a batch. Returns them with the problems found, each behind its event.
 
-        Of events from ``horizon_ns`` on some may still be missing: packets wait for what the capture has later.
-        ``notices`` are in the order of their places.
+        From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``notices`` are in the order
+        of their places among the events.
         """
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
@@ -108,7 +109,7 @@ class Patterns:
         return _inserted(events, found) if found else events
 
     def _look(self, events: list[AnyEvent], begin: int, end: int, found: list[tuple[int, list[AnyEvent]]]) -> None:
-        """Look at some events of a batch; adds what is found to ``found``, with how many events come before it."""
+        """Look at some events of a batch. Adds problems to ``found``, each with the number of events before it."""
         on_message = self._on_message
         findings = self._findings
         place = passed = begin
@@ -131,7 +132,7 @@ class Patterns:
                 found.append((place, findings.take()))
 
     def _settle(self, events: list[AnyEvent], horizon_ns: int | None) -> None:
-        """Once a second, look for what has waited for too long."""
+        """Once a second, report what has waited for too long."""
         for event in reversed(events):
             if self._pass(event):
                 break
@@ -153,7 +154,7 @@ class Patterns:
         return True
 
     def settle(self, now_ns: int) -> None:
-        """It is ``now_ns``, though no event says so; what that means comes with the next batch, be it empty."""
+        """It is ``now_ns``, and no event says so. The next batch, even an empty one, has the problems of that."""
         self._now_ns = max(self._now_ns, now_ns)
 
     # ------------------------------------------------------------------ what is rare
@@ -173,6 +174,8 @@ class Patterns:
                 if conversation.inference is not None:
                     self._learn(conversation, conversation.inference.subscription(event))
             elif conversation is not None:
+                if conversation.is_guessed and conversation.types.get(event.src) == "PULL":
+                    self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
                 conversation.rules.subscription(event)
         elif isinstance(event, Beacon):
             self._announced.beacon(event)
@@ -189,7 +192,7 @@ class Patterns:
         self._now_ns = max(self._now_ns, notice.time_ns)
 
     def _blind(self, flow: int, since_ns: int | None) -> None:
-        """What is not seen of a connection from ``since_ns`` on may have been there all the same."""
+        """The capture may lack messages of a connection from ``since_ns`` on."""
         conversation = self._conversations.get(flow)
         if conversation is None:
             return
@@ -216,56 +219,62 @@ class Patterns:
             self._announce(conversation, event)
 
     def _meet(self, flow: int, src: str, dst: str) -> None:
-        """A connection that began before the capture did."""
+        """Take the first event of a connection that began before the capture."""
         conversation = self._conversations[flow] = Conversation(flow)
         conversation.blind = True
         self._infer(conversation, src, dst)
 
     def _infer(self, conversation: Conversation, one: str, other: str) -> None:
-        """Find out which sockets they are by what they send, unless the user says it."""
+        """Infer the socket types from the messages, unless the user has declared them."""
         for bound, peer in ((one, other), (other, one)):
             port = bound.rpartition(":")[2]
             rule = first_match(self._rules_of_user, "tcp", int(port)) if port.isdecimal() else None
             if rule is not None:
                 conversation.is_declared = True
-                self._learn(conversation, {bound: rule.socket_type, peer: _USUAL_PEERS[rule.socket_type]})
+                usual = _USUAL_PEERS[rule.socket_type]
+                self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
         conversation.inference = Inference(one, other, self._senders)
         self._on_message[conversation.flow] = partial(self._look_at, conversation)
 
     def _look_at(self, conversation: Conversation, event: Message) -> None:
-        """Take a message of a connection whose socket types are to be found out."""
+        """Take a message of a connection whose socket types are unknown."""
         inference = conversation.inference
         if inference is None:
             return
         self._keep(conversation, event)
         if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.flow] = partial(self._look_at, conversation)
-        types = self._bound.types(event.src, event.dst)
-        if types is not None and len(types) == 1:  # of a REP, whose peer asks: a REQ, or a DEALER, which may do more
-            (bound,) = types
-            peer = event.dst if bound == event.src else event.src
-            self._learn(conversation, {bound: "REP", peer: "DEALER"}, told=types)
-        elif (types := inference.message(event, conversation.blind)) is not None:
-            takes_turns = "REQ" in types.values()
-            self._learn(conversation, types, told={} if takes_turns and inference.is_late else types)
+        guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.blind)
+        if guesses is None and not inference.left:
+            guesses = inference.at_end()
+            if guesses is None:
+                self._give_up(conversation)
+        if guesses is not None:
+            conversation.patience_ns = inference.patience_ns
+            self._learn(conversation, self._bound.settle(guesses))
 
-    def _learn(
-        self, conversation: Conversation, types: dict[str, str] | None, told: dict[str, str] | None = None
-    ) -> None:
-        """Which sockets they are is known now, though they did not say it. Nobody is accused of what was guessed.
+    def _give_up(self, conversation: Conversation) -> None:
+        """Messages of this connection do not show its socket types; other connections of the sockets may."""
+        conversation.inference = None
+        conversation.guesses = {}
+        self._on_message.pop(conversation.flow, None)
+        self._forget_early(conversation)
 
-        Messages are understood as those of ``types``; ``told`` says which of them are certain, None for all.
-        """
-        if types is None:
+    def _learn(self, conversation: Conversation, guesses: Guesses | None) -> None:
+        """The socket types are inferred now. From here on nobody is accused because of a guess."""
+        if guesses is None:
             return
         conversation.inference = None
         conversation.blind = True
-        conversation.types = types
-        conversation.inferred = types if told is None else told
+        conversation.types = {address: guess.kind for address, guess in guesses.items()}
+        conversation.guesses = guesses
         conversation.rules = self._rules(conversation)
         self._on_message.pop(conversation.flow, None)
         self._listen(conversation)
+        # Frames of one side may have been found later than those of the other.
+        if all(0 <= early.seen < UNBOUNDED for early in conversation.early):
+            conversation.early.sort(key=lambda early: early.offset + early.seen)
         self._catch_up(conversation)
 
     def _command(self, event: Command) -> None:
@@ -277,6 +286,8 @@ class Patterns:
         elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
             conversation.pings = Heartbeats(conversation, self._findings)
             self._listen(conversation)
+        elif conversation.inference is not None:
+            conversation.inference.command(event)
         if conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
@@ -300,7 +311,7 @@ class Patterns:
             self._catch_up(conversation)
 
     def _keep(self, conversation: Conversation, event: Message | Subscription) -> None:
-        """Keep what cannot be understood yet; what is too much of it is not understood at all."""
+        """Keep an event until the socket types are known. If there are too many, forget them."""
         octets = sum(map(len, map(at_hand, event.frames))) if isinstance(event, Message) else len(at_hand(event.topic))
         octets += _EVENT_COST
         if conversation.early_octets + octets <= _EARLY_OCTETS and self._room.take(octets):
@@ -312,7 +323,7 @@ class Patterns:
         self._forget_early(conversation)
 
     def _catch_up(self, conversation: Conversation) -> None:
-        """Understand what came too early; as it was given out, it stays as it is."""
+        """Take the events that came before the socket types were known. They have been given out and do not change."""
         take = self._on_message.get(conversation.flow)
         for early in conversation.early:
             if isinstance(early, Subscription):
@@ -330,7 +341,7 @@ class Patterns:
         types = conversation.types
         kinds = frozenset(types.values())
         if not may_talk(*types.values()):
-            return Rules()
+            return NO_RULES
         if kinds <= REQUEST_REPLY:
             for address, kind in types.items():
                 if kind == "ROUTER":
@@ -344,7 +355,7 @@ class Patterns:
             return RadioDish(conversation, self._findings, self._room)
         if kinds <= SINGLE_FRAME:
             return SingleFrame(self._findings)
-        return Rules()
+        return NO_RULES
 
     def _publisher(self, address: str) -> Publisher:
         publisher = self._publishers.setdefault(address, Publisher())
@@ -354,7 +365,7 @@ class Patterns:
         return publisher
 
     def _listen(self, conversation: Conversation) -> None:
-        """Choose what is called with each message of the connection, and who is told that time passes."""
+        """Choose what takes the messages of the connection, and which rules must know that time passes."""
         wanted = [rules for rules in (conversation.rules, conversation.pings) if rules is not None]
         calls = [rules.message for rules in wanted if rules.message is not None]
         waiting = [rules for rules in wanted if rules.waits]
@@ -394,25 +405,25 @@ class Patterns:
         self._count_work(event)
 
     def _tell_types(self, conversation: Conversation, event: Connection) -> None:
-        """Say which sockets they were, if that was inferred and nothing that came later contradicts it."""
-        if conversation.inference is None and conversation.inferred is None:
+        """Add the inferred socket types to the summary, if no later message contradicts them."""
+        if conversation.inference is None and conversation.guesses is None:
             return
-        bound = self._bound.types(event.client.address, event.server.address)
+        bound = self._bound.guesses(event.client.address, event.server.address)
         if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
             bound = None  # another program had the port at another time
-        types = (conversation.inferred or {}) | (bound or {})
-        if not conversation.is_declared and contradicts(types, event):
+        known = conversation.guesses if conversation.inference is None else conversation.inference.at_end()
+        guesses = self._bound.settle(known or {}) | (bound or {})
+        if not conversation.is_declared and (contradicts(guesses, event) or _has_last_word(conversation, event)):
             return
         for peer in (event.client, event.server):
-            if peer.socket_type is None and peer.address in types:
-                peer.socket_type = types[peer.address]
+            if peer.socket_type is None and peer.address in guesses:
+                peer.socket_type, peer.lookalike = guesses[peer.address]
                 peer.inferred = True
 
     def _count_work(self, event: Connection) -> None:
-        """Count what a PUSH socket gave to one of its workers.
+        """Count the messages that a bound PUSH socket gave to one of its workers.
 
-        Only of one that is connected to: of one that connects itself each connection has an address of its own, so it
-        cannot be told which belong together.
+        A PUSH socket that connects has another port on each connection, so nothing shows which of them belong together.
         """
         if event.server.socket_type != "PUSH" or event.client.socket_type != "PULL":
             return
@@ -426,7 +437,7 @@ class Patterns:
             pipeline.workers[worker] = pipeline.workers.get(worker, 0) + event.messages.server
 
     def finish(self) -> list[AnyEvent]:
-        """The capture is over: what only all of it tells."""
+        """The capture is over: the records that need all of it."""
         events = self._findings.take()
         for address, pipeline in self._pipelines.items():
             total = pipeline.messages
@@ -434,6 +445,14 @@ class Patterns:
                 shares = [Share(worker, count, round(count / total, 4)) for worker, count in pipeline.workers.items()]
                 events.append(Work(address, total, sorted(shares, key=lambda share: -share.messages)))
         return events
+
+
+def _has_last_word(conversation: Conversation, event: Connection) -> bool:
+    """Whether the last message came from the side that seems to ask: then it may be the side that answers."""
+    asked_ns, patience_ns = conversation.rules.asked_ns, conversation.patience_ns
+    if asked_ns is None or patience_ns is None:
+        return False
+    return event.end != "open" or event.end_ns - asked_ns > patience_ns
 
 
 class Pipeline:
@@ -448,7 +467,7 @@ class Pipeline:
 
 
 def _inserted(events: list[AnyEvent], found: list[tuple[int, list[AnyEvent]]]) -> list[AnyEvent]:
-    """The events with what was found behind the places given."""
+    """The events, with the problems behind their places."""
     out: list[AnyEvent] = []
     begin = 0
     for place, problems in found:

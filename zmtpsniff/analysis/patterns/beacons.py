@@ -5,11 +5,11 @@ from collections import OrderedDict
 from dissectors.events import Beacon, Connection, Peer
 
 _REMEMBERED = 10_000
-_IDENTITY = b"\x01"  # in front of the UUID, in the identity that a peer has in connections (36/ZRE; not in 20/ZRE)
+_IDENTITY = b"\x01"  # stands before the UUID in a peer's identity (36/ZRE; not in 20/ZRE)
 
 
 class BeaconPeers:
-    """Who has announced itself, by address and by UUID."""
+    """The peers that have announced themselves, by address and by UUID."""
 
     def __init__(self) -> None:
         """Start without any."""
@@ -30,7 +30,7 @@ class BeaconPeers:
             self._packets.popitem(last=False)
 
     def end(self, event: Connection) -> None:
-        """Tell a connection that is over which beacons announced its peers."""
+        """Add the beacons of both peers to the summary of their connection."""
         if self._packets:
             for peer in (event.client, event.server):
                 peer.beacon = self._packet(peer)

@@ -8,14 +8,14 @@ from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Sub
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
-_STORM_GROWTH = 10  # a storm is reported again when it has grown so many times
+_STORM_GROWTH = 10  # a storm is reported again when it is so many times larger
 _SHORT_NS = 1_000_000_000
-_RETURN_NS = 1_000_000_000  # the old connection of a peer that comes back is closed within this time
-_REMEMBERED = 10_000  # pairs of peers, addresses
+_RETURN_NS = 1_000_000_000  # within this time the old connection of a returning peer closes
+_REMEMBERED = 10_000  # pairs of peers, and addresses
 
 
 class Refusal(NamedTuple):
-    """A TCP connection from ``src`` to ``dst`` that was refused; no event, as it may be of any protocol."""
+    """A refused TCP connection from ``src`` to ``dst``. It is no event, since its protocol is unknown."""
 
     time_ns: int
     packet: int
@@ -53,16 +53,16 @@ class ConnectionLog:
         self._storms: OrderedDict[tuple[str, str], _Storm] = OrderedDict()
         self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
         self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
-        self._claims: dict[int, _Claim] = {}  # by the second flow; whether the first one is closing is not known yet
-        self._newest: dict[str, str] = {}  # address of a server to the newest version that a client of it speaks
+        self._claims: dict[int, _Claim] = {}  # by the second flow, while the first one may still be closing
+        self._newest: dict[str, str] = {}  # the newest version that clients of a server speak, by the server's address
         self._told_older: set[tuple[str, str]] = set()
-        self._refused: OrderedDict[str, tuple[Refusal, int, bool]] = OrderedDict()  # the first, how many, whether told
+        self._refused: OrderedDict[str, tuple[Refusal, int, bool]] = OrderedDict()  # the first, how many, if reported
         self._servers: OrderedDict[str, None] = OrderedDict()
 
     # ------------------------------------------------------------------ identities and pairs
 
     def begin(self, conversation: Conversation, event: Command | Greeting) -> None:
-        """Both sides of a connection have said which socket types they are."""
+        """Both sides of a connection have announced their socket types."""
         for address, kind in conversation.types.items():
             flows = self._open[address]
             peer = event.dst if address == event.src else event.src
@@ -70,17 +70,24 @@ class ConnectionLog:
             if kind == "PAIR":
                 others = [flow for flow, other in flows.items() if other != peer]
                 if others:
-                    detail = f"a second peer for the PAIR socket at {address}, which has one (flow {others[0]})"
+                    detail = (
+                        f"{peer} comes to the PAIR socket at {address}, which has a peer, "
+                        f"{flows[others[0]]} (flow {others[0]})"
+                    )
                     self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
             elif kind == "ROUTER" and (identity := _of_other(conversation, address)):
                 first = self._identities.setdefault((address, identity), conversation.flow)
                 if flows.get(first, peer) != peer:
-                    detail = f"a second peer of the ROUTER at {address} with the identity of the one in flow {first}"
+                    name = identity.decode(errors="backslashreplace")
+                    detail = (
+                        f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
+                        f"{flows[first]} (flow {first})"
+                    )
                     self._claims[conversation.flow] = _Claim(event, first, "identity-in-use", detail)
             flows[conversation.flow] = peer
 
     def pass_time(self, now_ns: int) -> None:
-        """Report claims whose first connection is still open after the time in which a returning peer closes it."""
+        """Report claims whose first connection is still open, though a returning peer would have closed it by now."""
         for flow, claim in list(self._claims.items()):
             if now_ns - claim.event.time_ns > _RETURN_NS:
                 del self._claims[flow]
@@ -145,7 +152,7 @@ class ConnectionLog:
                 "reconnect-storm",
                 f"{pair[0]} connected to {pair[1]} {storm.count:,} times within {seconds:.1f} s, and each time the "
                 f"connection ended without a message (the last is flow {event.flow}, handshake {event.handshake})",
-                "note" if event.handshake == "complete" else None,  # programs that only look whether somebody is there
+                "note" if event.handshake == "complete" else None,  # of programs that only check if a service is up
             )
 
     def refuse(self, event: Refusal) -> None:
@@ -171,7 +178,7 @@ class ConnectionLog:
                     self._report_refusal(first, detail)
 
     def _report_refusal(self, event: Refusal, detail: str) -> None:
-        """Report it with its place, but of no flow: nothing else is told of one in which nothing was said."""
+        """Report a refusal with its place but without its flow, since there are no other records of that flow."""
         self._findings.report_of_none("connection-refused", detail, event=event)
 
     # ------------------------------------------------------------------ versions
@@ -196,5 +203,5 @@ class ConnectionLog:
 
 
 def _of_other(conversation: Conversation, address: str) -> bytes:
-    """The identity of the peer of the one at ``address``."""
+    """The identity of the peer at the other end than ``address``."""
     return next((identity for other, identity in conversation.identities.items() if other != address), b"")

@@ -7,13 +7,13 @@ from dissectors.events import AnyEvent, Command, Connection, Message, Problem, S
 from dissectors.problems import PROBLEMS
 
 if TYPE_CHECKING:
-    from zmtpsniff.analysis.patterns.inference import Inference
+    from zmtpsniff.analysis.patterns.inference import Guesses, Inference
 
 _ROOM = 32 << 20
 
 
 class Doubt(NamedTuple):
-    """Octets of a connection are presumed lost from ``since_ns`` on; no event, since they may still come."""
+    """Octets of a connection are presumed lost from ``since_ns`` on. It is no event, since they may still come."""
 
     time_ns: int
     flow: int
@@ -36,28 +36,28 @@ class Subject(Protocol):
 
 
 def can_know(event: Message | Command, offset: int) -> bool:
-    """Whether the sender of an event can have seen what the other side's octets from ``offset`` on completed.
+    """Whether the sender of an event can have seen an event of the other side whose octets begin at ``offset``.
 
-    What a sender had acknowledged is the most that it can have seen. Where that is not known it can have seen all.
+    A sender can have seen no more than it had acknowledged. If that is unknown, it can have seen everything.
     """
     return event.seen > offset
 
 
 def latency_ns(answer: Message | Command, asked_ns: int) -> int | None:
-    """The nanoseconds between a question and its answer as captured; None if the capture has the answer first."""
+    """The nanoseconds from a question to its answer, as captured; None if the capture has the answer first."""
     latency = answer.time_ns - asked_ns
     return latency if latency >= 0 else None
 
 
 class Findings:
-    """Problems found by looking at an event, which then follow it."""
+    """The problems found with an event; they follow it in the output."""
 
     def __init__(self) -> None:
         """Start with none."""
         self.events: list[AnyEvent] = []
 
     def report(self, code: str, event: Subject, detail: str, severity: Severity | None = None) -> None:
-        """Report a problem of the sender of ``event``, as severe as its code is unless told otherwise."""
+        """Report a problem of the sender of ``event``. ``severity`` replaces the one of its code."""
         self.events.append(
             Problem(
                 severity or PROBLEMS[code].severity,
@@ -74,7 +74,7 @@ class Findings:
     def report_of_none(
         self, code: str, detail: str, severity: Severity | None = None, event: Subject | None = None
     ) -> None:
-        """Report a problem that belongs to no connection that has a record, with the place of ``event`` if given."""
+        """Report a problem that belongs to no connection with a record, at the place of ``event`` if given."""
         problem = Problem(severity or PROBLEMS[code].severity, code, detail)
         if event is not None:
             problem.time_ns, problem.packet = event.time_ns, event.packet
@@ -87,7 +87,7 @@ class Findings:
 
 
 class Room:
-    """The octets that patterns may remember for all connections together. Without a limit peers would decide."""
+    """The octets that patterns may remember for all connections together; without it peers would decide."""
 
     def __init__(self, octets: int = _ROOM) -> None:
         """Start with all room left."""
@@ -106,14 +106,15 @@ class Room:
 
 
 class Rules:
-    """What one pattern wants to know of a connection; by default nothing.
+    """A pattern on one connection. It overrides the methods for the events that it needs.
 
-    Whatever is done with an event must not depend on how often time passed before it: a capture that is read in one
-    piece and one that is watched live give the same findings.
+    What it does with an event must not depend on how often :meth:`pass_time` was called before: a capture that is read
+    in one piece gives the same problems as one that is watched live.
     """
 
     message: Callable[[Message], None] | None = None  # called with each message
-    waits = False  # whether it wants to know that time passes
+    waits = False  # whether it must know that time passes
+    asked_ns: int | None = None  # when the message was sent that waits for an answer, if only one can wait
 
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription."""
@@ -128,15 +129,19 @@ class Rules:
         """It is ``now_ns``: report what should have happened by now."""
 
     def finish(self, event: Connection, now_ns: int) -> None:
-        """The connection is over, or the capture, whose last packet came at ``now_ns``: give back all room."""
+        """The connection or the capture is over, at ``now_ns``: give back all room."""
+
+
+NO_RULES = Rules()
+"""Those of a connection of which no pattern wants to know anything, or not yet; shared, and never changed."""
 
 
 class Conversation:
-    """One connection: who takes part, and whether all of it can be seen."""
+    """One connection: its two sockets, and whether the capture has all of it."""
 
     __slots__ = (
-        "blind", "early", "early_octets", "flow", "identities", "inference", "inferred", "is_declared", "pings",
-        "rules", "types", "websocket",
+        "blind", "early", "early_octets", "flow", "guesses", "identities", "inference", "is_declared",
+        "patience_ns", "pings",        "rules", "types", "websocket",
     )  # fmt: skip
 
     def __init__(self, flow: int) -> None:
@@ -144,21 +149,27 @@ class Conversation:
         self.flow = flow
         self.types: dict[str, str] = {}  # address to socket type
         self.identities: dict[str, bytes] = {}
-        self.early: list[Message | Subscription] = []  # events before both sides announced their socket types
+        self.early: list[Message | Subscription] = []  # events that came before both sides announced their types
         self.early_octets = 0
         self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False
         self.inference: Inference | None = None  # while the socket types are not known, and not announced
-        self.inferred: dict[str, str] | None = None  # types that were not announced, and are certain all the same
+        self.guesses: Guesses | None = None  # what they are that did not announce it
+        self.patience_ns: int | None = None  # as in the inference that made the guesses
         self.is_declared = False  # the user says which they are
         self.pings: Rules | None = None
-        self.rules = Rules()
+        self.rules = NO_RULES
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether the socket types are inferred: neither the sockets nor the user gave them."""
+        return self.guesses is not None and not self.is_declared
 
     def part(self) -> None:
-        """Let go of what refers back to this object, so that memory is freed at once and not by the cycle collector."""
+        """Break the references back to this object, so that its memory is free at once."""
         for rules in (self.rules, self.pings):
-            if rules is not None:
+            if rules is not None and rules.message is not None:
                 rules.message = None
-        self.rules = Rules()
+        self.rules = NO_RULES
         self.pings = None
         self.inference = None

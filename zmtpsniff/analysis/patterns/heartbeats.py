@@ -9,11 +9,11 @@ from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Rul
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
 # A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
 _LEAST_PATIENCE_NS = 1_000_000_000
-_LATENESS_NS = 250_000_000  # by which a capture point may deliver one side's packets later than the other's
+_LATENESS_NS = 250_000_000  # a capture point may deliver one side's packets so much later than the other's
 
 
 class _Ping(NamedTuple):
-    """What is kept of a PING."""
+    """A PING that waits for its PONG."""
 
     time_ns: int
     packet: int
@@ -33,7 +33,7 @@ class _Side:
         """Start with a side that has said nothing."""
         self.heard_ns = 0
         self.pending: deque[_Ping] = deque()  # PINGs without a PONG
-        self.more = 0  # after those
+        self.more = 0  # PINGs without a PONG after those
         self.promise: _Ping | None = None  # the last PING that has a time to live
         self.told_late = False
         self.told_unanswered = False
@@ -49,7 +49,7 @@ class Heartbeats(Rules):
         self._conversation = conversation
         self._findings = findings
         self._sides: dict[str, _Side] = {}
-        self._slowest_ns = 0  # of all answers
+        self._slowest_ns = 0  # the longest time that a PONG took
         self.message = self._hear
 
     def command(self, event: Command) -> None:
@@ -87,16 +87,16 @@ class Heartbeats(Rules):
             event.request = ping.packet
             self._slowest_ns = max(self._slowest_ns, event.latency_ns or 0)
             while side.pending.popleft() is not ping:
-                pass  # an older one that was not answered is not going to be
+                pass  # an older PING without a PONG gets none any more
         elif side.more:
             side.more -= 1
-        elif not self._conversation.blind and not websocket:  # there anybody may send one (RFC 6455, section 5.5.3)
+        elif not self._conversation.blind and not websocket:  # on WebSocket any PONG may come (RFC 6455, section 5.5.3)
             self._findings.report("pong-without-ping", event, "a PONG that answers no PING")
         if not side.pending:
             side.told_unanswered = False
 
     def _hear(self, event: Command | Message) -> None:
-        """A side is alive; has one been silent for longer than it may?"""
+        """A side is alive. Report it if it was silent for longer than it had announced."""
         self.pass_time(event.time_ns)
         side = self._sides.get(event.src)
         if side is None:
@@ -105,11 +105,11 @@ class Heartbeats(Rules):
         side.told_late = False
 
     def lose(self) -> None:
-        """A PONG, or anything else that a side said, may be what is missing."""
+        """Octets are missing; they may be a PONG, or other signs of life."""
         self._sides.clear()
 
     def pass_time(self, now_ns: int) -> None:
-        """Report a side that has been silent for longer than its PING announced, and one that answers no PING."""
+        """Report a side that is silent for longer than its PING announced, or that answers no PING."""
         if self._conversation.blind:
             return
         for side in self._sides.values():
@@ -132,13 +132,13 @@ class Heartbeats(Rules):
         return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS)
 
     def _was_heard(self, ping: _Ping) -> bool:
-        """Whether the one who should answer has said anything since."""
+        """Whether the side that should answer has sent anything since."""
         other = self._sides.get(ping.dst)
         return other is not None and other.heard_ns > ping.time_ns
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report the PINGs that stayed without an answer."""
-        # What ended by itself did so with its last packet, however late that is known.
+        # A connection with a FIN or RST ended with its last packet, even if that is known only later.
         end_ns = event.end_ns if event.end in ("fin", "rst") else now_ns
         self.pass_time(end_ns)
         if self._conversation.blind:

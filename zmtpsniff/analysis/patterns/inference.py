@@ -5,33 +5,37 @@ Theory
 
 ZMTP 1.0 has no socket types, and neither has a connection whose handshake came before the capture began. What a socket
 sends gives it away, if it is watched for long enough. An inference is right or silent: it says nothing until there is
-no other explanation that is as good.
+no other explanation that is as good. Where a socket of one other type can send the very same octets, that type is said,
+too: the lookalike.
 
 - REQ and REP take turns, strictly, and every message has an empty frame in front. DEALER and ROUTER do the same if
-  their programs play REQ or REP. Then they mostly have identities, so nothing is said of sockets that have one. Of
-  those whose identities are not in the capture REQ and REP is the better guess, and they are understood as such.
+  their programs play REQ or REP: these are the lookalikes. Such programs mostly give their sockets identities, so
+  nothing is said of sockets that have one. A client of Majordomo asks a ROUTER.
 - A subscription comes from a SUB, and its peer is a PUB.
 - One publisher sends copies of the same messages to several peers; one PUSH deals its messages out, in turns. So one
   sender is watched on all its connections. Messages that differ in all their beginnings are of neither: these may be
   topics, each with one subscriber.
 - Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
+  With two frames they may be of a RADIO, and a group is what repeats.
 - A bound socket that said what it is on another connection is the same on all of them.
-- A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first.
+- A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first. But
+  that may have come before the capture began: then the PUB is its lookalike. One that was connected to, or that sends
+  topics, is rather a PUB, unless several peers share its messages or the first of several frames never repeats. This is
+  said only at the end, when nothing more will tell.
 
-Who takes turns is told as REQ and REP only where everything is in the capture, as of ZMTP 1.0. Behind a missing
-beginning a DEALER and a ROUTER whose programs do the same send the very same octets. Who asks is known there, too, so
-replies find their requests; but no type is told.
-
-The side that asks is the one that connected, if it gets its answers clearly sooner than it asks again, and if its
-message is the first where the capture has the first. If not, nothing is said.
+The side that asks is the one that connected. It may be a REP that connected to a REQ if it does not speak first where
+the capture has the first message, if it repeats new words of the other side rather than the other side its own, as
+replies do with numbers and names, or if it has the last word in the end. Then nothing is said.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Container
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
-from dissectors.events import UNBOUNDED, Connection, Message, Subscription, at_hand
+from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
@@ -41,23 +45,41 @@ _TOPICS = 6  # messages with topics that repeat
 _GRANTED = 2  # messages that begin as somebody wished
 _ONE_WAY = 5  # messages of one side, while the other is silent
 _WINDOW = 64  # messages of one connection that are remembered
+_MOST = 1000  # messages of one connection after which no other one will tell more
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
 _ADDRESSES = 10_000
 _PEER_OF = {"PUB": "SUB", "XPUB": "SUB", "SUB": "PUB", "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR"}
 _FIRST_CHOSEN_PORT = 32_768  # of those that Linux chooses for who connects; other systems begin later
 _PREFIX = 32  # octets of the beginning of messages
+_CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
+# What replies repeat of their requests, in the first octets of the last frame.
+_WORD = re.compile(rb"\d+|[^\W\d]{4,}")
+_WORDS_OCTETS = 256
+_REPEATED = 2  # times that are no accident
+_GROUP_FRAMES = 2  # of a RADIO's message: the group and the body
+
+
+class Guess(NamedTuple):
+    """What a socket is taken for."""
+
+    kind: str
+    lookalike: str | None = None  # what it may be as well, since nothing that was seen tells the two apart
+
+
+Guesses = dict[str, Guess]
+"""By the addresses of sockets."""
 
 
 class _Turn(NamedTuple):
     """A message of two sides that may take turns."""
 
-    packet: int
+    progress: int  # the octets that both sides had sent as far as its sender knew: causes have less than effects
     sender: str
-    delimited: bool  # an empty frame is in front
     time_ns: int
     offset: int  # in the stream of its sender
     seen: int  # the octets of the other side that its sender had by then end before this
+    words: frozenset[bytes]
 
 
 class _Outlet:
@@ -82,13 +104,13 @@ class _Outlet:
         return contents
 
 
-def contradicts(types: dict[str, str], event: Connection, silent: Container[str] = ("PULL",)) -> bool:
-    """Whether what was sent until the end of a connection cannot be from sockets of these types.
+def contradicts(guesses: Guesses, event: Connection, silent: Container[str] = ("PULL",)) -> bool:
+    """Whether what was sent until the end of a connection cannot be from such sockets.
 
     ``silent`` are those that send no messages; subscriptions may look like some where the beginning is missing.
     """
     sent = {event.client.address: event.messages.client, event.server.address: event.messages.server}
-    kinds = {kind: sent.get(address, 0) for address, kind in types.items()}
+    kinds = {guess.kind: sent.get(address, 0) for address, guess in guesses.items()}
     if any(count and kind in silent for kind, count in kinds.items()):
         return True
     return kinds.keys() == {"REQ", "REP"} and abs(kinds["REQ"] - kinds["REP"]) > _TURNS
@@ -114,34 +136,48 @@ class BoundSockets:
         if len(self._kinds) > _ADDRESSES:
             self._kinds.popitem(last=False)
 
-    def types(self, one: str, other: str) -> dict[str, str] | None:
-        """The types of two that are connected, if one of them said elsewhere what it is, and that says it of both.
-
-        The peer of a REP may be a REQ or a DEALER: it is left out.
-        """
+    def guesses(self, one: str, other: str) -> Guesses | None:
+        """What two are that are connected, if one of them said elsewhere what it is, and that says it of both."""
         for bound, peer in ((one, other), (other, one)):
             kind = self._kinds.get(bound)
             if kind == "REP":
-                return {bound: kind}
+                return {bound: Guess(kind), peer: Guess("REQ", "DEALER")}
             if kind in _PEER_OF:
-                return {bound: kind, peer: _PEER_OF[kind]}
+                return {bound: Guess(kind), peer: Guess(_PEER_OF[kind])}
         return None
+
+    def settle(self, guesses: Guesses) -> Guesses:
+        """The guesses, without the doubt about those that said elsewhere what they are."""
+        return {
+            address: Guess(said) if (said := self._kinds.get(address)) and said in guess else guess
+            for address, guess in guesses.items()
+        }
 
 
 class SenderShape:
     """One socket that sends and hears nothing, on all its connections."""
 
-    __slots__ = ("deals", "last", "outlets", "round")
+    __slots__ = ("kind", "outlets", "round")
 
     def __init__(self) -> None:
         """Start without connections."""
         self.outlets: dict[int, _Outlet] = {}
-        self.last: int | None = None
         self.round: list[int] = []  # flows in the order in which messages went to them
-        self.deals = 0
+        self.kind: str | None = None  # PUB or PUSH if that is what it is
 
     def take(self, event: Message) -> str | None:
         """Take a message; returns PUB or PUSH if that is what it is."""
+        if self.kind is None:
+            self.kind = self._look_at(event)
+        return self.kind
+
+    @property
+    def shares(self) -> bool:
+        """Whether nothing that it has sent to one of several peers went to another one, too."""
+        bodies = [body for outlet in self.outlets.values() for body in outlet.bodies]
+        return len(self.outlets) > 1 and len(set(bodies)) == len(bodies)
+
+    def _look_at(self, event: Message) -> str | None:
         outlet = self.outlets.setdefault(event.flow, _Outlet())
         contents = outlet.add(event)
         others = [one for flow, one in self.outlets.items() if flow != event.flow]
@@ -182,16 +218,19 @@ class Senders:
     def __init__(self) -> None:
         """Start without any."""
         self._senders: OrderedDict[str, SenderShape] = OrderedDict()
-        self._first: OrderedDict[int, str] = OrderedDict()  # contents, and who sent them first
+        self._first: OrderedDict[int, tuple[str, str]] = OrderedDict()  # contents, and who sent them first, to whom
         self._relayed: set[str] = set()  # senders whose messages others sent, too
 
     def is_relayed(self, event: Message) -> bool:
-        """Whether another socket sent messages of this sender, or this one those of another."""
+        """Whether another socket sent messages of this sender on, or this one those of another.
+
+        What two send to the same receiver neither of them has from the other one.
+        """
         contents = hash(tuple(event.frames))
-        first = self._first.setdefault(contents, event.src)
+        first, receiver = self._first.setdefault(contents, (event.src, event.dst))
         if len(self._first) > _CONTENTS:
             self._first.popitem(last=False)
-        if first != event.src and len(self._relayed) < _SENDERS:
+        if first != event.src and receiver != event.dst and len(self._relayed) < _SENDERS:
             self._relayed |= {first, event.src}
         return event.src in self._relayed
 
@@ -213,17 +252,21 @@ class Inference:
 
     __slots__ = (
         "_counted",
+        "_delimited",
         "_ends",
+        "_firsts",
         "_frames",
         "_granted",
+        "_heard",
+        "_parts",
         "_seen",
         "_senders",
         "_sent",
-        "_shapes",
         "_talk",
         "_topics",
         "_wishes",
-        "is_late",
+        "left",
+        "patience_ns",
     )
 
     def __init__(self, one: str, other: str, senders: Senders) -> None:
@@ -234,52 +277,83 @@ class Inference:
         # The first messages; None: it is no REQ and REP.
         self._talk: list[_Turn] | None = []
         self._seen: dict[str, int] = {}  # octets of the other side that a sender had seen when it sent first
-        self.is_late = False  # messages were there before frames were found
         self._frames: int | None = None  # of each message; 0 if they differ
         self._counted = 0  # messages while the other side was silent
         self._topics: dict[int, None] = {}  # first frames of messages that have others
-        self._shapes: dict[bytes, None] = {}  # the same without digits
         self._granted = 0  # messages with such a topic
         self._wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
+        self._firsts: list[tuple[str, bytes]] = []  # senders of messages, and how these begin
+        self._heard: dict[str, int] = {}  # sides of which commands are known, and where in its stream they begin
+        self._parts: set[str] = set()  # sides of which there are messages that may not be whole
+        self._delimited = 0  # messages with an empty frame in front
+        self.left = _MOST  # messages that are looked at
+        self.patience_ns: int | None = None  # of sides that take turns: who waits longer will hear nothing more
 
     def name(self) -> None:
         """A side has an identity: programs that play REQ or REP with a DEALER or ROUTER give it one."""
         self._talk = None
 
-    def subscription(self, event: Subscription) -> dict[str, str] | None:
+    def subscription(self, event: Subscription) -> Guesses | None:
         """Who subscribes is a SUB."""
         if self._sent.get(event.src) or self._senders.is_proxy(event.dst):
             return None  # a message that begins as a subscription does, or an XPUB
-        return {event.src: "SUB", event.dst: "PUB"}
+        return {event.src: Guess("SUB"), event.dst: Guess("PUB")}
 
-    def message(self, event: Message, blind: bool) -> dict[str, str] | None:
-        """Take a message; returns the socket type of each side once that is certain.
+    def message(self, event: Message, blind: bool) -> Guesses | None:
+        """Take a message; returns what each side is once that is certain.
 
         On a connection that is ``blind`` octets are missing: the message may not be the first.
         """
         if event.src not in self._sent:
             return None
-        first = at_hand(event.frames[0])
-        if len(event.frames) == 1 and first[:1] in (b"\0", b"\1"):
-            self._wishes.setdefault(event.src, []).append(first[1:])
-        elif any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic):
-            self._granted += 1
-            if self._granted >= _GRANTED and self._sent[event.dst] <= len(self._wishes[event.dst]):
-                return {event.dst: "SUB", event.src: "PUB"}  # before ZMTP 3.1 subscriptions are messages
-        types = self._take_turn(event, blind)
+        self.left -= 1
+        if self._is_as_wished(event):
+            return {event.dst: Guess("SUB"), event.src: Guess("PUB")}
+        if self._is_wish(event):
+            return {event.src: Guess("SUB"), event.dst: Guess("PUB")}
+        guesses = self._take_turn(event, blind)
         if event.incomplete:
-            return None
+            self._parts.add(event.src)
+            return guesses
         self._sent[event.src] += 1
         if 0 <= event.seen < UNBOUNDED:
             self._seen.setdefault(event.src, event.seen)
         # Octets of the other side may be there whose frames are not found yet: acknowledgments say so.
-        is_silent = event.seen == self._seen.get(event.src)
-        if types is None and is_silent and not self._sent[event.dst]:
-            types = self._one_way(event)
-        return types
+        is_silent = event.seen == self._seen.get(event.src) or self._heard.get(event.dst) == 0
+        if guesses is None and is_silent and not self._sent[event.dst]:
+            guesses = self._one_way(event)
+        return guesses
 
-    def _take_turn(self, event: Message, blind: bool) -> dict[str, str] | None:
-        """Look whether both sides take turns, in the order of the packets."""
+    def command(self, event: Command) -> None:
+        """Take note of a command: its sender is no less silent for that."""
+        self._heard.setdefault(event.src, event.offset)
+
+    def _is_as_wished(self, event: Message) -> bool:
+        """Whether messages begin as the other side has wished: before ZMTP 3.1 subscriptions are messages."""
+        first = at_hand(event.frames[0])
+        if len(self._firsts) < _WINDOW:
+            self._firsts.append((event.src, first))
+        self._granted += any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic)
+        return self._are_wishes(event.dst)
+
+    def _is_wish(self, event: Message) -> bool:
+        """Whether a message is one more subscription, to what the other side has sent."""
+        first = at_hand(event.frames[0])
+        if len(event.frames) > 1 or first[:1] not in (b"\0", b"\1"):
+            return False
+        wishes = self._wishes.setdefault(event.src, [])
+        wishes.append(topic := first[1:])
+        if topic:  # its frames may have been found later than what it was sent
+            self._granted += sum(src == event.dst and other.startswith(topic) for src, other in self._firsts)
+        return self._are_wishes(event.src, 1)
+
+    def _are_wishes(self, side: str, more: int = 0) -> bool:
+        """Whether all that a side has sent, and ``more``, were subscriptions, and there were messages to them."""
+        wishes = len(self._wishes.get(side, ()))
+        return self._granted >= _GRANTED and 0 < self._sent[side] + more <= wishes
+
+    def _take_turn(self, event: Message, blind: bool) -> Guesses | None:
+        """Look whether both sides take turns, in the order of causes."""
         talk = self._talk
         if talk is None:
             return None
@@ -287,65 +361,98 @@ class Inference:
         if not delimited and not event.incomplete:
             self._talk = None
             return None
-        if event.seen < 0:  # it was there earlier, and found only now: what comes next has its order
-            self.is_late = True
+        if not 0 <= event.seen < UNBOUNDED:  # nobody knows when it was sent: what comes next has its order
             talk.clear()
             return None
-        talk.append(_Turn(event.packet, event.src, delimited, event.time_ns, event.offset, event.seen))
-        talk.sort()
+        progress = event.offset + event.seen
+        words = frozenset(_WORD.findall(at_hand(event.frames[-1])[:_WORDS_OCTETS]))
+        talk.append(_Turn(progress, event.src, event.time_ns, event.offset, event.seen, words))
+        talk.sort(key=itemgetter(0))  # frames of one side may have been found later than those of the other
         if len(talk) > _WINDOW:
             self._talk = None
             return None
         if not self._is_in_turns(talk):
             return None
-        asker = self._asker(talk)
-        if asker is None or not (blind or asker == talk[0].sender):
+        # Waits tell nothing: a service may take as long as a client thinks.
+        asker = self._client()
+        if asker is None or not (blind or asker == talk[0].sender) or self._repeats(asker, talk):
             return None
         replies = sum(turn.sender != asker for turn in talk[1:])
-        return {asker: "REQ", self._other(asker): "REP"} if replies >= _TURNS else None
+        if replies < _TURNS or event.incomplete:
+            return None
+        self.patience_ns = _CLEARLY * max(after.time_ns - before.time_ns for before, after in pairwise(talk))
+        replier = Guess("ROUTER", "REP") if event.frames[1] in _CLIENTS_OF_BROKERS else Guess("REP", "ROUTER")
+        return {asker: Guess("REQ", "DEALER"), self._other(asker): replier}
 
     @staticmethod
     def _is_in_turns(talk: list[_Turn]) -> bool:
         """Whether each message was sent when its sender had the one before, by the other side."""
-        return all(
-            before.sender != after.sender and before.offset < after.seen < UNBOUNDED for before, after in pairwise(talk)
-        ) and all(turn.delimited for turn in talk)
+        return all(before.sender != after.sender and before.offset < after.seen for before, after in pairwise(talk))
 
-    def _asker(self, talk: list[_Turn]) -> str | None:
-        """Who waits: it connected, and gets answers clearly sooner than it asks again; None if it may be either."""
-        waits: dict[str, list[int]] = {end: [] for end in self._ends}
-        for before, after in pairwise(talk):
-            waits[before.sender].append(after.time_ns - before.time_ns)  # until its message was answered
-        client = self._client()
-        if client is None or not all(waits.values()):
-            return None
-        own, others = (sorted(waits[end])[len(waits[end]) // 2] for end in (client, self._other(client)))
-        return client if others > _CLEARLY * max(own, 1) else None
+    @staticmethod
+    def _repeats(side: str, talk: list[_Turn]) -> bool:
+        """Whether a side repeats new words of the other one, more often than the other one does."""
+        more = 0
+        known = set(talk[0].words)
+        for before, after in pairwise(talk[1:]):
+            new = before.words - known
+            known |= new
+            if not after.words.isdisjoint(new):
+                more += 1 if after.sender == side else -1
+        return more >= _REPEATED
 
-    def _one_way(self, event: Message) -> dict[str, str] | None:
+    def _one_way(self, event: Message) -> Guesses | None:
         """The other side has said nothing so far."""
         if self._senders.is_relayed(event):
             return None  # a proxy: XPUB or PUB, PUSH or PUB cannot be told apart
-        kind = self._senders.at(event.src).take(event) or self._by_topics(event)
+        by_topics = self._by_topics(event)
+        kind = self._senders.at(event.src).take(event) or by_topics
         if kind is None:
             return None
-        return {event.src: kind, event.dst: "SUB" if kind == "PUB" else "PULL"}
+        return self._sent_by(event.src, kind)
+
+    def _sent_by(self, sender: str, kind: str) -> Guesses:
+        """What both sides are if the sender is of this kind, now and on its other connections."""
+        receiver = self._other(sender)
+        self._senders.at(sender).kind = kind
+        if kind == "PUB" and self._frames == _GROUP_FRAMES:
+            return {sender: Guess(kind, "RADIO"), receiver: Guess("SUB", "DISH")}
+        return {sender: Guess(kind), receiver: Guess(_PEER_OF[kind])}
 
     def _by_topics(self, event: Message) -> str | None:
-        """Messages whose first frames repeat have topics; who connects and sends others is a PUSH."""
+        """Messages whose first frames repeat have topics, if the side sends them that was connected to."""
         self._counted = sent = self._counted + 1
         frames = event.frames
         self._frames = len(frames) if self._frames in (None, len(frames)) else 0
+        self._delimited += frames[0] == b"" and len(frames) > 1
         if len(frames) > 1 and len(self._topics) < _WINDOW:
             self._topics[hash(frames[0])] = None
-            self._shapes[at_hand(frames[0]).translate(None, b"0123456789")] = None
-        if self._topics and len(self._topics) <= sent // 2:
-            are_topics = len(self._topics) > 1 and frames[0] != b"" and self._frames and event.dst == self._client()
-            return "PUB" if sent >= _TOPICS and are_topics else None
-        may_have_topics = len(self._topics) == sent and len(self._shapes) == 1
-        if event.src != self._client() or sent < _ONE_WAY or frames[0] == b"" or may_have_topics:
+        return "PUB" if sent >= _TOPICS and self._has_topics() and event.dst == self._client() else None
+
+    def _has_topics(self) -> bool:
+        """Whether several frames come first that repeat, in messages of several frames."""
+        return bool(self._frames) and 1 < len(self._topics) <= self._counted // 2 and not self._delimited
+
+    def at_end(self) -> Guesses | None:
+        """What the sides are if one has sent all the messages and the other one none, and nothing more will come."""
+        senders = [end for end in self._ends if self._sent[end]]
+        if len(senders) != 1:
             return None
-        return "PUSH"
+        (sender,) = senders
+        receiver, sent, client = self._other(sender), self._sent[sender], self._client()
+        # All of them while the other side was silent.
+        if sent < _ONE_WAY or sent != self._counted or receiver in self._parts or self._delimited == sent:
+            return None
+        if client is None or self._senders.is_proxy(sender):
+            return None
+        shape = self._senders.at(sender)
+        if shape.kind is not None:
+            return self._sent_by(sender, shape.kind)
+        # A PUB that connects hears a subscription first, which may have come before the capture began.
+        pushes = len(self._topics) == sent or shape.shares or (sender == client and not self._has_topics())
+        if pushes:
+            return {sender: Guess("PUSH", "PUB"), receiver: Guess("PULL", "SUB")}
+        return {sender: Guess("PUB", "PUSH"), receiver: Guess("SUB", "PULL")}
 
     def _client(self) -> str | None:
         """The side that connected: only one has a port of those that systems choose; None if ports do not tell."""

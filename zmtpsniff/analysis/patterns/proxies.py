@@ -1,8 +1,8 @@
 """Requests and replies on their way through proxies: the same message once more on another connection.
 
-A ROUTER that gets a message puts the identity of its sender in front, and a program like zmq_proxy sends that on
-through a DEALER; the reply takes the way back. Frames tell the second leg from any other message, and which identity
-belongs to which connection is learned from requests that can have come from one connection only.
+A ROUTER that gets a message puts the identity of the sender in front. A program like zmq_proxy sends the result on
+through a DEALER, and the reply takes the way back. The frames show that a message is the second leg of another one. If
+a request can have come from one connection only, its identity belongs to that connection.
 """
 
 from collections import OrderedDict
@@ -12,8 +12,8 @@ from dissectors.events import Message, Octets, Place
 
 _Key = TypeVar("_Key", int, tuple[int, int])
 
-_REMEMBERED = 4096  # messages on their way, identities
-_ALIKE = 64  # places of messages with the same frames
+_REMEMBERED = 4096  # messages on their way, and identities
+_ALIKE = 64  # places to remember of messages with the same frames
 _LONGEST_IDENTITY = 255  # octets
 _OWN_IDENTITY = 5  # octets of an identity that libzmq makes: a zero and a counter of four
 
@@ -26,8 +26,8 @@ class Proxies:
         self._requests: OrderedDict[int, list[Place]] = (
             OrderedDict()
         )  # hash of the frames to the places of such messages, in order
-        self._replies: OrderedDict[tuple[int, int], list[Place]] = OrderedDict()  # by the flow they go to, and that
-        self._flows: OrderedDict[bytes, int] = OrderedDict()  # identity to the flow of its peer
+        self._replies: OrderedDict[tuple[int, int], list[Place]] = OrderedDict()  # by their next flow, and that hash
+        self._flows: OrderedDict[bytes, int] = OrderedDict()  # the flow of a peer, by its identity
 
     def learn(self, identity: bytes, flow: int) -> None:
         """A ROUTER knows the peer of this flow by this identity."""
@@ -37,7 +37,7 @@ class Proxies:
             self._flows.popitem(last=False)
 
     def is_identity(self, frame: Octets) -> bool:
-        """Whether a frame in front of others is one that a ROUTER put there."""
+        """Whether a ROUTER put this frame in front of the others."""
         if not isinstance(frame, bytes) or not 0 < len(frame) <= _LONGEST_IDENTITY:
             return False
         return (len(frame) == _OWN_IDENTITY and frame[0] == 0) or frame in self._flows
@@ -47,7 +47,7 @@ class Proxies:
         _remember(self._requests, hash(tuple(event.frames)), event)
 
     def forwarded(self, event: Message) -> Place | None:
-        """Where a request with an identity in front came from, if that is certain. A proxy forwards each once."""
+        """Where a request with an identity in front came from, if that is certain. A proxy forwards it only once."""
         what = hash(tuple(event.frames[1:]))
         places = self._requests.get(what)
         if not places:
@@ -57,7 +57,7 @@ class Proxies:
         known = self._flows.get(identity)
         flows = {place.flow for place in places if place.flow != event.flow}
         if known not in flows:
-            if len(flows) != 1:  # if two peers ask the same, nobody knows whose request this is
+            if len(flows) != 1:  # two peers sent the same request, and nobody knows whose this is
                 return None
             known = flows.pop()
             self.learn(identity, known)
@@ -68,7 +68,7 @@ class Proxies:
         return place
 
     def begin_reply(self, event: Message) -> None:
-        """Remember a reply with an identity in front, which a ROUTER may send back to the one that has it."""
+        """Remember a reply with an identity in front. A ROUTER may send it back to the peer with that identity."""
         flow = self._flows.get(event.frames[0])  # type: ignore[arg-type]
         if flow is not None and flow != event.flow:
             _remember(self._replies, (flow, hash(tuple(event.frames[1:]))), event)

@@ -6,14 +6,14 @@ from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
 
-_CANCELLED = 100  # topics of one connection that were cancelled, whose messages may be on their way
-_LENGTHS = 256  # of topics: one look-up each for every message
-_TOLD = 10  # kinds of messages that match nothing, of one connection
-_TOPIC_COST = 150  # octets that a topic takes beside its own
+_CANCELLED = 100  # cancelled topics to remember of one connection: their messages may still be on their way
+_LENGTHS = 256  # different lengths of topics; each costs one look-up for every message
+_TOLD = 10  # different messages to report of one connection that match nothing
+_TOPIC_COST = 150  # octets of memory that a topic takes beside its content
 
 
 class Publisher:
-    """What one publisher, at one address, has sent, as far as its busiest connection shows it."""
+    """The messages of one publisher, at one address, as its busiest connection shows them."""
 
     __slots__ = ("messages",)
 
@@ -34,10 +34,10 @@ class PublishSubscribe(Rules):
         self._before = publisher.messages
         self._sent = 0
         self._address = next(address for address, kind in conversation.types.items() if kind in PUBLISHERS)
-        # An XSUB hands all that comes to its program, as in a proxy; a SUB drops what it has not subscribed to.
+        # An XSUB, as in a proxy, gives its program all messages; a SUB drops those that it has not subscribed to.
         self._drops = "SUB" in conversation.types.values()
         self._topics: dict[bytes, int] = {}  # how often each is subscribed to
-        self._octets = 0  # of room
+        self._octets = 0  # that it has taken from the room
         self._of_length: Counter[int] = Counter()
         self._lengths: list[int] = []  # of the topics, ascending
         self._last: bytes | None = None  # the topic that matched last
@@ -52,9 +52,9 @@ class PublishSubscribe(Rules):
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription or its end."""
         topic = event.topic
-        if self._gave_up or event.src == self._address:  # a publisher that subscribes gets nothing by it
+        if self._gave_up or event.src == self._address:  # a subscription of the publisher itself has no effect
             return
-        if not isinstance(topic, bytes) or event.incomplete:  # of a length that cannot be compared
+        if not isinstance(topic, bytes) or event.incomplete:  # the capture lacks a part of it
             self._give_up()
             return
         if event.action == "subscribe":
@@ -109,7 +109,7 @@ class PublishSubscribe(Rules):
         self._room.give(_TOPIC_COST + len(topic))
 
     def _give_up(self) -> None:
-        """Say nothing of messages any more: too much would have to be remembered."""
+        """There are too many topics to remember: report nothing of messages any more."""
         self._gave_up = True
         self._room.give(self._octets)
         self._octets = 0
@@ -134,7 +134,7 @@ class PublishSubscribe(Rules):
 
     def _take(self, event: Message) -> None:
         if event.src != self._address:
-            return  # what an XSUB says to an XPUB
+            return  # a message from an XSUB to an XPUB
         self._sent = sent = self._sent + 1
         if sent > self._publisher.messages:
             self._publisher.messages = sent

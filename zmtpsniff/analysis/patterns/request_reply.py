@@ -1,8 +1,8 @@
 """Requests and their replies (28/REQREP): which reply answers which request, how late, and which requests get none.
 
-A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened,
-but of two that happened independently either may come first. So wherever it matters who knew what, that is asked of the
-acknowledgments (:func:`~zmtpsniff.analysis.patterns.conversation.can_know`), and never of the order of events alone.
+A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened. But
+of two independent events either may come first. So the order of events does not show who knew what; acknowledgments do
+(:func:`~zmtpsniff.analysis.patterns.conversation.can_know`).
 """
 
 from collections import deque
@@ -12,35 +12,43 @@ from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules, can_know, latency_ns
+from zmtpsniff.analysis.patterns.conversation import (
+    NO_RULES,
+    Conversation,
+    Findings,
+    Room,
+    Rules,
+    can_know,
+    latency_ns,
+)
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
-_PENDING = 65_536  # requests of one connection that wait for a reply; older ones are forgotten
-_LOOKED_THROUGH = 1024  # of `_PENDING`, to find the identities of a reply
-_REQUEST_COST = 200  # octets
-_GIVEN_UP = 16  # requests of a REQ socket that asked again
+_PENDING = 65_536  # the most requests of one connection that may wait for a reply; older ones are forgotten
+_LOOKED_THROUGH = 1024  # so many of them to compare with the identities of a reply
+_REQUEST_COST = 200  # octets of memory
+_GIVEN_UP = 16  # requests to remember of a REQ socket that asked again
 
 
 class _Request(NamedTuple):
-    """What is kept of a request: not its frames, which may be large."""
+    """A request without its frames, which may be large."""
 
     time_ns: int
     packet: int
-    offset: int  # in its sender's stream, where the octets begin that completed it
-    key: int  # of its identities, 0 if it has none
+    offset: int  # where the octets begin in its sender's stream that completed the request
+    key: int  # a number for its identities, 0 if it has none
     flow: int
     src: str
     dst: str
 
 
 class Exchange:
-    """What all kinds of requests have in common: their connection, and how long they may take."""
+    """What all kinds of requests need: their connection, and how long they may take."""
 
     def __init__(
         self, conversation: Conversation, findings: Findings, forwarding: Proxies, room: Room, timeout_ns: int
     ) -> None:
-        """``timeout_ns`` is how long a request may wait."""
+        """Report requests of ``conversation`` that wait for more than ``timeout_ns``."""
         self.conversation = conversation
         self.findings = findings
         self.forwarding = forwarding
@@ -48,7 +56,7 @@ class Exchange:
         self.timeout_ns = timeout_ns
 
     def report_late(self, request: _Request) -> None:
-        """Report a request that waited for too long, also if a reply comes later."""
+        """Report a request that has waited for too long; a reply may still come."""
         if not self.conversation.blind:
             detail = f"no reply to this request within {self.timeout_ns / 1e9:g} s"
             self.findings.report("request-unanswered", request, detail)
@@ -69,7 +77,9 @@ class Exchange:
     def envelope(self, event: Message) -> Envelope | None:
         """The envelope of a message that must have one."""
         envelope = _envelope(event.frames)
-        if envelope is None and not event.incomplete:
+        if envelope is None and not event.incomplete and self.conversation.is_guessed:
+            self.conversation.guesses = {}  # the sender is no REQ or REP
+        elif envelope is None and not event.incomplete:
             detail = "a message without the empty frame that a REQ or REP socket needs"
             if b"" in event.frames:
                 detail = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
@@ -78,9 +88,9 @@ class Exchange:
 
 
 class LockStep(Rules):
-    """One connection of a REQ socket, which asks only once it has been answered.
+    """One connection of a REQ socket, which sends a request only after the reply to the one before.
 
-    Most requests there are are of this kind, so this is made to cost little.
+    Most requests are of this kind, so this class is made to be fast.
     """
 
     waits = True
@@ -91,17 +101,19 @@ class LockStep(Rules):
         self._flow = exchange.conversation.flow
         self._timeout_ns = exchange.timeout_ns
         types = exchange.conversation.types
-        self._requester, self._replier = sorted(types, key=lambda address: types[address] != "REQ")
+        one, other = types
+        self._requester, self._replier = (one, other) if types[one] == "REQ" else (other, one)
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
         # About the request that waits for its reply. Packets are counted from 1.
         self._packet = 0
         self._time_ns = 0
         self._offset = 0
+        self._seen = -1  # what its sender had seen of the other side
         self._key = 0
         self._answered = -1  # stream offset of the last reply
         self._answered_packet = 0  # the packet of the request that the last reply answers
         self._late = False  # whether the waiting request was reported
-        self._given_up: deque[_Request] = deque(maxlen=_GIVEN_UP)  # requests without a reply when the next one was sent
+        self._given_up: tuple[_Request, ...] = ()  # requests without a reply when the next one was sent
         self.message = self._take
 
     def _take(self, event: Message) -> None:
@@ -113,6 +125,9 @@ class LockStep(Rules):
         if event.src == self._requester:
             if self._packet or event.seen <= self._answered:
                 self._ask_again(event, 0)
+                if not self._requester:
+                    return
+            self._seen = event.seen
             self._packet = event.packet
             self._time_ns = event.time_ns
             self._offset = event.offset
@@ -148,29 +163,37 @@ class LockStep(Rules):
             return
         if self._packet or event.seen <= self._answered:
             self._ask_again(event, key)
+            if not self._requester:
+                return
+        self._seen = event.seen
         self._packet, self._time_ns, self._offset, self._key = event.packet, event.time_ns, event.offset, key
         if self._forwarding is not None:
             self._forwarding.begin(event)
 
     def _ask_again(self, event: Message, key: int) -> None:
-        """A request while another one waits: right only for one that numbers them, so that replies can be told.
+        """Take a request while another one waits. Only a REQ socket that numbers its requests may send one.
 
-        The reply may have come before this event all the same, if the one who asks had not seen it.
+        The reply may stand before this event, and the requester had not seen it.
         """
         self.pass_time(event.time_ns)
         blind = self._exchange.conversation.blind
+        if self._exchange.conversation.is_guessed and not key and event.seen <= self._seen:
+            # Nothing came in between: it is no REQ, or one that gave up, and nobody knows what the next reply answers.
+            self._requester = ""
+            self.lose()
+            return
         if not (key or blind or event.seen == UNBOUNDED):
             before = self._packet or self._answered_packet
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
             self._exchange.findings.report("request-before-reply", event, detail)
-        # Else the request was reported already, or the capture lacks the reply.
+        # Otherwise the request has been reported already, or the capture lacks the reply.
         if self._packet and not self._late and (key or not blind):
-            self._given_up.append(self._request())
+            self._given_up = (*self._given_up[1 - _GIVEN_UP :], self._request())
         self._packet = 0
         self._late = False
 
     def _answer(self, event: Message, key: int) -> None:
-        requests = [*self._given_up, self._request()] if self._packet else list(self._given_up)
+        requests = (*self._given_up, self._request()) if self._packet else self._given_up
         known = [request for request in requests if request.key == key and can_know(event, request.offset)]
         if not known:
             self._exchange.report_unasked(event)
@@ -186,11 +209,16 @@ class LockStep(Rules):
             self._packet = 0
             self._late = False
         else:
-            self._given_up.remove(request)
+            self._given_up = tuple(one for one in self._given_up if one is not request)
         if self._forwarding is not None:
             event.forwards = self._forwarding.forwarded_reply(event)
 
     # ------------------------------------------------------------------ waiting
+
+    @property
+    def asked_ns(self) -> int | None:  # type: ignore[override]
+        """When the waiting request was sent."""
+        return self._time_ns if self._packet else None
 
     def _request(self) -> _Request:
         return _Request(
@@ -200,7 +228,7 @@ class LockStep(Rules):
     def lose(self) -> None:
         """The missing octets may hold the request or its reply."""
         self._packet = 0
-        self._given_up.clear()
+        self._given_up = ()
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""
@@ -209,7 +237,7 @@ class LockStep(Rules):
             self._exchange.report_late(self._request())
 
     def finish(self, event: Connection, now_ns: int) -> None:
-        """Report a request that nobody answered, and those that were given up."""
+        """Report a request without a reply, and requests that the REQ socket gave up."""
         self.pass_time(now_ns)
         is_open = event.end == "open"
         if self._packet and not self._late:
@@ -237,13 +265,13 @@ class RequestReply(Rules):
         self._router = next((address for address, kind in types.items() if kind == "ROUTER"), None)
         self._pending: deque[_Request] = deque()  # requests without a reply, the oldest first
         self._in_order = True  # whether replies without identities come in the order of their requests
-        # Whether identities tell which request a reply answers. They do not if octets are missing and an identity may
-        # have asked again before its reply came: nobody knows how many of its requests are under way.
+        # Whether identities show which request a reply answers. They do not if octets are missing and an identity may
+        # have asked again before its reply came: then nobody knows how many of its requests are under way.
         self._by_identity = True
         self._lost = False  # octets are missing
         self._asks_again = False  # an identity has asked again before its reply came
-        self._asking: set[int] = set()  # the keys of those in `_pending`, until one of them is there twice
-        self._late = False  # whether the oldest one was reported
+        self._asking: set[int] = set()  # the keys in `_pending`, until one of them is there twice
+        self._late = False  # whether the oldest request has been reported
         self.message = self._take
 
     def _take(self, event: Message) -> None:
@@ -263,14 +291,14 @@ class RequestReply(Rules):
         self._follow(event)
 
     def _identities(self, frames: list[Octets]) -> Envelope | None:
-        """Between DEALER and ROUTER anything may be in front of an empty frame, unless it is known to be identities."""
+        """The identities of a message. Between DEALER and ROUTER other frames may stand before an empty frame, too."""
         envelope = _envelope(frames)
         if envelope is None or not all(map(self._forwarding.is_identity, frames[: envelope.identities])):
             return None
         return envelope
 
     def _follow(self, event: Message) -> None:
-        """Join what goes through a proxy."""
+        """Join a message with its copy on the other side of a proxy."""
         forwarding = self._forwarding
         relayed = len(event.frames) > 1 and forwarding.is_identity(event.frames[0])
         if self._router is None:
@@ -338,7 +366,7 @@ class RequestReply(Rules):
     def _take_unasked(self, event: Message, key: int) -> None:
         if self._strict:
             self._exchange.report_unasked(event)
-        elif not key:  # this side speaks unasked, so its next message may be no reply either
+        elif not key:  # this side sends messages that are no replies, so its next message may be none either
             self._give_up_order()
 
     def _give_up_order(self) -> None:
@@ -348,7 +376,7 @@ class RequestReply(Rules):
         self._pending = deque(kept)
 
     def lose(self) -> None:
-        """Requests or replies are missing, so their order tells nothing any more."""
+        """Requests or replies are missing, so their order shows nothing any more."""
         self._exchange.room.give(_REQUEST_COST * len(self._pending))
         self._pending.clear()
         self._asking.clear()
@@ -375,7 +403,7 @@ class RequestReply(Rules):
 
 
 class DealerPair(Rules):
-    """One connection of two DEALERs: nothing tells which message answers which, but one of them may be a proxy."""
+    """One connection of two DEALERs: nothing shows which message answers which, but one side may be a proxy."""
 
     def __init__(self, exchange: Exchange) -> None:
         """Look at the connection from its first message on."""
@@ -400,7 +428,7 @@ def request_reply(exchange: Exchange) -> Rules:
     if kinds == ["DEALER", "DEALER"]:
         return DealerPair(exchange)
     if kinds == ["ROUTER", "ROUTER"] or not may_talk(*kinds):
-        return Rules()
+        return NO_RULES
     return LockStep(exchange) if "REQ" in kinds else RequestReply(exchange)
 
 

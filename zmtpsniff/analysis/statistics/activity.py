@@ -9,20 +9,20 @@ from zmtpsniff.analysis.statistics.intervals import Intervals
 STEPS = 10
 """Steps of latency for a factor of ten."""
 
-_MESSAGES, _OCTETS, _REPLIES = 0, 1, 2  # what is counted; replies by their step, which is added
+_MESSAGES, _OCTETS, _REPLIES = 0, 1, 2  # kinds of counts; the step of a reply's latency is added to its kind
 _KINDS = 256
 _LAST_STEP = _KINDS - _REPLIES - 1
 
 
 class Amount(NamedTuple):
-    """What there was in one interval."""
+    """Messages and octets of one interval."""
 
     messages: int
     octets: int
 
 
 class Activity:
-    """Messages, octets and replies by the interval and by how long they took: one number each, in one dictionary."""
+    """Messages, octets and replies by interval, and replies by latency: one number each, in one dictionary."""
 
     __slots__ = ("cells", "length_ns", "missing", "total")
 
@@ -73,7 +73,7 @@ class Activity:
             cells[cell] = cells.get(cell, 0) + 1
 
     def amounts(self) -> Iterator[tuple[int, Amount]]:
-        """What there was of messages and octets, in order of time: the number of the interval, and how much."""
+        """Messages and octets in order of time: the number of the interval, and how many."""
         for cell in sorted(cell for cell in self.cells if cell % _KINDS == _MESSAGES):
             yield cell // _KINDS, Amount(self.cells[cell], self.cells.get(cell + _OCTETS, 0))
 
@@ -90,5 +90,5 @@ def step(latency_ns: int) -> int:
 
 
 def step_limits(number: int) -> tuple[int, int]:
-    """What is in a step: from the first on, below the second; in nanoseconds."""
+    """The latencies of a step, in nanoseconds: from the first on, below the second."""
     return (round(10 ** (number / STEPS)) if number else 0), round(10 ** ((number + 1) / STEPS))

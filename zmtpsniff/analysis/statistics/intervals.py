@@ -1,6 +1,6 @@
-"""Time in equal intervals of a round length, of which there are never many.
+"""Time in equal intervals of a round length, never too many of them.
 
-A length divides the next one, so what was counted in short intervals can be counted again in longer ones.
+Each length divides the next one, so counts of short intervals add up to counts of longer ones.
 """
 
 _MS = 1_000_000
@@ -15,7 +15,7 @@ _SHOWN = 120
 
 
 def suiting(span_ns: int) -> int:
-    """A length for intervals, in nanoseconds, of which a span of time has 120 at most."""
+    """A length for intervals, in nanoseconds: a span of time has 120 of them at most."""
     length_ns = _LENGTHS_NS[0]
     while span_ns / length_ns > _SHOWN - 1:
         length_ns = longer(length_ns)
@@ -28,9 +28,9 @@ def longer(length_ns: int) -> int:
 
 
 class Intervals:
-    """Intervals that cover all times that were asked for; they become longer when there are too many.
+    """Intervals that cover all times so far. They become longer when there are too many.
 
-    Whoever keeps places must look whether :attr:`length_ns` has changed, and count its places again then.
+    A caller that keeps places must compare :attr:`length_ns`, and convert its places when that has changed.
     """
 
     def __init__(self, most: int) -> None:

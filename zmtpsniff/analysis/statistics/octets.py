@@ -6,7 +6,7 @@ LONGEST = 255  # of an identity or topic
 
 
 def shortened(octets: Octets) -> Octets:
-    """Octets with what is kept of them."""
+    """Octets, cut to the length that statistics keep."""
     data = at_hand(octets)
     return octets if len(data) <= LONGEST else Cut(data[:LONGEST], length_of(octets))
 

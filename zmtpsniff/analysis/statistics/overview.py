@@ -1,7 +1,7 @@
-"""What a report tells beyond statistics: pairs of hosts, services over time, published topics, silent hosts.
+"""The parts of a report beyond statistics: pairs of hosts, services over time, published topics, silent hosts.
 
-A connection's client and server are known when it is over. Until then what is counted of it waits with it; if too much
-waits, intervals become longer, and at last it is counted as of no service.
+Only the end of a connection shows which side is the client. Until then its counts wait. If too many counts wait, the
+intervals become longer, and at last counts go to no service.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,19 +17,19 @@ from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Socket, Topic
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.table import Table
 
-_INTERVALS = 480  # of which a report shows a quarter
+_INTERVALS = 480  # a report shows a quarter of them
 _LEAST_INTERVALS = 60
 _WAITING = 400_000  # cells of connections that are not over
-_ROWS = 5000  # pairs of hosts, topics: at least; twice as many at most
-_SERVICES = 60  # that have a time line
-_HOSTS = 300  # of which it is known when they sent
+_ROWS = 5000  # pairs of hosts, and topics: at least so many; twice as many at most
+_SERVICES = 60  # with a time line
+_HOSTS = 300  # with the intervals in which they sent
 _AGREEMENTS = 10
 _PROBLEMS = 2000  # of different codes and hosts
-_ENDED = 10_000  # connections whose problems still come
+_ENDED = 10_000  # closed connections whose problems may still come
 _PUBLISH = frozenset({"PUB", "XPUB", "RADIO"})
 _BEHIND = 5  # intervals without a message that are silence
-_SENDING = 5  # intervals with messages that there must be before
-_FACTOR = 3  # how much longer than the longest pause before silence is
+_SENDING = 5  # intervals with messages before the silence, at least
+_FACTOR = 3  # silence is so many times longer than the longest pause before it
 
 
 class HostPairKey(NamedTuple):
@@ -88,7 +88,7 @@ class HostProblems:
 
 
 class Silence(NamedTuple):
-    """That somebody has not said anything for long, in intervals."""
+    """A host has sent nothing for long; all in intervals."""
 
     last: int  # with a message
     length: int
@@ -97,7 +97,7 @@ class Silence(NamedTuple):
 
 @dataclass(slots=True)
 class _Flow:
-    """What is not known to belong where before the connection is over."""
+    """The counts of a connection that is not over."""
 
     activity: Activity | None = None
     sent: dict[str, int] = field(default_factory=dict)  # messages, by the address that sent them
@@ -105,7 +105,7 @@ class _Flow:
 
 
 class Overview:
-    """Takes all events of captures in batches, beside :class:`Statistics`; memory is bounded likewise."""
+    """Takes all events of captures in batches, beside :class:`Statistics`, in bounded memory."""
 
     def __init__(self) -> None:
         """Start with nothing."""
@@ -125,7 +125,7 @@ class Overview:
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
         """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true.
 
-        With it a connection is counted if one of its events passed or its own record does.
+        With ``keep`` a connection counts if one of its events passes, or its own record.
         """
         for event in events:
             if type(event) is Message:
@@ -194,7 +194,7 @@ class Overview:
         flow = self._flows.pop(event.flow, None) or _Flow()
         client, server = event.client.address, event.server.address
         self._span(event.start_ns, event.end_ns)
-        key = HostPairKey(host_of(client), server, _name(event.client.socket_type), _name(event.server.socket_type))
+        key = HostPairKey(host_of(client), server, _name(event.client.type_name), _name(event.server.type_name))
         pair = self.pairs.row(key)
         pair.traffic.connection(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)
@@ -214,7 +214,7 @@ class Overview:
         self.end_ns = end_ns if self.end_ns is None else max(self.end_ns, end_ns)
 
     def _limit(self) -> None:
-        """Keep in bounds what waits for connections to be over."""
+        """Bound the counts that wait for the ends of their connections."""
         waiting = [flow.activity for flow in self._flows.values() if flow.activity is not None]
         if sum(len(activity.cells) for activity in waiting) <= _WAITING:
             return
@@ -231,14 +231,14 @@ class Overview:
     # ------------------------------------------------------------------ results
 
     def total_activity(self) -> Activity:
-        """That of all services together."""
+        """The activity of all services together."""
         everything = Activity()
         for row in (self.services.rest, *self.services.rows.values()):
             everything.join(row)
         return everything
 
     def silences(self) -> list[tuple[str, HostPresence, Silence]]:
-        """The hosts that said nothing any more, with connections still open; those that were silent longest first."""
+        """The hosts that fell silent with connections still open, the longest silence first."""
         if self.end_ns is None:
             return []
         end = self.intervals.place(self.end_ns)
@@ -252,9 +252,9 @@ class Overview:
 
 
 def silence_of(places: Sequence[int], end: int) -> Silence | None:
-    """Whether somebody fell silent who sent in the intervals ``places``, which are in order, before the last, ``end``.
+    """The silence of a host that sent in the intervals ``places``, in order, until the interval ``end``.
 
-    That is so if no pause before was nearly as long.
+    None unless the silence is much longer than every pause before it.
     """
     if len(places) < _SENDING:
         return None

@@ -42,8 +42,8 @@ class Socket:
         self.octets_out += event.octets.server
         self._span(event.start_ns, event.end_ns)
         for counts, name in (
-            (self.socket_types, event.server.socket_type),
-            (self.peer_socket_types, event.client.socket_type),
+            (self.socket_types, event.server.type_name),
+            (self.peer_socket_types, event.client.type_name),
             (self.versions, event.version),
             (self.mechanisms, event.mechanism),
         ):

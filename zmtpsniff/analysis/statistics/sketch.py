@@ -67,6 +67,10 @@ class Sketch:
                 return min(max(_value(bucket), self.minimum), self.maximum)
         return self.maximum
 
+    def above(self, value: int) -> int:
+        """How many values are above a positive one, of which those within 1 % of it may be taken for either."""
+        return sum(count for bucket, count in self.buckets.items() if _value(bucket) > value)
+
     def histogram(self) -> list[tuple[int, int, int]]:
         """How many values there are between round limits (1, 2, 5, 10, 20, …): from, to, count, without gaps."""
         if not self.count:

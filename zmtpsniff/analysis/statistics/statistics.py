@@ -405,4 +405,5 @@ def _short_peer(peer: Peer) -> Peer:
         None if peer.identity is None else shortened(peer.identity),
         peer.beacon,
         peer.inferred,
+        peer.lookalike,
     )

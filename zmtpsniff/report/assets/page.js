@@ -174,9 +174,13 @@
       const least = Math.max(of.steps[Math.min(...found.map((cell) => cell[1]))][0], 1);
       const greatest = of.steps[Math.max(...found.map((cell) => cell[1]))][1];
       const narrow = node.clientWidth < NARROW;
+      // The ends of an axis have labels beside those of the powers of ten, unless the two would overlap.
+      const gap = (end, round) => Math.abs(Math.log10(end) - round(Math.log10(end))) / Math.log10(greatest / least);
+      const hasRoom = (end, round) => gap(end, round) < 1e-6 || gap(end, round) > 0.1;
       const logAxis = (grid, extra) => ({
         type: "log", gridIndex: grid, min: least, max: greatest, axisLabel: { ...label(), formatter: span,
-          hideOverlap: true }, splitLine: quiet(), axisLine: quiet(), ...extra,
+          hideOverlap: true, showMinLabel: hasRoom(least, Math.ceil), showMaxLabel: hasRoom(greatest, Math.floor) },
+        splitLine: quiet(), axisLine: quiet(), ...extra,
       });
       const quantile = (share) => [...byTime].sort((one, other) => one[0] - other[0]).map(([place, steps_]) => [
         of.start + (place + 0.5) * of.interval, within(steps_, share, of.steps)]);
@@ -194,8 +198,9 @@
         grid: narrow ? [{ left: 55, right: 15, top: 40, height: 200 }, { left: 55, right: 15, top: 300, height: 120 }]
           : [{ left: 60, right: "33%", top: 40, bottom: 35 }, { left: "73%", right: 15, top: 40, bottom: 35 }],
         xAxis: [timeAxis(of, { gridIndex: 0 }),
-          narrow ? logAxis(1) : valueAxis("replies", { gridIndex: 1, nameLocation: "middle", nameGap: 20 })],
-        yAxis: [logAxis(0), narrow ? valueAxis("replies", { gridIndex: 1 }) : logAxis(1)],
+          narrow ? logAxis(1) : valueAxis("replies", { gridIndex: 1, minInterval: 1, nameLocation: "middle",
+            nameGap: 20 })],
+        yAxis: [logAxis(0), narrow ? valueAxis("replies", { gridIndex: 1, minInterval: 1 }) : logAxis(1)],
         series: [
           {
             type: "custom", name: "replies", xAxisIndex: 0, yAxisIndex: 0, data: found, clip: true,

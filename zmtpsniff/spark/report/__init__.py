@@ -5,6 +5,7 @@
 | `answers` | `report`: asks the questions, and makes results of the answers (:mod:`zmtpsniff.report`) |
 | `queries` | the questions in SQL |
 | `snapshot` | the tables of a folder as DuckDB has them, which answers |
+| `vantage` | SQL that counts each connection once, however many captured it, and tells network from service |
 | `views` | the tables of a folder as temporary views of Spark, for questions of one's own |
 
 As a library::

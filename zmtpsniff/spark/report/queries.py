@@ -1,4 +1,4 @@
-"""The questions of a report in DuckDB's SQL, over the views of :mod:`zmtpsniff.spark.vantage`.
+"""The questions of a report in DuckDB's SQL, over the views of :mod:`zmtpsniff.spark.report.vantage`.
 
 None has an order or a limit where hostile peers choose how many groups there are, as they do of names, topics and
 addresses: who asks adds them, and only the first rows are ever collected. They also choose the lengths that their

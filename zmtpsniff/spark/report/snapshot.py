@@ -11,11 +11,11 @@ from typing import Any
 
 import duckdb
 
+from zmtpsniff.spark.report.vantage import ELSEWHERE, views
 from zmtpsniff.spark.report.views import conditions
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import TABLES, arrow_schema
-from zmtpsniff.spark.vantage import ELSEWHERE, views
 
 Row = dict[str, Any]
 

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from zmtpsniff.spark.report.vantage import ELSEWHERE, views
 from zmtpsniff.spark.session import SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
-from zmtpsniff.spark.vantage import ELSEWHERE, views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,7 @@ def make_views(
     """Make a temporary view of each table below ``folder``, a path or URL; returns their data frames by name.
 
     They count each connection once, however many captured it; views named ``all_...`` have all rows, and others what
-    two captures of a connection say together (see :func:`zmtpsniff.spark.vantage.views`).
+    two captures of a connection say together (see :func:`zmtpsniff.spark.report.vantage.views`).
     With ``since_ns`` and ``until_ns`` (nanoseconds since the Unix epoch) only rows from the first up to, and without,
     the second: of connections and captures those that last into that time, of subscriptions and commands also those
     before, since they say what holds then. Days that are out of it are not read.

@@ -1,17 +1,18 @@
 """Where files are: a path or URL becomes a file system of Arrow's and a path in it, and what Delta Lake needs for it.
 
-One layer reads captures, writes the tables' files and lists folders: ``s3://`` (and ``s3a://``, ``s3n://``), ``gs://``,
-``abfs://``, ``abfss://``, ``hdfs://`` and what is on this machine. Credentials are where the clouds' own tools look for
-them; an S3 server of one's own is named by ``AWS_ENDPOINT_URL``.
+One layer reads captures, and for Spark lists folders and writes tables: ``s3://`` (and ``s3a://``, ``s3n://``),
+``gs://``, ``abfs://``, ``abfss://``, ``hdfs://`` and what is on this machine. URLs need pyarrow. Credentials are where
+the clouds' own tools look for them; an S3 server of one's own is named by ``AWS_ENDPOINT_URL``.
 """
 
 import os
 import stat
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from io import FileIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -28,9 +29,13 @@ SPECIAL = "it is a FIFO, a socket or a device, and no file"
 """What is said of what :func:`is_special` finds."""
 
 
+class LocationError(Error):
+    """A path or URL that cannot be used; the text is one line that names it and says what to do."""
+
+
 def local_path(location: str) -> str | None:
     """The path of what is named by its path or as Hadoop names it (file:/x, file:///x), None for any other URL."""
-    if location.startswith("file:"):
+    if location.startswith("file:/"):
         return unquote(urlsplit(location).path)
     return None if "://" in location else location
 
@@ -48,7 +53,7 @@ def is_special(location: str) -> bool:
 def canonical(location: str) -> str:
     """A location as every program of a run understands it: an absolute path, or a URL without a slash at its end."""
     if not location:
-        raise SparkError("it is empty; give a path or URL")
+        raise LocationError("it is empty; give a path or URL")
     local = local_path(location)
     if local is not None:
         return os.path.abspath(local)
@@ -57,7 +62,7 @@ def canonical(location: str) -> str:
 
 
 def file_system(location: str) -> "tuple[FileSystem, str]":
-    """The file system of a path or URL, and the path in it; raises SparkError that says what is missing."""
+    """The file system of a path or URL, and the path in it; raises LocationError that says what is missing."""
     local = local_path(location)
     if local is not None:
         from pyarrow.fs import LocalFileSystem
@@ -68,10 +73,22 @@ def file_system(location: str) -> "tuple[FileSystem, str]":
     bucket, slash, path = rest.partition("/")
     try:
         return _system(scheme, bucket), f"{_root(scheme, bucket)}{slash}{path}"
-    except (OSError, ValueError, ImportError) as error:  # ArrowInvalid is a ValueError
+    except ImportError as error:
+        raise LocationError(f"{location}: {error.name} is not installed: pip install 'zmtpsniff[spark]'") from error
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         text = " ".join(str(error).split())
         known = f"{', '.join(sorted({*_S3, *_NEEDED}))} and files of this machine are known"
-        raise SparkError(f"{location}: {text.partition('.')[0]}: {_NEEDED.get(scheme, known)}") from error
+        raise LocationError(f"{location}: {text.partition('.')[0]}: {_NEEDED.get(scheme, known)}") from error
+
+
+def open_location(location: str) -> "FileIO | BinaryIO":
+    """The file at a path or URL, open for reading; raises LocationError, and OSError if that fails."""
+    local = local_path(location)
+    if local is not None:
+        return FileIO(local)
+    system, path = file_system(location)
+    stream: BinaryIO = system.open_input_stream(path)
+    return stream
 
 
 def url_of(url: str, path: str) -> str:
@@ -113,11 +130,11 @@ def make_parent(system: "FileSystem", path: str) -> None:
 
 
 def is_there(location: str) -> bool:
-    """Whether there is a file or folder at a path or URL; raises SparkError if that cannot be told."""
+    """Whether there is a file or folder at a path or URL; raises LocationError if that cannot be told."""
     from pyarrow.fs import FileType
 
     system, path = file_system(location)
     try:
         return bool(system.get_file_info(path).type != FileType.NotFound)
     except OSError as error:
-        raise SparkError(f"{location}: {' '.join(str(error).split())}") from error
+        raise LocationError(f"{location}: {' '.join(str(error).split())}") from error

@@ -1,4 +1,4 @@
-"""Which files are meant by the inputs of a command."""
+"""Which files are meant by paths, folders, globs and URLs."""
 
 import glob
 import os
@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from fnmatch import translate
 from typing import NamedTuple
 
-from zmtpsniff.spark.locations import SPECIAL, canonical, file_system, is_special, is_there, local_path, url_of
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.capture.locations import (
+    SPECIAL,
+    LocationError,
+    file_system,
+    is_special,
+    is_there,
+    local_path,
+    url_of,
+)
 
 
 class FileInfo(NamedTuple):
@@ -19,30 +26,12 @@ class FileInfo(NamedTuple):
     modified_ns: int
 
 
-def below(location: str, inside: str) -> str:
-    """A regular expression that paths and URLs match which lie below a folder, and are ``inside`` it."""
-    local = local_path(location)
-    names = {canonical(location)} | ({os.path.realpath(local)} if local is not None else set())
-    begin = "|".join(sorted(re.escape(name.rstrip("/")) for name in names))
-    return f"^(?:{begin})/(?:{inside})"
-
-
-def tables_of(output: str) -> str:
-    """A regular expression that the paths and URLs of what a run writes into ``output`` match, and no others there.
-
-    An output may be in the folder of the captures, or that in the output.
-    """
-    from zmtpsniff.spark.tables import PARTITION, TABLES
-
-    return below(output, f"(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/")
-
-
 def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = False) -> list[FileInfo]:
     """The files that inputs name: files, globs, folders with all that is in them, as paths or URLs.
 
     Hidden files and folders, and those whose names begin with "_", are left out of folders, and so are paths and URLs
-    that match the regular expression ``but`` (see :func:`below`), and FIFOs, sockets and devices in folders and globs.
-    Sorted, each once. Raises SparkError for an input that is not there, or one of these, and, unless it may be
+    that match the regular expression ``but``, and FIFOs, sockets and devices in folders and globs.
+    Sorted, each once. Raises LocationError for an input that is not there, or one of these, and, unless it may be
     ``empty``, for one without files.
     """
     found: dict[str, FileInfo] = {}
@@ -50,14 +39,14 @@ def list_files(inputs: Sequence[str], but: str | None = None, empty: bool = Fals
         local = local_path(name)
         files = _of_url(name, but) if local is None else _local_files(local, but)
         if not files and not (empty and is_there(name)):
-            raise SparkError(f"{name}: there is no such file, or no file in it")
+            raise LocationError(f"{name}: there is no such file, or no file in it")
         found.update((file.path, file) for file in files)
     return sorted(found.values())
 
 
 def _local_files(name: str, but: str | None) -> list[FileInfo]:
     if is_special(name):
-        raise SparkError(f"{name}: {SPECIAL}; write what comes out of it to a file first")
+        raise LocationError(f"{name}: {SPECIAL}; write what comes out of it to a file first")
     files: list[FileInfo] = []
     for path in [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True)):
         if os.path.isdir(path):
@@ -98,7 +87,7 @@ def _of_url(url: str, but: str | None) -> list[FileInfo]:
         selector = FileSelector(folder, recursive=True, allow_not_found=True)
         infos = [info] if info.type == FileType.File else system.get_file_info(selector)
     except OSError as error:
-        raise SparkError(f"{url}: {' '.join(str(error).split())}") from error
+        raise LocationError(f"{url}: {' '.join(str(error).split())}") from error
     wanted = re.compile(translate(path)) if fixed != path else None
     files = [
         FileInfo(url_of(url, one.path), one.size, one.mtime_ns or 0)

@@ -11,11 +11,12 @@ from tests.support.paths import FIXTURES
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.local_job import take
-from zmtpsniff.spark.file_list import list_files, tables_of
+from zmtpsniff.capture.file_list import list_files
+from zmtpsniff.capture.locations import LocationError
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.progress import Progress
-from zmtpsniff.spark.series import check_series, series_of
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.options import check_series
+from zmtpsniff.spark.series import series_of
+from zmtpsniff.spark.tables import tables_of
 
 CAPTURE = "m31_push_pull.pcap"
 
@@ -54,18 +55,10 @@ def test_what_is_of_the_tables(output: str, paths: list[str], others: list[str])
     found = tables_of(output)
     for path in paths:
         assert re.search(found, f"{path}messages/date=2026-11-21/one.parquet")
+        assert re.search(found, f"{path}_batches/7/one")
         assert not re.search(found, f"{path}messages/one.pcap")
     for path in others:
         assert not re.search(found, f"{path}messages/date=2026-11-21/one.parquet")
-
-
-def test_what_a_stream_keeps(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    own = [state / "files" / "1.json", state / "states" / ("0" * 32) / "1-0.msgpack"]
-    put(tmp_path / "one.pcap", state / "two.pcap", *own)
-    found = [file.path for file in list_files([str(tmp_path)], Progress(str(state)).own)]
-    assert found == [str(tmp_path / "one.pcap"), str(state / "two.pcap")]
-    assert len(list_files([str(tmp_path)])) == 4
 
 
 def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
@@ -78,7 +71,7 @@ def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
         wanted = [str(tmp_path / "gone.pcap"), str(one)]
         assert [file.path for file in list_files([str(given)])] == wanted
     for given in (str(pipe), f"file://{pipe}", "/dev/null"):
-        with pytest.raises(SparkError, match="it is a FIFO, a socket or a device, and no file; write"):
+        with pytest.raises(LocationError, match="it is a FIFO, a socket or a device, and no file; write"):
             list_files([given])
 
 

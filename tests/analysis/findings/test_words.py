@@ -1,0 +1,139 @@
+"""What findings say: whom they name, what they tell together, and where they say to look."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import zmtpsniff
+from dissectors.events import AnyEvent, Capture, Connection, Greeting, Peer, Problem, Sides
+from tests.analysis.findings.diagnoses import diagnose
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.endpoints import Endpoints
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.inquiry import Contact
+from zmtpsniff.analysis.findings.vantage import Vantage
+from zmtpsniff.net.witness import Attempt
+from zmtpsniff.render.findings import draw
+
+MS = 1_000_000
+
+
+def _found(name: str, keep: Callable[[AnyEvent], bool] = lambda event: True) -> dict[str, Finding]:
+    """Findings by code, of those events of a fixture."""
+    diagnosis = Diagnosis()
+    diagnosis.take([event for event in zmtpsniff.open(FIXTURES / f"{name}.pcap") if keep(event)])
+    return {one.code: one for one in diagnosis.findings()}
+
+
+def test_different_mechanisms_are_named() -> None:
+    """Each side closes as soon as it has read the other's greeting, so no connection has both of them."""
+    handshakes = Handshakes()
+    server = "10.0.0.5:5555"
+    for flow, mechanism in enumerate(["NULL", "CURVE"], 1):
+        client = f"10.0.0.9:{40_000 + flow}"
+        ends = (client, server) if mechanism == "NULL" else (server, client)
+        contact = Contact(flow, flow * MS, flow)
+        for sender, receiver, said in ((*ends, mechanism), (*ends[::-1], None)):
+            greeting = Greeting(flow * MS, flow, flow, sender, receiver, mechanism=said)
+            handshakes.greeting(contact, greeting)
+        over = Connection(
+            flow, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(64, 10), flow * MS, flow * MS, "rst",
+            handshake="incomplete",
+        )  # fmt: skip
+        handshakes.end(contact, over, over.end_ns)
+    (claim,) = (one for one in handshakes.claims(99 * MS) if one.code == "mechanisms-differ")
+    assert claim.summary == "10.0.0.9 and 10.0.0.5:5555 want different security mechanisms: NULL and CURVE, 2 times"
+    assert claim.certainty == "certain"
+    assert claim.known == (
+        "10.0.0.9 announces NULL, and its peer closes the connection at once; "
+        "10.0.0.5:5555 announces CURVE, and its peer closes the connection at once"
+    )
+
+
+def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:
+    both = _found("rec_plain_wrong_password")["credentials-refused"]
+    assert " as " in both.summary
+    assert both.summary.endswith("its user name or password is wrong")
+    server = both.endpoints[0]
+    alone = _found(
+        "rec_plain_wrong_password",
+        lambda event: isinstance(event, (Connection, Capture)) or getattr(event, "src", None) == server,
+    )["credentials-refused"]
+    assert " as " not in alone.summary
+    assert alone.summary.endswith("its user name or password is wrong")
+    assert "PLAIN" in alone.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rec_same_identity", "comes to the ROUTER at 127.0.0.1:"),
+        ("rec_third_of_a_pair", "comes to the PAIR socket at 127.0.0.1:"),
+        ("bad_http_on_zmq_port", 'its octets begin "GET / HTTP/1.1", from 127.0.0.1:'),
+    ],
+)
+def test_violations_say_who_and_with_whom(name: str, words: str) -> None:
+    found = _found(name)["protocol-violated"]
+    assert words in found.summary
+    assert found.summary.count(found.endpoints[1]) == 1
+
+
+def test_who_breaks_the_rules_is_no_storm_and_no_old_peer() -> None:
+    assert _found("bad_http_on_zmq_port").keys() & {"reconnect-storm", "handshake-failed", "version-old"} == set()
+
+
+def test_services_that_come_later_are_one_note() -> None:
+    endpoints = Endpoints()
+    for flow, port in enumerate([5555, 5556, 5557, 5558], 1):
+        server = f"10.0.0.5:{port}"
+        endpoints.attempt(Attempt("refused", flow, "10.0.0.9:40000", server, 1, flow * MS, flow * MS, flow))
+        endpoints.attempt(
+            Attempt("accepted", flow + 9, "10.0.0.9:40001", server, 1, (flow + 9) * MS, (flow + 9) * MS, flow + 9)
+        )
+    (claim,) = endpoints.claims(99 * MS)
+    assert claim.summary == (
+        "nobody listened at 10.0.0.5:5555, 10.0.0.5:5556, 10.0.0.5:5557 and 1 other at first: 4 attempts in 3 ms by "
+        "10.0.0.9, before they answered"
+    )
+    assert claim.severity == "note"
+    assert claim.advice is not None
+    assert claim.advice.startswith("Nothing, if ")
+    assert [one.packet for one in claim.occurrences.evidence] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("rec_*.pcap")), ids=lambda path: path.stem)
+def test_there_is_always_a_packet_to_look_at(path: Path) -> None:
+    for found in diagnose(path):
+        assert found.evidence or found.code == "capture-lossy", found.summary
+
+
+@pytest.mark.parametrize(
+    ("codes", "summary", "advice"),
+    [
+        (["packets-cut"], "does not have everything: packets are cut short", "Capture whole packets (`-s 0`)."),
+        (["capture-corrupt"], "the file is damaged, and the rest of it was not read", "Copy the file again"),
+        (["one-direction", "one-direction"], "one direction of a connection is missing (2 times)", "mirror both"),
+        (["capture-disorder"], "the capture is out of order, or its clocks differ", "Nothing is lost"),
+        (["capture-disorder", "capture-gap"], "does not have everything: packets are out of order", "larger buffer"),
+    ],
+)
+def test_what_the_capture_lacks_says_what_helps(codes: list[str], summary: str, advice: str) -> None:
+    vantage = Vantage()
+    for code in codes:
+        vantage.problem(Problem("note", code, "", time_ns=None, packet=None))
+    (claim,) = vantage.claims(0)
+    assert summary in claim.summary
+    assert claim.advice is not None
+    assert advice in claim.advice
+
+
+@pytest.mark.parametrize("flows", [0, 2])
+def test_no_zmtp_is_not_nothing_wrong(flows: int) -> None:
+    stream = io.StringIO()
+    draw([], Capture(10, 0, 2, flows, 0, 0, 5 * MS), stream)
+    assert ("nothing is wrong" in stream.getvalue()) is bool(flows)
+    assert ("no ZMTP is in the capture" in stream.getvalue()) is not bool(flows)

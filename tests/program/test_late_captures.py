@@ -1,0 +1,38 @@
+"""What captures show that begin too late: the same as whole ones, as far as they go."""
+
+from itertools import pairwise
+
+import pytest
+
+import zmtpsniff
+from dissectors.events import Message
+from tests.support.late import events_of, without_beginnings
+from tests.support.paths import FIXTURES
+from tests.support.settings import RELATIONS
+
+CAPTURES = [
+    *((f"{name}.pcap", share) for name in ("m31_req_rep", "m31_push_pull", "m31_pub_sub", "x_325_to_435")
+      for share in (0.0, 0.5)),
+    ("rec_proxy.pcap", 0.0),
+    ("ws_pub_sub.pcap", 0.0),
+    ("running/jobs_for_three.pcap.gz", 0.5),
+]  # fmt: skip
+
+
+def _place(event: Message) -> tuple[str, str, int, str]:
+    return event.src, event.dst, event.time_ns, repr(event.frames)
+
+
+@pytest.mark.parametrize(("name", "share"), CAPTURES)
+def test_messages_have_the_packets_that_completed_them(name: str, share: float) -> None:
+    """Though many packets came before it was certain where frames begin."""
+    path = FIXTURES / name
+    shown = {_place(event) for event in zmtpsniff.open(path, payload=False) if isinstance(event, Message)}
+    late = events_of(without_beginnings(path, share), RELATIONS)
+    messages = [event for event in late if isinstance(event, Message)]
+    assert messages
+    for event in messages:
+        assert event.incomplete or _place(event) in shown
+    for sender in {(event.flow, event.src) for event in messages}:
+        own = [event for event in messages if (event.flow, event.src) == sender]
+        assert all(one.packet <= other.packet for one, other in pairwise(own))

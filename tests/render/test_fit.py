@@ -1,0 +1,36 @@
+"""Lines that fit a terminal, whatever is in them."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zmtpsniff
+from tests.support.paths import FIXTURES
+from zmtpsniff.render.fit import columns, fitted
+from zmtpsniff.render.tree import TreeRenderer
+
+_WORDS = st.lists(st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=12), min_size=1, max_size=30)
+
+
+@given(_WORDS, st.integers(0, 8), st.integers(20, 60))
+def test_no_word_is_lost_and_no_line_too_long(words: list[str], depth: int, width: int) -> None:
+    line = " " * depth + " ".join(f"\x1b[1m{word}\x1b[0m" for word in words)
+    lines = fitted(line, width).split("\n")
+    assert " ".join(lines).split() == line.split()
+    assert all(columns(one) <= width or len(one.split()) == 1 for one in lines)
+    assert all(one.startswith(" " * depth) for one in lines)
+    assert fitted(line, None) == line
+    assert len(lines) > 1 or columns(line) <= width
+
+
+@pytest.mark.parametrize(
+    "name", ["m31_ipv6.pcap", "rec_same_identity.pcap", "m31_push_pull.pcap", "sec_curve_keys.pcapng"]
+)
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_tree_breaks_between_words(name: str, width: int) -> None:
+    out = io.StringIO()
+    TreeRenderer(out, width=width, color="never").write(list(zmtpsniff.open(FIXTURES / name)))
+    for line in out.getvalue().splitlines():
+        assert len(line) <= width or len(line.split()) < 3, line

@@ -1,0 +1,124 @@
+"""zmtpsniff run as a program, without its start each time.
+
+To start Python and import zmtpsniff takes 0.1 s of a processor; most runs of tests do less than that afterwards. So one
+process, the server, imports all of it once, and forks for each run. A run has arguments, a folder, an environment,
+standard streams and an exit status of its own, and ends as a program does.
+
+Tests of the start itself (what is imported, variables that Python reads when it starts, signals, terminals) start a
+process of their own.
+"""
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from tests.support.paths import PROJECT
+
+_PATIENCE = 120.0  # seconds for a run; a machine that does much else may be slow
+_MOST_OCTETS = 1 << 20  # of a request
+_COMMAND = [sys.executable, "-m", "tests.support.runner"]
+
+
+class _Server:
+    """The process that forks, as this one sees it."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(PROJECT)}
+        self._process = subprocess.Popen(_COMMAND, stdin=theirs, stdout=subprocess.DEVNULL, env=environment)
+        theirs.close()
+        self._channel.settimeout(_PATIENCE)
+        atexit.register(self._end)
+
+    def run(self, request: bytes, streams: list[int]) -> int:
+        """The exit status of a run, whose standard streams these are; minus the signal if one ended it."""
+        socket.send_fds(self._channel, [request], streams)
+        for stream in streams:
+            os.close(stream)
+        answer = self._channel.recv(16)
+        assert answer, "the server of runs has ended"
+        return os.waitstatus_to_exitcode(int(answer))
+
+    def _end(self) -> None:
+        self._channel.close()
+        self._process.wait(10)
+
+
+_server = cache(_Server)
+
+
+def run(
+    *arguments: object,
+    cwd: Path = PROJECT,
+    env: Mapping[str, str] | None = None,
+    octets: bytes = b"",
+) -> "subprocess.CompletedProcess[str]":
+    """Run zmtpsniff with these arguments and with ``octets`` as its standard input.
+
+    ``env`` is its environment instead of that of the tests; Python itself does not read it again.
+    """
+    words = [str(argument) for argument in arguments]
+    request = json.dumps([words, str(cwd), dict(os.environ if env is None else env)]).encode()
+    (stdin, feed), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+    written: dict[int, bytes] = {}
+    threads = [threading.Thread(target=_write, args=(feed, octets), daemon=True)]
+    threads += [threading.Thread(target=_read, args=(end, written), daemon=True) for end in (out, err)]
+    for thread in threads:
+        thread.start()
+    status = _server().run(request, [stdin, stdout, stderr])
+    for thread in threads:
+        thread.join(_PATIENCE)
+    return subprocess.CompletedProcess(words, status, written[out].decode(), written[err].decode())
+
+
+def _write(descriptor: int, octets: bytes) -> None:
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(octets)
+    except BrokenPipeError:
+        pass  # the program does not want them
+
+
+def _read(descriptor: int, written: dict[int, bytes]) -> None:
+    with open(descriptor, "rb") as stream:
+        written[descriptor] = stream.read()
+
+
+def _next_run(channel: socket.socket) -> bool:
+    """In the server: fork for each request; True in the process of a run, False in the server when it is to end."""
+    while True:
+        request, streams, _, _ = socket.recv_fds(channel, _MOST_OCTETS, 3)
+        if not request:
+            return False
+        run = os.fork()
+        if run == 0:
+            channel.close()
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+        for stream in streams:
+            os.close(stream)
+        if run == 0:
+            words, folder, environment = json.loads(request)
+            sys.argv = ["zmtpsniff", *words]
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environment)
+            return True
+        _, status = os.waitpid(run, 0)
+        channel.send(str(status).encode())
+
+
+if __name__ == "__main__":
+    from zmtpsniff.cli.main import cli, main
+
+    with cli.make_context("zmtpsniff", ["read"]) as context:
+        assert all(cli.get_command(context, name) for name in cli.list_commands(context))
+    if _next_run(socket.socket(fileno=os.dup(0))):
+        main()

@@ -1,0 +1,31 @@
+"""Lines that fit a terminal: they break between words, and go on indented."""
+
+import re
+
+_SGR = re.compile(r"\x1b\[[0-9;]*m")
+_BLANKS = re.compile("( +)")
+_DEEPER = 4  # columns by which the rest of a line is indented more than the line
+
+
+def columns(line: str) -> int:
+    """How many columns a line takes, which may have colours."""
+    return len(_SGR.sub("", line))
+
+
+def fitted(line: str, width: int | None) -> str:
+    """A line as one or more of ``width`` columns at most; None: as it is. A word that is longer stays whole."""
+    if width is None or len(line) <= width or columns(line) <= width:
+        return line
+    depth = len(line) - len(line.lstrip(" ")) + _DEEPER
+    lines: list[str] = []
+    current, used = "", 0
+    for part in _BLANKS.split(line):
+        length = columns(part)
+        if used + length > width and used > depth and part.strip(" "):
+            lines.append(current.rstrip(" "))
+            current, used = " " * depth, depth
+        elif used + length > width and not part.strip(" "):
+            continue  # blanks at the end of a line
+        current += part
+        used += length
+    return "\n".join([*lines, current])

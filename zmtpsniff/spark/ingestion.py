@@ -1,0 +1,200 @@
+"""Capture files to tables in a folder, once or as they come."""
+
+import time
+from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from zmtpsniff.capture.file_list import FileInfo, list_files
+from zmtpsniff.spark import job
+from zmtpsniff.spark.options import MOST_FILES, Options, check_series
+from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.state_log import STATES, StateLog
+from zmtpsniff.spark.store import ConflictError, Store
+from zmtpsniff.spark.tables import tables_of
+from zmtpsniff.spark.task import Job, ShardTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Outcome = TypeVar("_Outcome")
+_TRIES = 5  # against another run on the same series
+_EVERY_SECONDS = 10.0
+_QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
+
+
+class UnreadableStatesError(Exception):
+    """States of series, which are its argument, that another version wrote, and this one cannot read."""
+
+
+class IngestOutcome(NamedTuple):
+    """What a run did: files that are new, files that were known, rows of all tables.
+
+    ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why.
+    """
+
+    files: int
+    known: int
+    rows: int
+    unreadable: tuple[tuple[str, str, str], ...] = ()
+
+
+class IngestRun(NamedTuple):
+    """What a run is asked for, beside its input.
+
+    ``series`` says which files are read as one capture (see series_of), ``shards`` how many tasks share one (None: as
+    many as keep all cores at work). With ``anew`` series are dissected anew whose states this version cannot read.
+    """
+
+    output: str
+    options: Options = Options()
+    series: str = "folder"
+    shards: int | None = None
+    anew: bool = False
+
+
+def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> IngestOutcome:
+    """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
+
+    The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
+    connections go on where they were left; if it comes before what is known of its series, or a file has changed, all
+    of the series is dissected anew. Raises SparkError, LocationError, and ValueError for a rule of series that is none.
+    """
+    return add(session, list_files(inputs, tables_of(run.output)), run)
+
+
+def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, most: int | None = None) -> IngestOutcome:
+    """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
+    check_series(run.series)
+
+    def attempt(base: Base) -> IngestOutcome:
+        there = {file.listed.path: file.listed for files in base.known.values() for file in files}
+        new = oldest([file for file in listed if there.get(file.path) != file], most)
+        count = len(listed) - len(new)
+        if not new:
+            return IngestOutcome(0, count, 0)
+        lost = base.log.lost() | base.lost
+        seen = {file.path for file in listed}
+        tasks = [
+            shard_task(name, files, base.known.get(name, []), name in lost, seen)
+            for name, files in by_series(new, run.series).items()
+        ]
+        octets = {task.series: task.octets for task in tasks}
+        counts = {} if run.shards is not None else shard_counts(octets, job.cores(session))
+        rows = base.dissect(
+            session, [part for task in tasks for part in task.parts(run.shards or counts[task.series])], run.options
+        )
+        return IngestOutcome(len(new), count, rows, base.store.unreadable([file.path for file in new]))
+
+    return _until_done(run, attempt)
+
+
+def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outcome:
+    """What an attempt comes to that no other run disturbs."""
+    store = Store(run.output)
+    store.open()
+    lost: set[str] = set()
+    for _ in range(_TRIES):
+        try:
+            return attempt(Base(store, lost))
+        except UnreadableStatesError as error:
+            (series,) = error.args
+            if not run.anew:
+                raise SparkError(
+                    f"--output {run.output}: another version of zmtpsniff left connections open in {min(series)} "
+                    "that this one cannot go on with: --anew dissects such series anew"
+                ) from error
+            lost |= series
+        except ConflictError:
+            continue
+    raise SparkError(f"--output {run.output}: other runs add files of the same series all the time: run this again")
+
+
+class Base:
+    """What the tables have when an attempt begins."""
+
+    def __init__(self, store: Store, lost: Set[str] = frozenset()) -> None:
+        """See what there is; states of series that are ``lost`` need not be readable."""
+        self.store = store
+        self.lost = lost
+        self._number = store.last_commit().number
+        self.known = known_files(store.captures())
+        self.log = StateLog(store.location, store.state_files())
+
+    def job(self, options: Options) -> Job:
+        """What tasks are told that go on from here."""
+        return Job(self.store.location, self.log.files, self.log.next_prefix(), options)
+
+    def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:
+        """Dissect shards and commit what comes of them; how many rows that are.
+
+        Raises ConflictError and UnreadableStatesError.
+        """
+        outcomes = job.run(session, self.job(options), shards)
+        unreadable = {series for one in outcomes for series in one.unreadable} - self.lost
+        if unreadable:
+            raise UnreadableStatesError(unreadable)
+        files = [file for one in outcomes for file in one.files]
+        touched = {one.series for one in shards}
+        mine = {name: sorted(self.known[name]) for name in touched & self.known.keys()}
+
+        def same() -> bool:
+            now = known_files(self.store.captures([*touched]))
+            return {name: sorted(some) for name, some in now.items()} == mine
+
+        self.store.commit(self._number, files, touched, {one.series for one in shards if one.anew}, same)
+        return sum(file.rows for file in files if file.table != STATES)
+
+
+# ---------------------------------------------------------------------- folders that fill
+
+
+def follow(
+    session: "SparkSession",
+    inputs: Sequence[str],
+    run: IngestRun,
+    report: Callable[[IngestOutcome], None],
+    once: bool = False,
+    every_seconds: float = _EVERY_SECONDS,
+) -> None:
+    """Add the files that are in folders, and those that will be, until the thread is interrupted.
+
+    A file is taken as soon as it is seen, so it must be renamed into its folder when it is whole. The row of a
+    connection comes once it is over, or idle for ``run.options.idle_seconds``. ``report`` is called after each run that
+    found something. With ``once`` it ends when what is there has been taken. Raises as :func:`ingest`.
+
+    What the tables have is all that is known of the files: there is no other record that could differ from them.
+    """
+    run = run._replace(options=run.options._replace(tells_open=False))
+    quiet_at = time.monotonic()
+    while True:
+        done = add(session, list_files(inputs, tables_of(run.output), empty=True), run, MOST_FILES)
+        if done.files:
+            report(done)
+            continue
+        if once or time.monotonic() >= quiet_at:
+            tell_quiet(session, run)
+            quiet_at = time.monotonic() + max(_QUIET_SECONDS, run.options.idle_seconds / 10)
+        if once:
+            return
+        time.sleep(every_seconds)
+
+
+def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = None) -> int:
+    """Add provisional rows on what is open in series whose latest file was written ``idle_seconds`` ago.
+
+    ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
+    again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
+    """
+    before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
+
+    def attempt(base: Base) -> int:
+        told = base.store.provisional_series()
+        shards = [
+            shard_task(name, [], files, name in base.lost, set())
+            for name, files in base.known.items()
+            if max(file.listed.modified_ns for file in files) < before_ns and name not in told and base.log.groups(name)
+        ]
+        return base.dissect(session, shards, run.options._replace(tells_open=True)) if shards else 0
+
+    return _until_done(run, attempt)
