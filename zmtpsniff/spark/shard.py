@@ -178,18 +178,10 @@ class Shard:
             problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
             CaptureRow(
-                path,
-                number,
-                count,
-                file.dropped,
-                least,
-                None if least is None else latest,
-                tuple(file.comments),
-                tuple(problems),
-                file.condition,
-                file.error,
+                path, number, count, file.dropped, least, None if least is None else latest,
+                tuple(file.comments), tuple(problems), file.condition, file.error,
             )
-        )
+        )  # fmt: skip
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
         """Take the keys that were read from a file; what is wrong with them, in order."""
@@ -302,7 +294,7 @@ class Shard:
 
     def _sweep(self) -> Iterator[Events]:
         """Let go of what is over."""
-        if self.end_ns - self._swept_ns < _SWEEP_NS:
+        if self.end_ns - self._swept_ns < _SWEEP_NS and len(self._groups) <= _MOST_GROUPS:
             return
         self._swept_ns = self.end_ns
         for name, group in list(self._groups.items()):
