@@ -217,6 +217,21 @@ class Message(WireEvent, tag="message"):
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
 
 
+class Run(WireEvent, tag="run"):
+    """Messages of one frame each that came together and differ in nothing else, as one event.
+
+    No record is made of it: those who make columns of many messages ask for it (``Limits.runs``), so that nothing takes
+    apart what comes together and is kept together.
+    """
+
+    bodies: list[bytes]
+    socket_type: str | None
+    offset: int
+    seen: int
+    incomplete: bool = False
+    encrypted: bool = False
+
+
 class Beacon(WireEvent, tag="beacon"):
     """A datagram with which a peer of ZRE tells its network that it is there (20/ZRE, 36/ZRE)."""
 

@@ -911,6 +911,11 @@ class FlowTable:
         """The numbers of the flows that may go on at ``now_ns``."""
         return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether all flows have ended, so that nothing is to be told of them at the end."""
+        return all(flow.ended and flow.begun for flow in self._flows.values())
+
     def finish(self, now_ns: int | None = None) -> None:
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
         if now_ns is not None:
