@@ -1,11 +1,11 @@
 """What dissectors report: one type for each record of the JSON output.
 
-An event is a fact read from the wire; it is made once and never changed. Its fields are the fields of the JSON
-record of the same name, in that order; a field that does not apply is ``None`` and left out of the record. What it
-means, and its unit, stands beside its type, and nowhere else: :mod:`dissectors.records` says who reads that.
+An event is a fact read from the wire. Its fields are the fields of the JSON record of the same name, in that order. A
+field that does not apply is ``None``, and the record leaves it out. The meaning and the unit of a field stand beside
+its type, and nowhere else: :mod:`dissectors.records` says who reads them.
 
-Octets from the wire stay ``bytes`` here. Whether they are shown as text, as hexadecimal digits or as a dump is for
-those who show them, so that nothing is converted that nobody looks at.
+Octets from the wire stay ``bytes`` here. Renderers show them as text, as hexadecimal digits or as a dump, so nothing is
+converted that nobody looks at.
 """
 
 from typing import Annotated, Any, Literal
@@ -176,8 +176,8 @@ class Payload(msgspec.Struct, gc=False):
 
     protocol: Annotated[str, meaning('The protocol, by the name of its dissector: "mlm", "jupyter".')]
     summary: Annotated[str, meaning("What it says, on one line.")]
-    # Strings, numbers, booleans and octets (those that nobody should see are Hidden), or lists and dicts of those. In a
-    # record they stand beside the two above.
+    # Strings, numbers, booleans and octets (secrets are Hidden), or lists and dicts of these. In a record they stand
+    # beside the two fields above.
     fields: Annotated[dict[str, Any], internal()] = {}
     secrets: Annotated[list[int], internal()] = []  # places of frames that hold credentials, not shown to people
 
@@ -215,6 +215,21 @@ class Message(WireEvent, tag="message"):
         relation("What the application says; payload.NAME is a field of its protocol, of the type that it has there."),
     ] = None
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
+
+
+class Run(WireEvent, tag="run"):
+    """Messages of one frame each that came together and differ in nothing else, as one event.
+
+    No record is made of it: those who make columns of many messages ask for it (``Limits.runs``), so that nothing takes
+    apart what comes together and is kept together.
+    """
+
+    bodies: list[bytes]
+    socket_type: str | None
+    offset: int
+    seen: int
+    incomplete: bool = False
+    encrypted: bool = False
 
 
 class Beacon(WireEvent, tag="beacon"):

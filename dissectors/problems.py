@@ -140,7 +140,8 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "no-greeting": _note(
         "The capture starts in the middle of the connection. zmtpsniff found its frames all the same.",
-        "Version, mechanism and socket types are not known. Start the capture before the programs connect.",
+        "Version and mechanism are not known, and socket types only as far as messages tell. Start the capture before "
+        "the programs connect.",
     ),
     "one-direction": _note(
         "No packet of one side is in the capture, though the other side answers it.",

@@ -74,7 +74,7 @@ LATENCY_KEYS = {
 }
 
 
-class Made(NamedTuple):
+class DocumentedCommand(NamedTuple):
     """A command with the words that call it."""
 
     path: str
@@ -84,12 +84,12 @@ class Made(NamedTuple):
 
 def commands(
     command: click.Command = cli, path: str = "zmtpsniff", parent: click.Context | None = None
-) -> Iterator[Made]:
+) -> Iterator[DocumentedCommand]:
     """All commands, a group before those in it."""
     context = command.context_class(
         command, info_name=path.rpartition(" ")[2], parent=parent, **command.context_settings
     )
-    yield Made(path, command, context)
+    yield DocumentedCommand(path, command, context)
     if isinstance(command, click.Group):
         for name, inner in _commands_in(command, context):
             yield from commands(inner, f"{path} {name}", context)
@@ -267,7 +267,7 @@ def _roff(text: str) -> str:
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
-def manual_page(made: Made) -> str:
+def manual_page(made: DocumentedCommand) -> str:
     """The page of a command in section 1."""
     path, command, context = made
     described = describe(command)

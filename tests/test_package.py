@@ -31,14 +31,14 @@ _LEFT_OUT = {
 _PYTHONS = ("3.11", "3.12", "3.13")
 
 
-class Built(NamedTuple):
+class Distribution(NamedTuple):
     """What a build made."""
 
     wheel: Path
     sdist: Path
 
 
-def _build(source: Path, target: Path, *, umask: int = 0o022, day: str = "1700000000") -> Built:
+def _build(source: Path, target: Path, *, umask: int = 0o022, day: str = "1700000000") -> Distribution:
     command = next(block for block in blocks(PROJECT / "docs" / "packaging.md") if "hatchling" in block.text).text
     done = subprocess.run(
         [sys.executable, *command.split()[1:-1], str(target)],
@@ -48,7 +48,7 @@ def _build(source: Path, target: Path, *, umask: int = 0o022, day: str = "170000
     assert done.returncode == 0, done.stderr
     (wheel,) = target.glob("*.whl")
     (sdist,) = target.glob("*.tar.gz")
-    return Built(wheel, sdist)
+    return Distribution(wheel, sdist)
 
 
 def _copy(target: Path) -> Path:
@@ -60,13 +60,13 @@ def _copy(target: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
     folder = tmp_path_factory.mktemp("built")
     return _build(_copy(folder / "source"), folder / "dist")
 
 
 @pytest.mark.slow
-def test_two_builds_are_the_same(built: Built, tmp_path: Path) -> None:
+def test_two_builds_are_the_same(built: Distribution, tmp_path: Path) -> None:
     again = _build(_copy(tmp_path / "another" / "folder"), tmp_path / "dist", umask=0o077)
     assert again.wheel.read_bytes() == built.wheel.read_bytes()
     assert again.sdist.read_bytes() == built.sdist.read_bytes()
@@ -76,7 +76,7 @@ def test_two_builds_are_the_same(built: Built, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_of_the_sdist_is_the_wheel(built: Built, tmp_path: Path) -> None:
+def test_the_wheel_of_the_sdist_is_the_wheel(built: Distribution, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
@@ -85,7 +85,7 @@ def test_the_wheel_of_the_sdist_is_the_wheel(built: Built, tmp_path: Path) -> No
     assert again.sdist.read_bytes() == built.sdist.read_bytes()
 
 
-def test_what_is_in_the_wheel(built: Built) -> None:
+def test_what_is_in_the_wheel(built: Distribution) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
     top = {name.split("/")[0] for name in names}
@@ -105,7 +105,7 @@ def test_what_is_in_the_wheel(built: Built) -> None:
             assert str(path.relative_to(PROJECT)) in names
 
 
-def test_what_is_in_the_sdist(built: Built) -> None:
+def test_what_is_in_the_sdist(built: Distribution) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [PROJECT / name for name in ("pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "Containerfile")]
@@ -134,7 +134,7 @@ def _python(version: str) -> str | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", _PYTHONS)
-def test_it_runs_in_a_clean_environment(built: Built, version: str, tmp_path: Path) -> None:
+def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_path: Path) -> None:
     """What the tutorial says, word for word, in what the sdist has; then the sdist in its place."""
     python = _python(version)
     if python is None:
@@ -181,7 +181,7 @@ def _try_spark(environment: Path, folder: Path, variables: dict[str, str]) -> No
     assert _run([str(environment / "bin" / "python"), "-c", count, *tables], folder, nowhere) == "[1, 24, 1]\n"
 
 
-def _variables(built: Built) -> dict[str, str]:
+def _variables(built: Distribution) -> dict[str, str]:
     """The environment of a pip that takes the wheel from where it was built, before anything that a registry has."""
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     links = f"{built.wheel.parent} {variables.get('PIP_FIND_LINKS', '')}".strip()

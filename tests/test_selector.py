@@ -126,7 +126,7 @@ def test_memory_is_bounded_and_what_lacks_is_counted(tmp_path: Path) -> None:
     given = sorted([*long, *(packet for one in others for packet in one)], key=lambda packet: packet[0])
     most = 0
 
-    class Watched(Packets):
+    class CountedPackets(Packets):
         def batches(self) -> Any:
             nonlocal most
             for batch in super().batches():
@@ -135,7 +135,7 @@ def test_memory_is_bounded_and_what_lacks_is_counted(tmp_path: Path) -> None:
 
     saved = tmp_path / "saved.pcapng"
     saver = Saver(str(saved), ORIGIN)
-    source = Watched(given)
+    source = CountedPackets(given)
     selector = PacketSelector(saver, source, held_octets=400_000)
     for events in Sniffer(source, Settings(), Collaborators(selector=selector)).events():
         selector.judge(events, list(filter(WANTED, events)))

@@ -1,11 +1,12 @@
-"""Saves the packets of what passes a display filter: of whole connections, or those alone that completed a record.
+"""Saves packets of records that pass a display filter: whole connections, or only the packets that completed a record.
 
-Whether a connection passes is known only once a record of it does, which may be its last one. Until then its packets
-are held back. They are written in the order of the capture, so what stands behind one that is held back waits, too.
+A connection passes once a record of it passes, and that may be the last one. Until then its packets wait. The file is
+in the order of the capture, so packets behind a waiting one wait, too.
 
-What is held back is bounded. Beyond that the oldest packets go whose connection has not passed; only the first ones of
-each connection stay, which hold its handshake. If the connection passes after all, the file has these and what was held
-back when it passed, with a hole between them, and ``missing`` counts what the hole lacks.
+The packets that wait are bounded. Beyond that, the oldest packets of connections that have not passed are dropped;
+only the first packets of each connection stay, since they have its handshake. If such a connection passes later, the
+file has these packets and those that still wait, with a hole between them; ``missing`` counts the packets of the
+hole.
 
 All that is between two addresses and ports counts as one connection here, also if ports are used again.
 """
@@ -111,10 +112,10 @@ class PacketSelector:
         datagrams: Sequence[tuple[int, bytes]],
         fragments: Sequence[tuple[Hashable, int]],
     ) -> None:
-        """Hold packets back, whose numbers count up from ``first``, with what is known of them.
+        """Let packets wait, whose numbers count up from ``first``, with what the header decoder found in them.
 
-        That is the TCP segments in them; of datagrams that matter the number of the packet and the key of their flow;
-        of IP fragments a key that those of one datagram have in common, and the number.
+        These are the TCP segments; the packet number and the flow's key of datagrams that matter; and of IP fragments a
+        key that all fragments of one datagram share, and the packet number.
         """
         found: dict[int, _Conversation] = {}
         for segment in segments:

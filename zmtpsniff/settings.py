@@ -1,6 +1,6 @@
-"""What may be asked of a dissection, by the command line and by programs alike, and what holds if nothing is asked.
+"""The settings of a dissection, for the command line and for programs, and their defaults.
 
-It imports nothing that takes time, since every start of the command line reads its defaults.
+This module imports nothing that takes time, since every start of the command line reads the defaults.
 """
 
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ class Settings:
     decode_as: tuple[DecodeAs, ...] = ()  # of several rules that match, the first holds
     limits: Limits = field(default_factory=Limits)
     flow_limits: FlowLimits = field(default_factory=FlowLimits)
-    patterns: bool = True  # say what messages mean to each other
-    reply_seconds: float = REPLY_SECONDS  # a request that waits for longer is reported, with patterns
-    payload: bool = True  # say what applications say in messages
-    plugins: tuple[str, ...] = ()  # files with dissectors of payloads, which are asked first
-    curve_keys: "tuple[Key, ...]" = ()  # what opens boxes of CURVE, beside the keys that a capture brings
-    host_keys: bool = False  # live: keys come from the programs of this machine, too
+    patterns: bool = True  # add what messages mean to each other
+    reply_seconds: float = REPLY_SECONDS  # with patterns: report requests that wait for longer
+    payload: bool = True  # add what applications say in messages
+    plugins: tuple[str, ...] = ()  # files with dissectors of payloads, which come before the built-in ones
+    curve_keys: "tuple[Key, ...]" = ()  # keys that open boxes of CURVE, beside those in the capture
+    host_keys: bool = False  # live: also take keys from the programs of this machine
     decode_bodies: bool = False  # show JSON, MessagePack, CBOR, Protocol Buffers as structure, with payload

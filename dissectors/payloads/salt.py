@@ -130,7 +130,7 @@ def _value(packed: bytes) -> Any:
 
 
 def _packed_map(octets: Any) -> Any:
-    """A map that is packed inside another one, as it stands there if it is none."""
+    """A map that is packed inside another one; if the octets are no map, they stay as they are."""
     if not isinstance(octets, bytes) or octets[:1] == b"" or octets[0] not in _MAPS:
         return octets
     found = _decoded(octets)

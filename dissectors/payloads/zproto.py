@@ -46,7 +46,7 @@ _TYPES: dict[str, PayloadKind] = {
 
 
 class CommandFormat(NamedTuple):
-    """A command: its name, what it holds, and which of that is told in its summary."""
+    """A command: its name, its fields, and which of them its summary shows."""
 
     name: str
     fields: tuple[tuple[str, str], ...]  # name and kind

@@ -106,8 +106,8 @@ def split_name(body: bytes) -> tuple[bytes, bytes] | Fault:
 def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_secrets: bool = False) -> Content:
     """Take the body of a command frame apart.
 
-    ``mechanism`` tells whose HELLO, WELCOME, INITIATE, READY and MESSAGE it is; ``whole`` is false if octets at the
-    end of ``body`` are missing from the capture, which is then no fault of the peer.
+    ``mechanism`` says how to read HELLO, WELCOME, INITIATE, READY and MESSAGE. ``whole`` is false if the capture lacks
+    octets at the end of ``body``, which is no fault of the peer.
     """
     if whole and len(body) <= _SHORT and body.startswith(_WITH_METADATA):
         return _parse_short(body, mechanism)

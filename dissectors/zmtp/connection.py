@@ -503,10 +503,11 @@ class ZmtpConnection:
         return "incomplete"
 
     def _report_incomplete(self, end: End) -> None:
-        how = {"fin": "was closed", "rst": "was reset", "timeout": "fell silent", "open": "is still open"}[end]
+        how = {"fin": "the connection was closed", "rst": "the connection was reset",
+               "timeout": "the connection fell silent", "open": "the capture ended"}[end]  # fmt: skip
         self._last().journal.problem(
             "handshake-incomplete",
-            f"the connection {how} before the handshake was complete, and nothing on the wire says why",
+            f"{how} before the handshake was complete, and nothing on the wire says why",
         )
 
     # ------------------------------------------------------------------ snapshots

@@ -141,7 +141,7 @@ def _repeat(size: int) -> bytes:
 
 
 class _Windows:
-    """The inflaters that hold a window; the one whose use was longest ago gives way."""
+    """The inflaters that have a window; the one that has been unused for longest gives way."""
 
     def __init__(self) -> None:
         self._used: OrderedDict[int, ref[Inflater]] = OrderedDict()

@@ -17,7 +17,7 @@ were certain, the peer sends something that nobody can read.
 
 from typing import Literal
 
-from dissectors.events import Cut, Message, Octets
+from dissectors.events import Cut, Message, Octets, Run
 from dissectors.snapshots import Part
 from dissectors.zmtp import wire
 from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState, collect, skip
@@ -143,8 +143,11 @@ class ReaderV2(FrameReader):
         body: Octets
         if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
             alike = wire.messages_alike(data, position)
-            for body in alike:
-                append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
+            if alike and session.limits.runs:
+                append(Run(time_ns, packet, flow, src, dst, alike, socket_type, offset, seen))  # type: ignore[arg-type]  # asked for
+            else:
+                for body in alike:
+                    append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
             session.messages += len(alike)
             position += len(alike) * (2 + data[position + 1])
         while end - position >= 2:

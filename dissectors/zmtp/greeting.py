@@ -100,7 +100,7 @@ _MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL",
 
 
 def find_rest(octets: bytes) -> Rest | int:
-    """The rest of a 3.x greeting that ``octets`` begin with; 0 if there is none, else how many it takes to tell."""
+    """The rest of a 3.x greeting at the beginning of ``octets``; 0 if there is none, or how many octets it needs."""
     mechanism = find_mechanism(octets[: wire.GREETING_SIZE])
     if mechanism is not None:
         size = mechanism + wire.AFTER_REVISION_SIZE - 1
@@ -159,7 +159,7 @@ def _may_be_rest(octets: bytes, begin: int) -> bool:
 
 
 def _begins_handshake(octets: bytes) -> bool | None:
-    """Whether octets begin with a command of a handshake; None if there are too few of them to tell."""
+    """Whether octets begin with a command of a handshake; None if there are too few octets."""
     if octets[:1] not in (b"", b"\x04", b"\x06"):
         return False
     body = octets[9 if octets[:1] == b"\x06" else 2 :]
@@ -195,8 +195,8 @@ def is_rest_v2(octets: bytes) -> bool:
 def guess_after_signature(octets: bytes) -> int | None:
     """Guess the major version from what follows a signature, where the other side was not captured.
 
-    Returns 3 for a minor version and a mechanism, 2 for a socket type and an identity frame, 1 for a bare identity
-    and frames of ZMTP 1.0, None if there are too few octets to tell. ``octets`` begin at the revision.
+    Returns 3 for a minor version and a mechanism, 2 for a socket type and an identity frame, 1 for an identity and
+    frames of ZMTP 1.0, None if there are too few octets. ``octets`` begin at the revision.
     """
     if len(octets) < GUESS_SIZE:
         return None

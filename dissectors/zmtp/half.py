@@ -384,7 +384,7 @@ class Half:
         session.mechanism = mechanism = opening.mechanism
         as_server = None if opening.greeting is None else opening.greeting.as_server
         journal.out.append(
-            Greeting(*journal.place, opening.version, mechanism, as_server, session.socket_type, session.identity)
+            Greeting(*journal.place(), opening.version, mechanism, as_server, session.socket_type, session.identity)
         )
 
     def _report_part_of_greeting(self) -> None:
@@ -710,8 +710,8 @@ class Half:
         if not opening.greeted:
             if buffer.octets and self.search is None and not self.stopped:
                 self._report_part_of_greeting()
-                detail = f"the connection ended after {buffer.octets} octets of a greeting"
-                journal.problem("greeting-truncated", detail)
+                over = "the connection ended" if end in ("fin", "rst") else "nothing more is in the capture"
+                journal.problem("greeting-truncated", f"{over} after {buffer.octets} octets of a greeting")
             return
         held, reader = buffer.held, self.reader
         if held and isinstance(reader, FrameReader):

@@ -35,14 +35,13 @@ class Journal:
         self.seen = UNBOUNDED  # so much of the other side's stream their sender can have seen
         self._reported = _NONE  # problem codes reported so far that need no second report in this direction
 
-    @property
     def place(self) -> tuple[int, int, int, str, str]:
         """The first fields of every event: time in nanoseconds, packet, flow, sender, receiver."""
         return self.time_ns, self.packet, self.flow, self.src, self.dst
 
     def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
         """Report a problem of this direction at the packet read last; octets may be missing ``since_ns``."""
-        self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place, since_ns))
+        self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place(), since_ns))
 
     def problem_once(self, code: str, detail: str) -> None:
         """Report a problem the first time only, since every later frame may have it, too."""

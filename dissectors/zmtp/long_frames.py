@@ -14,8 +14,7 @@ from dissectors.zmtp import resync, wire
 
 # A header needs so many octets, and the name of a command behind it a few more.
 TAIL = 32
-# The first four octets of a length that has to be plausible; the beginnings of long frames' headers, of which the
-# length is none of a short frame.
+# The first four octets of a plausible length; and how headers of long frames begin, if their length needs a long frame.
 _ZEROS = bytes(4)
 _LONG_V1 = rb"\xff\0{4}(?!\0{3}[^\xff])"
 _LONG_V2 = rb"[\x02\x03\x06]\0{4}(?!\0{3})"

@@ -1,14 +1,14 @@
-"""Finding frames in the middle of a stream.
+"""Finds frames in the middle of a stream.
 
-A frame says how long it is, so frames chain: where one ends the next must begin, with flags that are legal. A chain
-that runs on for long enough is no accident. How long is enough depends on how often a legal flags octet turns up
-anyway in these octets: among text hardly ever, among small binary numbers all the time. So each frame counts for as
-many bits as its flags octet is surprising.
+A frame says how long it is, so frames form chains: where one ends, the next must begin, with legal flags. A chain
+that is long enough is no accident. How long that is depends on how often a legal flags octet comes by chance in these
+octets: hardly ever in text, all the time in small binary numbers. So each frame counts for as many bits as its flags
+octet is surprising.
 
-Where legal flags are rare, all of them are followed, from the end of the window to its beginning, so that no frame is
-read twice. Where they are not, each tells little and to follow all of them takes long. But a chain needs many frames
-to be believed there, and so begins early in the window or where a segment does: only such places are followed, and
-only so many frames in all that the time stays near that of octets of any value.
+Where legal flags are rare, the search follows all of them, from the end of the window to its beginning, so it reads
+no frame twice. Where they are frequent, each proves little, and it would take long to follow them all. But a chain
+needs many frames there to be believed, so it begins early in the window, or where a segment begins. The search
+follows only chains from such places, and only so many frames that it takes about as long as in any other octets.
 """
 
 import itertools
@@ -21,35 +21,35 @@ from dissectors.zmtp import wire
 
 _FLAGS_V2 = b"\x00\x01\x02\x03\x04\x06"
 _FLAGS_V1 = b"\x00\x01\x7e\x7f"
-# Those of short frames, by which false frames go on: the length of a long one is never plausible by chance.
+# The flags of short frames, which continue false chains: the length of a long frame is never plausible by chance.
 _SHORT_FLAGS_V2 = b"\x00\x01\x04"
 _MARKED_V2 = bytes(octet in _FLAGS_V2 for octet in range(256))  # translates flags to 1 and other octets to 0
 # A length of 1 or of 9 octets in front of flags.
 _LENGTH_V1 = re.compile(rb"[\x01-\xfe](?=[\x00\x01\x7e\x7f])|\xff(?=.{8}[\x00\x01\x7e\x7f])", re.DOTALL)
 
-# Bits of evidence: to believe a chain that starts where a segment does, on a connection known to be ZMTP; on one of
-# which nothing is known; and to believe one that starts anywhere.
+# Bits of evidence that a chain needs: one that starts where a segment does, on a connection known to be ZMTP, then on
+# an unknown connection; and one that starts anywhere.
 _KNOWN_BITS = 10.0
 _UNKNOWN_BITS = 32.0
 _ANYWHERE_BITS = 40.0
-# A chain with less is not even a reason to doubt another.
+# A chain with fewer bits is no reason to doubt another one.
 _DOUBT_BITS = 16.0
-# A chain that begins with false frames may come upon a true one, in the middle of a message. So many bits, with those
-# for coming upon just that place, are enough to exclude it.
+# A chain of false frames may lead to a true frame in the middle of a message. So many bits, with those for meeting
+# exactly that place, exclude this.
 _SURE_BITS = 18.0
 # What begins anywhere begins after so much.
 _BEFORE_BITS = 10.0
-# Octets of which more than this part could be flags tell nothing by their flags, only by frames that end where
-# segments do. False chains go on there until they come upon a true frame, so that this is worth nothing.
+# If more than this part of the octets could be flags, flags prove nothing; only frames that end where segments end do.
+# False chains go on there until they meet a true frame, so a meeting is worth nothing.
 _DENSE = 0.4
 _DENSE_BITS = 18.0
-# All places are followed if there are no more of them than these and one in so many octets; else one frame in so many
-# octets, and so many more.
+# The search follows all places if there are at most `_FEW`, and one more in so many octets. Otherwise it follows
+# `_FEW_FRAMES` frames, and one more in so many octets.
 _FEW = 48
 _OCTETS_A_PLACE = 22
 _OCTETS_A_FRAME = 64
 _FEW_FRAMES = 192
-# A chain that was not followed to its end has to have so many more bits.
+# A chain that was not followed to its end needs so many more bits.
 _CUT_BITS = -30.0
 # A message that ends exactly where a segment does: by chance that is as rare as its frame is long.
 MOST_ALIGNED_BITS = 12.0
@@ -162,8 +162,8 @@ class Window:
 
         Such a chain begins within what would be a body, and never comes upon a frame of the one from the start.
         """
-        lasts: dict[int, int] = {}  # the last frame to which the one at a place leads
-        most: dict[int, float] = {}  # bits of a chain that leads to a last frame
+        lasts: dict[int, int] = {}  # the last frame of the chain from each place
+        most: dict[int, float] = {}  # the most bits of a chain to each last frame
         for place in sorted(links, reverse=True):
             link = links[place]
             last = lasts[place] = lasts.get(link.frame.following, place)
@@ -263,7 +263,7 @@ class Window:
         return len(frames)
 
     def _add(self, links: dict[int, Link], frame: Frame, rest: float = 0.0) -> None:
-        """Add a frame to those that lead to the end, ``rest`` if what it leads to is none of these."""
+        """Add a frame to the links; ``rest`` are the bits behind it if the next frame is not among them."""
         own = self._worth(frame)
         following = links.get(frame.following)
         links[frame.place] = Link(frame, own, own + (rest if following is None else following.bits))
@@ -324,10 +324,10 @@ class Window:
     # ------------------------------------------------------------------ where to begin
 
     def _meeting(self, links: dict[int, Link], most: int) -> int:
-        """The first frame on which all chains have met, if the evidence for it is enough; ``most`` if that comes first.
+        """The first frame at which all chains meet, if the evidence is enough; ``most`` if that comes first.
 
-        Chains that start at the wrong place in a body either die or end up on the right one, so a frame on which all
-        of them meet is right if it is not among the first of its chain.
+        Chains that start at a wrong place in a body either end or lead into the right chain. So a frame at which all of
+        them meet is right, unless it is among the first of its chain.
         """
         # Walk all chains in order of place; `ahead` holds where those begun before go on, and after how many bits.
         ahead: dict[int, float] = {}

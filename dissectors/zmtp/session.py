@@ -315,7 +315,9 @@ class Session:
             return
         self.messages += 1
         journal.out.append(
-            Message(*journal.place, frames, self.socket_type, journal.begin, journal.seen, incomplete, self.encrypted),
+            Message(
+                *journal.place(), frames, self.socket_type, journal.begin, journal.seen, incomplete, self.encrypted
+            ),
         )
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
@@ -329,7 +331,7 @@ class Session:
         action: Literal["subscribe", "cancel"] = "subscribe" if on else "cancel"
         journal.out.append(
             Subscription(
-                *journal.place, action, topic, encoding, journal.begin, journal.seen, incomplete, self.encrypted
+                *journal.place(), action, topic, encoding, journal.begin, journal.seen, incomplete, self.encrypted
             )
         )
 
@@ -385,7 +387,7 @@ class Session:
         if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
             client = self if self.side == "client" else self.other
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
-        command = Command(*journal.place, name, **fields)  # type: ignore[arg-type]
+        command = Command(*journal.place(), name, **fields)  # type: ignore[arg-type]
         command.offset, command.seen = journal.begin, journal.seen
         command.incomplete = incomplete
         command.encrypted = command.encrypted or self.encrypted
@@ -444,7 +446,7 @@ class Session:
             self.messages += 1
             journal.out.append(
                 Message(
-                    *journal.place, [plain[1:]], self.socket_type, journal.begin, journal.seen, False, True
+                    *journal.place(), [plain[1:]], self.socket_type, journal.begin, journal.seen, False, True
                 )
             )  # fmt: skip
         else:

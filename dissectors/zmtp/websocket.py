@@ -174,7 +174,7 @@ class WebSocketReader:
     # ------------------------------------------------------------------ messages of WebSocket
 
     def _payload(self, first: int, kept: bytes, length: int, whole: bool) -> None:
-        """Take a frame's payload of ``length`` octets, of which the first are kept."""
+        """Take a frame's payload of ``length`` octets; ``kept`` has the first of them."""
         opcode = first & ws.OPCODE
         if opcode >= ws.CLOSE:
             self._control(opcode, kept, whole)
@@ -253,7 +253,7 @@ class WebSocketReader:
 
     def _control(self, opcode: int, data: bytes, whole: bool) -> None:
         """PING and PONG, which are the heartbeats of ZWS, and CLOSE: a 2-octet status, a reason."""
-        out, place = self._journal.out, self._journal.place
+        out, place = self._journal.out, self._journal.place()
         if opcode == ws.CLOSE:
             status = int.from_bytes(data[:2], "big") if len(data) >= 2 else None
             out.append(Command(*place, "CLOSE", reason=data[2:] or None, status=status, incomplete=not whole))

@@ -47,10 +47,10 @@ ENOUGH_ALIKE = 64
 
 
 def messages_alike(data: bytes, position: int) -> list[bytes]:
-    """The whole messages from ``position`` on if each is one short frame and all are of one length, else none.
+    """The whole messages from ``position`` on if each is one short frame and all have one length; else none.
 
-    Who sends so much at once that many are in a packet mostly sends such, and comparing all their headers at once is
-    cheaper than reading one after the other. ``data`` holds two octets from ``position`` on at least.
+    If a packet has many messages, they are mostly of this kind. To compare all their headers at once is cheaper than to
+    read one after the other. ``data`` has two octets from ``position`` on, at least.
     """
     length = data[position + 1]
     step = 2 + length

@@ -295,7 +295,7 @@ def test_a_signature_is_found_wherever_the_body_begins(name: str, body: list[byt
 def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> None:
     asked: list[list[Any]] = []
 
-    class Signed:
+    class SignedDissector:
         name = "signed"
         signature = b"\x17\x18"
 
@@ -310,6 +310,6 @@ def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> 
     others = [[], [b"\x17"], [b"x\x17\x18"], [*[b"id"] * 9, b"\x17\x18"], [Cut(b"\x17\x18", 100)]]
     for frames in [*wanted, *others]:
         message = Message(*PLACE, list(frames))
-        Payloads([Signed()]).take([message])
+        Payloads([SignedDissector()]).take([message])
         assert (message.payload is not None) == (frames in wanted)
     assert asked == wanted

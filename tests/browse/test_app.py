@@ -405,6 +405,17 @@ async def test_a_capture_that_cannot_be_read_on_says_so() -> None:
         assert "capture-truncated" in shown.text()
 
 
+@in_terminal
+async def test_a_finding_leads_to_what_came_next_where_its_packets_have_no_records() -> None:
+    async with browsing(make_reader(FIXTURES / "app_salt.pcap")) as shown:  # refused at the end, and before
+        await shown.until(lambda: shown.app.reader.is_over)
+        await shown.press("4")
+        assert "nobody listens" in shown.text()
+        await shown.press("enter")
+        assert "nobody listens" not in shown.text()
+        assert cursor(shown) == shown.app.reader.index.row_from_packet(120)
+
+
 def test_completion_knows_all_fields_and_record_types() -> None:
     completion = FieldCompletion()
     assert completion.complete("pack") == "packet"

@@ -123,7 +123,7 @@ def test_an_interface_that_ends_by_itself() -> None:
     assert 0 < last["packets"] <= 1000
 
 
-class Listening(NamedTuple):
+class Listener(NamedTuple):
     """A capture of what comes by UDP to a port, for which tshark starts udpdump and dumpcap; and all its processes."""
 
     program: LiveProgram
@@ -132,7 +132,7 @@ class Listening(NamedTuple):
 
 
 @contextmanager
-def listen(*options: str) -> Iterator[Listening]:
+def listen(*options: str) -> Iterator[Listener]:
     """A capture on a port that nobody else has: by default udpdump takes 5555, which only one can."""
     known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
     if not re.search(r"^\d+\. udpdump", known, re.MULTILINE):
@@ -145,7 +145,7 @@ def listen(*options: str) -> Iterator[Listening]:
         wait_for(lambda: {"udpdump", "dumpcap"} <= set(names(program.children()).values()))
         children = program.children()
         try:
-            yield Listening(program, children, port)
+            yield Listener(program, children, port)
         finally:  # nothing of a failure goes on
             for pid in running(children):
                 os.kill(pid, signal.SIGKILL)

@@ -42,7 +42,7 @@ _BODIES = (b"weather", b"", b"the same again and again " * 12, b"the same again 
 # ------------------------------------------------------------------ TLS
 
 
-class _Noted(Plaintexts):
+class _NotedPlaintexts(Plaintexts):
     """Keeps what was taken out, in order: which side's, how long its record was, and the plaintext."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ def tls(path: Path) -> Iterator[bytes]:
             if payload:
                 wire.append((int(key[-4:-2] < key[-2:]), payload[:_MOST]))
     choice = 3 if "1_3" in path.name else 1
-    noted = _Noted()
+    noted = _NotedPlaintexts()
     for _ in Sniffer(open_with_tshark([str(path)], decrypted=noted), WIRE, Collaborators(tls=Tls(noted))).events():
         pass
     assert any(plaintext for _, _, plaintext in noted.taken), "tshark decrypts nothing"

@@ -4,6 +4,7 @@ import random
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,15 +39,15 @@ KEY6 = socket.inet_pton(socket.AF_INET6, "fe80::1") + socket.inet_pton(socket.AF
 MAC = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 
 
-def ip4(**fields: object) -> ScapyPacket:
+def ip4(**fields: Any) -> ScapyPacket:
     return IP(src="10.0.0.1", dst="10.0.0.2", **fields)
 
 
-def ip6(**fields: object) -> ScapyPacket:
+def ip6(**fields: Any) -> ScapyPacket:
     return IPv6(src="fe80::1", dst="fe80::2", **fields)
 
 
-def tcp(payload: bytes = b"payload", **fields: object) -> ScapyPacket:
+def tcp(payload: bytes = b"payload", **fields: Any) -> ScapyPacket:
     fields = {"flags": "PA", "seq": 1000, "ack": 2000} | fields
     return TCP(sport=40000, dport=5555, **fields) / Raw(payload)
 

@@ -150,7 +150,7 @@ def test_a_slow_reply_whose_octets_were_sent_again() -> None:
     request = given[place - 1]
     again = (given[place][0] - 2 * MS, *request[1:])
     (found,) = findings([*given[:place], again, *given[place:]], "replies-slow")
-    assert found.known.endswith("were sent again: the time passes on the network, which loses packets")
+    assert found.known.endswith("were sent again: the network loses packets, and that takes the time")
     assert "loses packets" in found.advice
 
 

@@ -1,13 +1,16 @@
 """What captures show that begin too late: the same as whole ones, as far as they go."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 import zmtpsniff
-from dissectors.events import Message
+from dissectors.events import Connection, Message
+from tests.support.checked import without_packets
 from tests.support.late import events_of, without_beginnings
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from tests.support.settings import RELATIONS
 
 CAPTURES = [
@@ -36,3 +39,21 @@ def test_messages_have_the_packets_that_completed_them(name: str, share: float) 
     for sender in {(event.flow, event.src) for event in messages}:
         own = [event for event in messages if (event.flow, event.src) == sender]
         assert all(one.packet <= other.packet for one, other in pairwise(own))
+
+
+@pytest.mark.parametrize(
+    "command", ["read -T tree", "read -T summary", "read -T mermaid", "read -T dot", "stats"], ids=lambda text: text
+)
+def test_people_see_what_a_socket_may_be(command: str, tmp_path: Path) -> None:
+    late = without_packets("m31_req_rep.pcap", range(1, 14), tmp_path)
+    shown = run(*command.split(), late).stdout
+    assert "REQ or DEALER" in shown
+    assert "REP or ROUTER" in shown
+
+
+def test_programs_get_both_apart(tmp_path: Path) -> None:
+    late = without_packets("m31_req_rep.pcap", range(1, 14), tmp_path)
+    with zmtpsniff.open(late, where='server.lookalike == "ROUTER"') as capture:
+        (connection,) = [event for event in capture if isinstance(event, Connection)]
+    assert (connection.client.socket_type, connection.client.lookalike) == ("REQ", "DEALER")
+    assert connection.server.inferred

@@ -154,17 +154,17 @@ class Screenful:
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    async def until(self, done: Callable[[], bool], seconds: float = 20) -> None:
-        """Wait until something holds; a machine that does much else may be slow."""
+    async def until(self, done: Callable[[], bool], seconds: float = 60, pause: float = 0.01) -> None:
+        """Wait until something holds, and look each ``pause`` seconds; a machine that does much else may be slow."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if done():
                 return
-            await self.pilot.pause(0.01)
+            await self.pilot.pause(pause)
         raise AssertionError(f"not so after {seconds} s:\n{self.text()}")
 
     async def until_shown(self, text: str) -> None:
-        await self.until(lambda: text in self.text())
+        await self.until(lambda: text in self.text(), pause=0.05)  # to make the text takes 10 ms
 
 
 @asynccontextmanager

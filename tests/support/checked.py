@@ -15,7 +15,7 @@ from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
 
 
-class Checked(NamedTuple):
+class CheckRun(NamedTuple):
     """What a run said."""
 
     status: int
@@ -33,10 +33,10 @@ class Checked(NamedTuple):
         return {name for name, rule in self.rules().items() if not rule["checked"]}
 
 
-def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes = b"") -> Checked:
+def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes = b"") -> CheckRun:
     """Run the program in the project, whose captures can then be named as in fixtures/."""
     done = run("check", *arguments, cwd=cwd, octets=octets)
-    return Checked(done.returncode, done.stdout, done.stderr)
+    return CheckRun(done.returncode, done.stdout, done.stderr)
 
 
 def capture(name: str) -> Path:

@@ -58,7 +58,7 @@ POSIX_NAMES: dict[str, set[str]] = {
 MODULES: dict[str, ModuleType] = {"os": os, "signal": signal, "socket": socket, "time": time}
 
 
-class Missing(MetaPathFinder):
+class MissingModules(MetaPathFinder):
     """Finds no module of those that a system has not."""
 
     def __init__(self, names: set[str]) -> None:
@@ -83,7 +83,7 @@ def pretend(system: str) -> None:
     if system == "win32":
         for name in POSIX_MODULES:
             sys.modules.pop(name, None)
-        sys.meta_path.insert(0, Missing(POSIX_MODULES))
+        sys.meta_path.insert(0, MissingModules(POSIX_MODULES))
     opened = os.open
 
     def checked_open(path: Any, *arguments: Any, **more: Any) -> int:

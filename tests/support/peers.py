@@ -37,7 +37,7 @@ def fingerprint(frames: list[bytes]) -> list[list[Any]]:
     return [[len(frame), hashlib.sha256(frame).hexdigest()] for frame in frames]
 
 
-class Logged:
+class LoggedSocket:
     """A socket whose messages are logged."""
 
     def __init__(self, socket: zmq.Socket[bytes], port: int) -> None:
@@ -69,82 +69,82 @@ class Logged:
         return list(frames[1:] if kind == zmq.ROUTER else frames)  # the identity is not sent
 
 
-def _push(push: Logged, _: Logged) -> None:
+def _push(push: LoggedSocket, _: LoggedSocket) -> None:
     for number in range(200):
         push.send(b"push %d" % number)
 
 
-def _pull(pull: Logged, _: Logged) -> None:
+def _pull(pull: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(200):
         pull.recv()
 
 
-def _request(req: Logged, _: Logged) -> None:
+def _request(req: LoggedSocket, _: LoggedSocket) -> None:
     for number in range(50):
         req.send(b"request %d" % number, *([b"part"] * (number % 3)))
         req.recv()
 
 
-def _reply(rep: Logged, _: Logged) -> None:
+def _reply(rep: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(50):
         rep.send(b"reply to", *rep.recv())
 
 
-def _answer(router: Logged, _: Logged) -> None:
+def _answer(router: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(50):
         identity, delimiter, *frames = router.recv()
         router.send(identity, delimiter, b"reply to", *frames)
 
 
-def _send_multipart(push: Logged, _: Logged) -> None:
+def _send_multipart(push: LoggedSocket, _: LoggedSocket) -> None:
     push.send(b"", b"", b"")
     push.send(bytes(range(256)), b"", b"\xff" * 255, b"\0" * 256)
     push.send(*(b"frame %d" % number for number in range(300)))
 
 
-def _receive_multipart(pull: Logged, _: Logged) -> None:
+def _receive_multipart(pull: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(3):
         pull.recv()
 
 
-def _send_parts(push: Logged, _: Logged) -> None:
+def _send_parts(push: LoggedSocket, _: LoggedSocket) -> None:
     random = Random("parts")
     for number in range(60):
         push.send(b"%d" % number, *(random.randbytes(random.choice((0, 9, 300, 12_000))) for _ in range(number % 7)))
 
 
-def _receive_parts(pull: Logged, _: Logged) -> None:
+def _receive_parts(pull: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(60):
         pull.recv()
 
 
-def _send_big(push: Logged, _: Logged) -> None:
+def _send_big(push: LoggedSocket, _: LoggedSocket) -> None:
     push.send(b"m" * MIB)
     push.send(b"first", b"n" * MIB, b"last")
     push.send(b"0123456789abcdef" * (20 * MIB // 16))
     push.send(b"small again")
 
 
-def _receive_big(pull: Logged, _: Logged) -> None:
+def _receive_big(pull: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(4):
         pull.recv()
 
 
-def _deal(dealer: Logged, _: Logged) -> None:
+def _deal(dealer: LoggedSocket, _: LoggedSocket) -> None:
     for number in range(50):
         dealer.send(b"", b"task %d" % number)
     for _number in range(100):
         dealer.recv()
 
 
-def _route(router: Logged, _: Logged) -> None:
+def _route(router: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(50):
         identity, *frames = router.recv()
         router.send(identity, b"taken", *frames)
         router.send(identity, b"done", *frames)
 
 
-def _subscribe(sub: Logged, control: Logged) -> None:
+def _subscribe(sub: LoggedSocket, control: LoggedSocket) -> None:
     for topic in (b"apples", b"pears", b"pears", b"p", b"sync 1"):
         sub.log("subscribed", [topic])
         sub.socket.subscribe(topic)
@@ -157,7 +157,7 @@ def _subscribe(sub: Logged, control: Logged) -> None:
     _await_end(sub, control)
 
 
-def _await_end(sub: Logged, control: Logged) -> None:
+def _await_end(sub: LoggedSocket, control: LoggedSocket) -> None:
     """Receive everything up to the end, after saying that the last subscription has arrived."""
     sub.recv()
     control.send(b"subscribed")
@@ -165,7 +165,7 @@ def _await_end(sub: Logged, control: Logged) -> None:
         pass
 
 
-def _publish(pub: Logged, control: Logged) -> None:
+def _publish(pub: LoggedSocket, control: LoggedSocket) -> None:
     # What was published before the last subscription came is not sent; the client's log tells what was.
     for sync in (b"sync 1", b"sync 2"):
         while not control.socket.poll(10):
@@ -177,7 +177,7 @@ def _publish(pub: Logged, control: Logged) -> None:
         pub.socket.send_multipart([b"pears", b"end"])
 
 
-def _follow_topics(sub: Logged, control: Logged) -> None:
+def _follow_topics(sub: LoggedSocket, control: LoggedSocket) -> None:
     """Cancel a topic and subscribe to another one now and then, while messages on both are on their way."""
     topics = deque(_TOPICS)
     for topic in (b"sync", *islice(topics, 20)):
@@ -202,7 +202,7 @@ def _follow_topics(sub: Logged, control: Logged) -> None:
     control.send(b"left")
 
 
-def _publish_topics(pub: Logged, control: Logged) -> None:
+def _publish_topics(pub: LoggedSocket, control: LoggedSocket) -> None:
     while not control.socket.poll(10):
         pub.send(b"sync")
     control.recv()
@@ -216,27 +216,27 @@ def _publish_topics(pub: Logged, control: Logged) -> None:
     control.recv()
 
 
-def _send_in_confidence(push: Logged, _: Logged) -> None:
+def _send_in_confidence(push: LoggedSocket, _: LoggedSocket) -> None:
     for number in range(20):
         push.send(MARK, b"%d" % number)
 
 
-def _receive_in_confidence(pull: Logged, _: Logged) -> None:
+def _receive_in_confidence(pull: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(20):
         pull.recv()
 
 
-def _push_many(push: Logged, _: Logged) -> None:
+def _push_many(push: LoggedSocket, _: LoggedSocket) -> None:
     for number in range(20_000):
         push.send(b"push %d" % number)
 
 
-def _pull_many(pull: Logged, _: Logged) -> None:
+def _pull_many(pull: LoggedSocket, _: LoggedSocket) -> None:
     for _number in range(20_000):
         pull.recv()
 
 
-Part = Callable[[Logged, Logged], None]
+Part = Callable[[LoggedSocket, LoggedSocket], None]
 
 
 class Exchange(NamedTuple):
@@ -265,7 +265,9 @@ EXCHANGES = {
 }
 
 
-def _open(context: zmq.Context[zmq.Socket[bytes]], kind: int, port: int, serves: bool, plan: Any, how: str) -> Logged:
+def _open(
+    context: zmq.Context[zmq.Socket[bytes]], kind: int, port: int, serves: bool, plan: Any, how: str
+) -> LoggedSocket:
     socket = context.socket(kind)
     socket.ipv6 = ":" in plan["host"]
     socket.rcvtimeo = socket.sndtimeo = _PATIENCE_MS
@@ -290,7 +292,7 @@ def _open(context: zmq.Context[zmq.Socket[bytes]], kind: int, port: int, serves:
             socket.curve_serverkey = public
             socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
     host = f"[{plan['host']}]" if socket.ipv6 else plan["host"]
-    logged = Logged(socket, port)
+    logged = LoggedSocket(socket, port)
     (socket.bind if serves else socket.connect)(f"tcp://{host}:{port}")
     return logged
 

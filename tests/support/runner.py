@@ -32,7 +32,9 @@ class _Server:
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(PROJECT)}
-        self._process = subprocess.Popen(_COMMAND, stdin=theirs, stdout=subprocess.DEVNULL, env=environment)
+        self._process = subprocess.Popen(
+            _COMMAND, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=environment, cwd=PROJECT
+        )
         theirs.close()
         self._channel.settimeout(_PATIENCE)
         atexit.register(self._end)

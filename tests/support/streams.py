@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, Work
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
 from tests.support.paths import PROJECT
@@ -84,7 +84,7 @@ def folders() -> list[Path]:
 
 def captures() -> dict[str, Path]:
     """Captures by name, without what is no TCP and what has been disturbed already."""
-    found = {}
+    found: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.pcap*")):
             name = path.name.split(".")[0]
@@ -368,7 +368,7 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
                 assert number == count.pop((event.flow, side.address), 0)
             assert event.start_ns <= event.end_ns
             continue
-        if isinstance(event, (Capture, Comment)) or event.flow is None:
+        if isinstance(event, Capture | Comment | Work) or event.flow is None:
             continue
         assert event.flow not in ended, "a record after the connection record"
         key = event.flow, event.src

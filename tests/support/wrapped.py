@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from scapy.contrib.erspan import ERSPAN_I, ERSPAN_II, ERSPAN_III, ERSPAN_PlatformSpecific
 from scapy.contrib.geneve import GENEVE, GeneveOptions
@@ -21,7 +22,7 @@ from zmtpsniff.capture.source import Packet
 
 ETHERNET, RAW = 1, 101
 CONVERSATIONS = ("m31_req_rep.pcap", "m31_ipv6.pcap")
-MAC = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
+MAC: dict[str, Any] = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 OUTER = Ether(**MAC) / IP(src="192.0.2.1", dst="192.0.2.2")
 OUTER6 = Ether(**MAC) / IPv6(src="fd00::1", dst="fd00::2")
 

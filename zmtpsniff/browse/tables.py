@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from rich.text import Text
 
 from dissectors.events import Connection, Octets, Problem
-from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.statistics.records import AnyRecord, LatencyRow, SocketRow, TopicRow
 from zmtpsniff.browse.index import RecordIndex, Talk
 from zmtpsniff.browse.words import SEVERITIES
@@ -101,17 +101,22 @@ def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
     """What is wrong and what to do about it, each with the packets that show it below."""
     lines: list[TableLine] = []
     for each in found:
-        rows = [(piece, index.row_of_packet(piece.packet, piece.flow)) for piece in each.evidence]
-        first = Target(next((row for _, row in rows if row is not None), None))
+        rows = [(piece.packet, _row_near(index, piece)) for piece in each.evidence]
+        first = Target(rows[0][1] if rows else None)
         often = "" if each.count == 1 else f", {each.count:,} times"
         lines.append(TableLine((f"{each.severity} {escape(each.code)}{often}",), first, SEVERITIES[each.severity]))
         for words in (each.summary, each.known, each.advice):
             lines += [TableLine((f"  {line}",), first) for line in wrap(escape(words), _TEXT)]
-        for piece, row in rows:
-            # A refused connection has no record: what came next is shown.
-            near = index.row_from_packet(piece.packet) if row is None else row
-            lines.append(TableLine((f"    packet {piece.packet}",), Target(near)))
+        lines += [TableLine((f"    packet {packet}",), Target(row)) for packet, row in rows]
     return TableLines(("what is wrong, how that is known, what to do, and packets that show it",), lines)
+
+
+def _row_near(index: RecordIndex, piece: Evidence) -> int | None:
+    """The record of a packet. A refused connection has none: then it is what came next, or last of all."""
+    row = index.row_of_packet(piece.packet, piece.flow)
+    if row is None:
+        row = index.row_from_packet(piece.packet)
+    return row if row is not None or not len(index) else len(index) - 1
 
 
 def problems(index: RecordIndex) -> TableLines:

@@ -91,8 +91,8 @@ def unxz(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress zstd, any number of frames, a block at a time. Raises DamageError after the last whole block.
 
-    The blocks are told apart here (RFC 8878, section 3.1.1) because the library says neither whether a frame is
-    whole nor, for all that it is given at once, how far it is good; and a block bounds what comes out of one call.
+    This function itself finds the blocks (RFC 8878, section 3.1.1). The library does not say whether a frame is whole,
+    nor where damage begins in the octets that it gets at once. A block also bounds the output of one call.
     """
     try:
         import zstandard

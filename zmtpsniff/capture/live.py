@@ -22,15 +22,14 @@ _STOP_SECONDS = 1.0  # that an engine has for ending by itself
 class LiveSource:
     """A Source over an engine.
 
-    The engine is read in a thread of its own, so that a slow reader of the output does not make the kernel drop
-    packets: they wait here, up to ``queue_octets``, and are counted when there is no more room.
+    A thread of its own reads the engine, so a slow reader of the output does not make the kernel drop packets: up to
+    ``queue_octets`` wait here. When there is no more room, packets are dropped and counted.
     """
 
     def __init__(self, engine: Engine, queue_octets: int = 256 << 20, seconds: float | None = None) -> None:
         """Read a started engine, for so many seconds or until stop().
 
-        What ``saver`` is set to, before the packets are asked for, saves all of them, also those that are dropped
-        here.
+        Set ``saver`` before you ask for packets: it saves all of them, also those that are dropped here.
         """
         self.saver: Saver | None = None
         self.comments: list[str] = []  # those of the engines are no news

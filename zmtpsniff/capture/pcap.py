@@ -97,8 +97,7 @@ def _packets(
             position = stop
         if batch:
             if offsets is not None:
-                # Nothing is between records, so that their lengths tell, and the loop above need not count for those
-                # who do not ask.
+                # Nothing is between records, so their lengths give their places. The loop above need not count them.
                 ends = accumulate(map(len, map(_octets, batch)), initial=stream.offset(data, begin))
                 offsets[:] = map(add, ends, range(0, header * len(batch), header))
             yield batch

@@ -37,11 +37,13 @@ class Plaintexts:
         records: Sequence[str],
         plaintexts: Sequence[str],
     ) -> None:
-        """Take what tshark says of the records that a packet of the direction ``key`` completed, all in their order.
+        """Take the records that a packet of the direction ``key`` completed, as tshark names them, all in their order.
 
-        ``types`` are those of the records that it knows to be of one, ``outer_types`` are what TLS 1.3 shows of those
-        whose type it hides, ``lengths`` are of all records, ``records`` are those of application data, and those that
-        it could not decrypt, ``plaintexts`` what it decrypted; octets are hexadecimal.
+        - ``types``: the types of the records whose type tshark knows;
+        - ``outer_types``: the types on the wire of the records whose type TLS 1.3 hides;
+        - ``lengths``: of all records;
+        - ``records``: application data, and records that tshark could not decrypt, in hexadecimal;
+        - ``plaintexts``: the decrypted records, in hexadecimal.
         """
         # TLS 1.3 hides the type of a record. So a record that was not decrypted has none.
         if outer_types and types.count(_APPLICATION_DATA) == len(records):

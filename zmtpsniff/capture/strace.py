@@ -1,10 +1,10 @@
-"""Logs of strace as captures: what a program sends and receives on its sockets, whatever carries it.
+"""Logs of strace as captures: everything that a program sends and receives on its sockets.
 
     strace -f -yy -ttt -xx -s 99999 -e trace=sendto,recvfrom,read,write,sendmsg,recvmsg,close -o FILE PROGRAM
 
-Each call that moved octets becomes a packet as sockdump writes them, with the link type of these: 8 octets that name
-the receiver, 8 that name the sender, then what was sent. A stream that ends becomes a packet without octets. Where
-strace names the addresses of a TCP connection (-yy) it becomes segments of that (strace_tcp.py).
+Each call that moved octets becomes a packet as sockdump writes it, with sockdump's link type: 8 octets name the
+receiver, 8 name the sender, and the octets that were sent follow. The end of a stream becomes a packet without octets.
+If strace names the addresses of a TCP connection (-yy), the calls become segments of that (strace_tcp.py).
 """
 
 import re
@@ -16,7 +16,7 @@ from zmtpsniff.capture.source import Packet, SourceState
 from zmtpsniff.capture.strace_tcp import TcpEnds, make_tcp_ends, pack_end
 
 LINK_TYPE = 147  # LINKTYPE_USER0
-PEER = 1 << 63  # set in the name of an end that is not of the program traced
+PEER = 1 << 63  # set in the name of an end of another program than the traced one
 
 _PIECE = 1 << 20
 _LONGEST_LINE = 16 << 20
@@ -56,17 +56,17 @@ _SENDING = frozenset({b"sendto", b"sendmsg", b"write", b"writev", b"send"})
 _RECEIVING = frozenset({b"recvfrom", b"recvmsg", b"read", b"readv", b"recv"})
 _MAKING = frozenset({b"connect", b"accept", b"accept4"})
 _OF_ANYTHING = frozenset({b"read", b"write", b"readv", b"writev"})  # of files, too
-_KNOWN = _SENDING | _RECEIVING | _MAKING | {b"close", b"execve"}  # no log of use is without any of them
+_KNOWN = _SENDING | _RECEIVING | _MAKING | {b"close", b"execve"}  # every useful log has one of them
 
-_LONGEST_START = 64  # octets in which a line says what it is
-_LONGEST_BEGINNING = 1 << 20  # octets of lines in which a call that is known must come
+_LONGEST_START = 64  # octets at the beginning of a line that show what it is
+_LONGEST_BEGINNING = 1 << 20  # a known call must come in so many octets
 
 
 def find_log(stream: FileOctets, data: bytes) -> tuple[bytes, bool]:
-    """What was read of ``stream``, which begins with ``data``, and whether it is a log of strace.
+    """Whether a stream that begins with ``data`` is a log of strace; also returns the octets read so far.
 
-    It is one if its lines have strace's form and one of them, within the first MiB, is a call that strace's logs are
-    read for, whole: a few octets that look so prove nothing.
+    It is one if its lines have strace's form, and one of them, within the first MiB, is a whole call on a socket. A few
+    octets of that form prove nothing.
     """
     at = 0
     while at < _LONGEST_BEGINNING:
@@ -85,7 +85,7 @@ def find_log(stream: FileOctets, data: bytes) -> tuple[bytes, bool]:
 
 
 def _end_of_line(stream: FileOctets, data: bytes, at: int) -> tuple[bytes, int]:
-    """What was read of ``stream``, and where in it the line ends that begins at ``at``."""
+    """The octets read of ``stream`` so far, and where in them the line ends that begins at ``at``."""
     searched = at
     while (end := data.find(b"\n", searched)) < 0 and len(data) - at <= _LONGEST_LINE:
         searched = len(data)
@@ -144,15 +144,15 @@ class _Stream:
 class _Calls:
     """What the reader remembers from one line to the next.
 
-    A socket is known by what strace says of its descriptor (-yy), so that threads, processes after a fork and those
-    that descriptors are handed to are one end of one connection; without that by thread and descriptor. Where both
-    programs are traced, only what one of them does is taken.
+    With -yy strace names the socket of each descriptor. So threads, forked processes, and processes that got a
+    descriptor from another one, are one end of one connection. Without -yy the thread and the descriptor name a socket.
+    If both programs of a connection are traced, the reader takes only the calls of one of them.
     """
 
     def __init__(self) -> None:
         self._unfinished: dict[bytes, bytes] = {}  # by thread
         self._streams: dict[_Key, _Stream] = {}
-        self._doubles: set[_Key] = set()  # the other ends of those
+        self._doubles: set[_Key] = set()  # the other ends of these streams
         self._ignored: set[_At] = set()
         self._servers: dict[bytes, None] = {}  # addresses that somebody connected to or accepted at
         self._ends = 0

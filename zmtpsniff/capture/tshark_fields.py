@@ -96,7 +96,8 @@ class LineReader:
     def feed(self, octets: bytes) -> list[Packet]:
         """The packets of the lines that are whole now.
 
-        Raises NoCaptureError at the first packet of what is none, msgspec.DecodeError for what tshark does not write.
+        Raises NoCaptureError at the first packet if the file is no capture, and msgspec.DecodeError for a line that
+        tshark does not write.
         """
         end = octets.rfind(b"\n") + 1
         if not end:

@@ -1,8 +1,8 @@
 """A policy made from a capture: it allows the traffic of this capture, and reports what changes.
 
-What the capture may lack is no rule: another capture of the same system, with everything in it, keeps the policy. So a
-capture that is lossy, or that begins after connections were made, says what services are, and how many clients they
-have at least, but not what there is nothing else of.
+A complete capture of the same system must keep the policy. So the policy has no rule about anything that this capture
+may lack. If it is lossy, or begins after connections were made, it shows which services there are, and how many
+clients they have at least. It does not show that there are no others.
 """
 
 import re
@@ -14,8 +14,8 @@ from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, Top
 from zmtpsniff.render.wording import number
 
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without escapes, in a basic string of TOML
-_MOST_TOPICS = 50  # that a rule lists
-_OFTEN = 3  # times that a topic is seen, so that it is one that comes again
+_MOST_TOPICS = 50  # in the list of a rule
+_OFTEN = 3  # a topic that came so often will come again
 _MOST_HOSTS = 50
 _ENOUGH = 20  # messages for a rate, and replies for a latency
 _LEAST_MS = {"p50_ms": 10.0, "p99_ms": 100.0}  # what is quicker differs from one run to the next

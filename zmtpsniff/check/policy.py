@@ -63,7 +63,7 @@ def parse_policy(text: str, name: str) -> list[Rule]:
 
 
 def built_in(names: Iterable[str]) -> list[Rule]:
-    """The rules of built-in sets, each once; PolicyError for a name that is none of them."""
+    """The rules of built-in sets, each once; raises PolicyError for an unknown name."""
     rules: list[Rule] = []
     for name in dict.fromkeys(names):
         if name not in SETS:

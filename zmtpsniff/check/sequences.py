@@ -115,7 +115,7 @@ class Sequences(Trial):
             self._forget(event.flow)
 
     def end(self, connection: Connection) -> None:
-        """No more numbers come by it; a socket whose connections are all gone may be another one next time."""
+        """No more numbers come by this connection. With its last connection, a socket's sequence ends."""
         self._everything.discard(connection.flow)
         for key in self._of_flow.pop(connection.flow, ()):
             sequence = self._running.get(key)

@@ -1,7 +1,7 @@
 """Sums a capture up by service: who connects to an address, how, about what, how much and how fast.
 
-A service is the socket that is bound at an address: all connections to it are its. What belongs to a connection is kept
-by its flow until the connection is over, because only then it is told which side is the server.
+A service is the socket that is bound at an address, with all connections to it. Only the record at the end of a
+connection says which side is the server. Until then the counts of the connection are kept by its flow.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from zmtpsniff.render.wording import port_of
 
 NO_MECHANISM = "none"
 PUBLISHERS = frozenset({"PUB", "XPUB", "RADIO"})
-# Problems after which what is not seen may have been there all the same.
+# After these problems a connection may have said more than the capture shows.
 BLINDING = frozenset(
     {
         "capture-ended",
@@ -117,7 +117,7 @@ class ServiceProfile:
         self.address = address
         self.connections = 0
         self.unseen = 0  # connections without a handshake in the capture
-        self.failed: list[Connection] = []  # examples of those whose handshake failed
+        self.failed: list[Connection] = []  # examples of connections whose handshake failed
         self.failures = 0
         self.mechanisms = Values()
         self.versions = Values()

@@ -38,7 +38,7 @@ def types_unknown(connection: Connection) -> bool:
 
 
 def unseen_by(text: str) -> Unseen | None:
-    """What tells the connections of which a capture does not show what a filter asks for; None if it shows all."""
+    """Finds connections for which the capture may lack what a filter asks for; None if it lacks nothing."""
     from zmtpsniff.filters.mentions import mentions_of  # imports the parser
 
     fields, texts = mentions_of(text)

@@ -108,7 +108,7 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
 
 
 def _trace(live: LiveSettings) -> LiveCapture:
-    """Start a capture of what programs say over their sockets, whatever carries it."""
+    """Start a capture of everything that programs say over their sockets."""
     from zmtpsniff.capture.engines.strace import StraceEngine
     from zmtpsniff.capture.live import LiveSource
 

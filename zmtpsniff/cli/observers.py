@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverSettings:
-    """Whom to tell."""
+    """Where metrics and spans go."""
 
     metrics: str | None  # ADDR:PORT
     otlp: str | None  # a URL

@@ -45,7 +45,7 @@ ALIASES: dict[str, Alias] = {
 
 
 def _ends(record: type[Event]) -> tuple[str, str] | None:
-    """The expressions of both ends of what a record tells of."""
+    """The expressions of both addresses of a record."""
     if record is Connection:
         return "e.client.address", "e.server.address"
     return ("e.src", "e.dst") if "src" in fields_of(record) else None

@@ -169,10 +169,10 @@ def presence(value: Value, source: SourceCode) -> str:
 
 
 def search(pattern: str, kind: str) -> Callable[[Any], bool]:
-    """A function that says whether a regular expression is found; raises ValueError for one that is none.
+    """A function that searches a regular expression; raises ValueError if ``pattern`` is none.
 
-    In octets it is searched octet by octet, in a text by characters; letters match in either case. Time is linear in
-    the length of what is searched, whatever the expression: RE2 does not go back.
+    It searches octets octet by octet, and texts by characters; letters match in either case. RE2 does not backtrack, so
+    time is linear in the length of the value, whatever the expression.
     """
     if kind == "value":
         in_text, in_octets = search(pattern, "text"), search(pattern, "octets")

@@ -4,8 +4,9 @@ The tree is walked once. For each of its tests there is an expression for each t
 does not have is ``False`` already here, so that a filter costs next to nothing on records that it cannot be about.
 """
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from lark import Token, Tree
@@ -14,12 +15,14 @@ from dissectors.events import AnyEvent, Event, Message
 from zmtpsniff.filters import structures, values
 from zmtpsniff.filters.comparisons import Quantifier, Relation, among, presence, search, with_constant, with_value
 from zmtpsniff.filters.errors import FilterError
+from zmtpsniff.filters.fields import choices
 from zmtpsniff.filters.grammar import parse
 from zmtpsniff.filters.literals import KINDS, Range, convert, fail, pattern
 from zmtpsniff.filters.operands import RECORDS, Field, field, is_field
 from zmtpsniff.filters.paths import Kind, Value
 from zmtpsniff.filters.source import SourceCode
 
+_NEAR = 0.7  # of difflib's ratio, from which on a text is most likely a mistake
 _MOST_DEPTH = 50  # Python's own compiler limits nested parentheses, too
 
 _Code = dict[type[Event], str]  # an expression for each type of record; "False" where it is not there
@@ -228,6 +231,9 @@ class _Compiler:
                 wrong = wrong or error
         if not made and wrong is not None:
             raise wrong
+        if relation in ("==", "!=") and (known := choices(field.name)):
+            for token in tokens:
+                _fail_if_never(token, field.name, known)
         return made
 
     def _each(self, code: Callable[[type[Event]], str], field: Field, records: Any = None) -> _Code:
@@ -253,6 +259,19 @@ class _Compiler:
         if kinds[0] == kinds[1]:
             fail(other.token, f"no record has both {one.name} and {other.name}")
         fail(other.token, f"{one.name} is {kinds[0]}, {other.name} is {kinds[1]}")
+
+
+def _fail_if_never(token: Token | tuple[Token, ...], name: str, known: Sequence[str]) -> None:
+    """Raise FilterError for a text that a field never is but nearly could be: nothing would ever pass."""
+    if isinstance(token, tuple):
+        if len(token) == 2:
+            return
+        token = token[0]
+    value = convert(token, "text", name)
+    if value not in known:
+        near = difflib.get_close_matches(str(value), known, 1, _NEAR)
+        if near:
+            fail(token, f'{name} is never "{value}"; did you mean "{near[0]}"?')
 
 
 def _constant(token: Token | tuple[Token, ...], kind: Kind, name: str, relation: Relation) -> Any:

@@ -6,6 +6,7 @@ What a field means is said by the events, but for the fields that are computed f
 import typing
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from types import NoneType
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,8 @@ from dissectors.records import joint_meaning, record_fields, without_none
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, Alias
 from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of
 from zmtpsniff.filters.source import SourceCode
+
+_RECORDS: tuple[type[Event], ...] = typing.get_args(AnyEvent)
 
 
 class FieldInfo(NamedTuple):
@@ -47,7 +50,7 @@ def fields_of_event(event: type[Event]) -> list[FieldInfo]:
 def list_fields() -> tuple[FieldInfo, ...]:
     """All fields, those of the records first, in their order, then Wireshark's."""
     found: dict[str, list[FieldInfo]] = {}
-    for event in typing.get_args(AnyEvent):
+    for event in _RECORDS:
         for info in fields_of_event(event):
             found.setdefault(info.name, []).append(info)
     derived = list(_derived())
@@ -78,6 +81,23 @@ def names() -> frozenset[str]:
     """The names of all fields and of their parts."""
     listed = {info.name: info.kind for info in list_fields()}
     return frozenset(listed) | {f"{name}.{part}" for name, kind in listed.items() if "octets" in kind for part in PARTS}
+
+
+@lru_cache
+def choices(name: str) -> tuple[str, ...]:
+    """All values that a field of records may have, if there are few of them, as of ``type``; empty if it may be any."""
+    if name == "type":
+        return tuple(str(record.__struct_config__.tag) for record in _RECORDS)
+    found: dict[str, None] = {}
+    for record in _RECORDS:
+        for each in record_fields(record):
+            if each.name == name:
+                hints = [hint for hint in (each.type, *typing.get_args(each.type)) if hint is not NoneType]
+                literals = [hint for hint in hints if typing.get_origin(hint) is typing.Literal]
+                if not literals:
+                    return ()
+                found.update(dict.fromkeys(literals[0].__args__))
+    return tuple(found)
 
 
 def _of_struct(struct: type[msgspec.Struct], prefix: str, records: tuple[str, ...]) -> Iterator[FieldInfo]:
@@ -113,7 +133,6 @@ def _alias(name: str, alias: Alias, listed: dict[str, FieldInfo]) -> FieldInfo:
 
 
 def _derived() -> Iterator[FieldInfo]:
-    events: tuple[type[Event], ...] = typing.get_args(AnyEvent)
     for name, derived in DERIVED.items():
-        records = [event.__struct_config__.tag for event in events if derived.make(event, SourceCode({})) is not None]
+        records = [event.__struct_config__.tag for event in _RECORDS if derived.make(event, SourceCode({})) is not None]
         yield FieldInfo(name, derived.kind, tuple(map(str, records)), derived.meaning)

@@ -81,7 +81,7 @@ def pattern(token: Token) -> str:
 
 
 def convert(token: Token, kind: Kind, field: str) -> Any:
-    """The value of a token, or a Range, for a field of a kind; raises FilterError where it is none of that kind."""
+    """The value of a token, or a Range, for a field of a kind; raises FilterError if it has another kind."""
     made = _CONVERT[kind](token, field) if kind in _CONVERT else None
     if made is None:
         hint = f'; a text is written in double quotes: "{token}"' if kind == "text" and token.type == "NAME" else ""

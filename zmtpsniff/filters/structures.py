@@ -1,8 +1,8 @@
-"""What compiled filters ask of values whose types only the message knows: those in payloads and in bodies.
+"""How compiled filters compare values in payloads and bodies, whose types only the message shows.
 
-Such a value is a text, a number, true, false, null, octets, or a list or a dict of those. Numbers compare with numbers,
-texts and octets with texts and octets. Octets, as which texts in a filter stand, are also equal to a number, true or
-false that is written so: whoever asks for an order may not know whether its number is ``17`` or ``"17"`` there.
+Such a value is a text, a number, true, false, null, octets, or a list or a dict of these. Numbers compare with numbers,
+texts and octets with texts and octets. A text in a filter (as octets) is also equal to a number, true or false that is
+written the same: the user may not know whether an order has the number ``17`` or ``"17"``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -202,7 +202,7 @@ def _have_order(value: Any, other: Any) -> bool:
 
 
 def _both_as_octets(value: Any, other: Any) -> tuple[Octets, Octets] | None:
-    """Two values as octets where one of them has octets and the other can be written; None where not."""
+    """Two values as octets, if one of them has octets and the other can be written; else None."""
     if isinstance(value, str) if _is_scalar(other) else isinstance(other, str) and _is_scalar(value):
         return None
     if not (_has_octets(value) or _has_octets(other)):

@@ -1,13 +1,14 @@
-"""From calls that make a shared key to keys of connections: which of two public keys is the client's (26/CURVEZMQ).
+"""Turns libsodium's calls into keys of connections: finds out which of two public keys is the client's (26/CURVEZMQ).
 
-Over a connection libsodium is called with these pairs of another's public key and a secret key of one's own, in this
-order; one call of each side, marked here, makes the key of all messages, by crypto_box_beforenm():
+On each side of a connection libsodium gets these pairs, of the other side's public key and the own secret key, in
+this order. One call of each side, marked with *, makes the key of all messages, by crypto_box_beforenm():
 
     client: (S, c') HELLO, (S, c') WELCOME, * (S', c'), (S', c) vouch, (S', c') INITIATE
     server: (C', s) HELLO, (C', s) WELCOME, (C', s') INITIATE, (C, s') vouch, * (C', s')
 
-So a secret key whose first call had the same public key as this one is s', and one with another is c'. A secret key
-that has been used with many public keys and never in such a call is a server's long-term key s, or a client's c.
+So if the first call with this secret key had the same public key, the secret key is s'. If it had another public key,
+it is c'. A secret key that was used with many public keys, and never in such a call, is a server's long-term key s,
+or a client's c.
 """
 
 from collections import OrderedDict
@@ -26,9 +27,9 @@ _LONG_TERM_PARTNERS = 3  # s' and c' have two: one transient, one long-term
 
 @dataclass(slots=True)
 class _Secret:
-    """What is known of a secret key."""
+    """The calls with one secret key so far."""
 
-    partners: list[bytes] = field(default_factory=list)  # public keys that it was used with, in order
+    partners: list[bytes] = field(default_factory=list)  # the public keys in its calls, in order
     is_transient: bool = False
     is_told: bool = False
 

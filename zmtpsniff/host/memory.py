@@ -1,11 +1,12 @@
 """Keys of connections that are open already, found in the memory of a program: of a process, or of its core dump.
 
-Both ends of a CURVE connection keep its keys for as long as it lives. What libzmq has side by side is
+Both ends of a CURVE connection keep its keys for as long as it is open. libzmq has them side by side:
 
     client: C c S, C' c' S', the cookie, k          server: s, S' s' C', the key of cookies, …, k
 
-With C', which HELLO shows, a search finds its places and tries what lies around them. Without, it tries all that looks
-like a key on one box of the connection: 32 octets, aligned to 8, that look random. Memory is only read.
+HELLO shows C'. With it, a search finds the places of C' and tries the octets around them. Without it, a search tries
+everything that looks like a key on one box of the connection: 32 octets, aligned to 8, that look random. It only reads
+memory.
 """
 
 import os
@@ -23,7 +24,7 @@ from zmtpsniff.host.processes import mappings
 from zmtpsniff.host.targets import SearchTarget
 
 SEARCH_SECONDS = 300.0
-MOST_OCTETS = 64 << 30  # that are looked through in one process
+MOST_OCTETS = 64 << 30  # to search in one process
 
 _SLICE = 4 << 20
 _AROUND = 256  # octets on each side of C' in which its neighbours are; also how far slices overlap
@@ -214,7 +215,7 @@ def _agree(public: bytes, secret: bytes) -> bytes | None:
 
 
 def _is_possible(target: SearchTarget, key: bytes) -> bool:
-    """Whether a precomputed key opens one of the boxes, or there is none that could tell."""
+    """Whether a precomputed key opens one of the boxes; true if there are no boxes."""
     return not target.boxes or _is_opened(target, key)
 
 

@@ -1,8 +1,8 @@
 """Probes on functions of other programs, which the kernel places and reads (uprobes through tracefs).
 
 Nothing is compiled, loaded or injected. The kernel puts a breakpoint at the beginning of a function in a file, for all
-processes that have it mapped or will, and at each call notes what the arguments point to. The notes go to an instance
-of tracefs of our own, so that other people's tracing neither sees nor loses anything.
+processes that have the file mapped, now or later. At each call it records the octets that the arguments point to. The
+records go to an instance of tracefs of our own, so they do not disturb other tracing.
 (Documentation/trace/uprobetracer.rst of the kernel; tracefs(5))
 """
 

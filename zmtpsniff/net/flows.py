@@ -911,13 +911,25 @@ class FlowTable:
         """The numbers of the flows that may go on at ``now_ns``."""
         return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether all flows have ended, so that nothing is to be told of them at the end."""
+        return all(flow.ended and flow.begun for flow in self._flows.values())
+
     def finish(self, now_ns: int | None = None) -> None:
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
         if now_ns is not None:
             self._now_ns = now_ns
         while self._flows:  # a flow that was two connections leaves another
             for flow in list(self._flows.values()):
-                self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+                if not flow.ended:
+                    self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+            for flow in self._flows.values():  # nothing more is to be said of these
+                flow.client.part()
+                flow.server.part()
+            self._flows.clear()
+            self._directions.clear()
+            self.retired.clear()
             self._take_again()
 
 

@@ -54,7 +54,7 @@ class _Shape(NamedTuple):
 
 
 def _shape(before: str, ipv4: bytes, ipv6: bytes) -> _Shape:
-    """The shape for a link header of the layout ``before``, in which the protocol is the one field."""
+    """The shape for a link header of the layout ``before``, whose only field is the protocol."""
     ip = struct.calcsize("!" + before)
     # Protocol, version and header length, total length, fragment field, transport; the key; then of TCP: sequence
     # number, acknowledgment number, data offset, flags, window.

@@ -1,6 +1,6 @@
-"""TLS between flows and dissectors: octets become TLS records, and records the plaintexts that tshark made of them.
+"""TLS between flows and dissectors: octets become TLS records, and records become the plaintexts that tshark decrypted.
 
-Nothing is decrypted here. A record whose plaintext is not known is a hole in the stream, and is told as one.
+This module decrypts nothing. If the plaintext of a record is unknown, it is a hole in the stream.
 """
 
 import socket
@@ -15,13 +15,13 @@ _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
 _TYPES = range(20, 25)
 _APPLICATION_DATA = 23
 _MAJOR, _LAST_MINOR = 3, 4
-_MOST_LENGTH = (1 << 14) + 2048  # of a record (RFC 5246, section 6.2.3)
+_MOST_LENGTH = (1 << 14) + 2048  # octets of a record (RFC 5246, section 6.2.3)
 _MOST_HELD = 1 << 16  # octets of one side that wait for the first octets of the other
 _ENOUGH_UNDECRYPTED = 100  # if none of so many records was decrypted, none will be
 
 
 class StreamReceiver(Receiver, Protocol):
-    """Who takes the octets of one direction, and can learn that an unknown number of them is missing."""
+    """Takes the octets of one direction, and learns if an unknown number of them is missing."""
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int, /) -> None:
         """Learn that an unknown number of octets is missing; the problem is ``code``."""
@@ -141,7 +141,7 @@ class TlsHalf:
     """One side of a flow that is TLS, or not."""
 
     def __init__(self, connection: TlsConnection, inner: StreamReceiver, decrypted: Plaintexts, key: bytes) -> None:
-        """Hand what is decrypted on to ``inner``; ``key`` names the direction."""
+        """Pass decrypted octets to ``inner``; ``key`` names the direction."""
         self._connection: TlsConnection | None = connection
         self._inner = inner
         self._decrypted = decrypted
@@ -151,9 +151,9 @@ class TlsHalf:
         self._synchronous = True  # whether a record begins where `_held` begins
         self._damaged = 0  # octets of the record that are missing, besides `_held`
         self._last = (0, 0)  # time and packet of the last octets
-        self._begin = 0  # their stream offset, which counts TLS's own octets
-        self._seen = UNBOUNDED  # what their sender can have seen of the other side's
-        self._hole: _Hole | None = None  # that has not been reported
+        self._begin = 0  # the stream offset of the last octets, which counts TLS's own octets, too
+        self._seen = UNBOUNDED  # so much of the other side's stream the sender of the last octets can have seen
+        self._hole: _Hole | None = None  # a hole that has not been reported
         self._in_hole = False
 
     @property

@@ -1,4 +1,4 @@
-"""Who lets the other side wait, as TCP shows it below whatever is spoken: stalls and pauses.
+"""Which side lets the other one wait, as TCP shows it: stalls and pauses.
 
 Theory
 ------

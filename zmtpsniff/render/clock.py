@@ -12,8 +12,8 @@ _NS = 1_000_000_000
 class Clock:
     """Turns Unix times in nanoseconds into the time of day, local or UTC.
 
-    ``date`` is the date of the time last told, as in ``2024-02-29``, with the time zone if it is not the local one;
-    ``columns`` how many a time takes.
+    ``date`` is the date of the time shown last, as in ``2024-02-29``, with the time zone if it is not the local one.
+    ``columns`` is the width of a time.
     """
 
     def __init__(self, utc: bool = False, digits: int = 6) -> None:
@@ -43,15 +43,15 @@ class Clock:
 
 
 class Stopwatch:
-    """Turns Unix times in nanoseconds into the seconds since the first one told, or since the one told before.
+    """Turns Unix times in nanoseconds into the seconds since the first time shown, or since the one before.
 
-    It is read as a :class:`Clock` is, but has no date.
+    It has the interface of :class:`Clock`, but no date.
     """
 
     date = ""
 
     def __init__(self, since_last: bool, digits: int = 6) -> None:
-        """Count from the time told before, or from the first one, with ``digits`` after the seconds (6 or 9)."""
+        """Count from the time before, or from the first one, with ``digits`` after the seconds (6 or 9)."""
         self._since_last = since_last
         self._digits = digits
         self.columns = 6 + digits

@@ -290,7 +290,7 @@ def _is_plain(hint: Any) -> bool:
 
 
 def _without_none(value: Any) -> Any:
-    """Fields without those that are None, in dicts inside them, too."""
+    """A value without fields that are None, also in dicts inside it."""
     if isinstance(value, dict):
         return {name: _without_none(item) for name, item in value.items() if item is not None}
     return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value

@@ -8,7 +8,7 @@ _PUBLICATIONS = 65_536  # the latest messages of a publisher, among which those 
 
 
 class Comparison:
-    """Messages that one socket gets against those that it got in the capture, whatever their order."""
+    """Compares the messages that a socket gets with those that it got in the capture, in any order."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -65,7 +65,7 @@ class Publications:
 
     def is_new(self, flow: int, frames: Sequence[bytes]) -> bool:
         """Whether a message to a subscriber has not been sent yet; then it counts as sent."""
-        # A subscriber of whom the capture has no beginning may have got whatever is remembered.
+        # If the capture lacks a subscriber's beginning, it may have got every message that is remembered.
         self._places.setdefault(flow, self._sent - len(self._latest))
         key = hash(tuple(frames))
         numbers = self._numbers.setdefault(key, deque())

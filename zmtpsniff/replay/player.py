@@ -23,31 +23,31 @@ _BETWEEN_ROUNDS = 0.2  # seconds in which peers see that connections have ended
 
 
 class Tempo(NamedTuple):
-    """When messages are sent."""
+    """When to send messages."""
 
     speed: float = 1.0  # times as fast as in the capture
     rate: float | None = None  # messages a second, whatever the capture's times
-    rounds: int = 1  # how often all is sent
-    waits: bool = False  # where the capture has a reply, wait for one
+    rounds: int = 1  # how often to send all messages
+    waits: bool = False  # where the capture has a reply, wait for a reply
     patience: float = 5.0  # seconds to wait for a peer, a reply or room
 
 
 @dataclass(slots=True)
 class Score:
-    """What a replay did."""
+    """What a replay sent, and what came back."""
 
     sent: int = 0  # messages
-    subscriptions: int = 0  # subscribed to or cancelled
-    incomplete: int = 0  # messages left out, since the capture lacks some of them
-    unsent: int = 0  # messages that no peer took, or no request asked for
-    same: int = 0  # messages that came back and that the capture has
-    missing: int = 0  # that the capture has and did not come
-    others: int = 0  # that came and the capture does not have
+    subscriptions: int = 0  # and cancelled subscriptions
+    incomplete: int = 0  # messages left out, since the capture lacks octets of them
+    unsent: int = 0  # messages that no peer took, or replies that no request asked for
+    same: int = 0  # messages that came back, as in the capture
+    missing: int = 0  # messages of the capture that did not come back
+    others: int = 0  # messages that came back and are not in the capture
     seconds: float = 0.0
 
     @property
     def is_as_captured(self) -> bool:
-        """Whether all was sent, and what came back is what the capture has."""
+        """Whether all messages were sent, and the same came back as in the capture."""
         return not (self.unsent or self.missing or self.others)
 
 

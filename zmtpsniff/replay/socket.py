@@ -15,15 +15,15 @@ from zmtpsniff.replay.wire import has_correlation, to_application
 if TYPE_CHECKING:
     import zmq
 
-_SETTLED = 0.2  # seconds after the handshake in which a PUB socket gets its peer's subscriptions; it cannot tell
-_OLD_PEER = 1.0  # seconds after which a connection without an event of its handshake is one of ZMTP 1.0 or 2.0
-_PEER_NAME = b"peer"  # what a ROUTER socket that connects calls the one it connects to
-_REQUESTS = 65_536  # packets of requests that are remembered
+_SETTLED = 0.2  # seconds after the handshake in which a PUB socket gets subscriptions; no event says when
+_OLD_PEER = 1.0  # a connection that has no event of a handshake after so many seconds is of ZMTP 1.0 or 2.0
+_PEER_NAME = b"peer"  # the name that a ROUTER socket gives the peer to which it connects
+_REQUESTS = 65_536  # packets of requests to remember
 _IN_HAND = 1000  # messages to take at a time
 
 
 class PlayedSocket:
-    """A socket of pyzmq, and what is known of its peers."""
+    """A socket of pyzmq, and the state of its peers."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class _Trace:
 
 @dataclass(slots=True)
 class _Candidates:
-    """Of one kind of connections those that may be told."""
+    """The connections of one kind that the report may show."""
 
     faulty: ReportConversation | None = None
     busy: ReportConversation | None = None

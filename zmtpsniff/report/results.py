@@ -1,8 +1,8 @@
-"""What a report tells, whoever computed it: `Results`, and the records it is made of.
+"""The content of a report: `Results`, and its records.
 
-They are the lines of ``zmtpsniff spark report -T json``, and what the page and its tables are made from. Fields are
-those of ``zmtpsniff stats -T json`` where they say the same. Times are Unix times; times and durations are in
-nanoseconds, octets of connections those of their streams. A host is an address without its port, a service a bound
+The records are the lines of ``zmtpsniff spark report -T json``; the page and its tables are made from them. Fields with
+the same meaning as in ``zmtpsniff stats -T json`` have the same name. Times are Unix times; times and durations are in
+nanoseconds. Octets of connections are octets of their streams. A host is an address without its port, a service a bound
 address with its port.
 """
 

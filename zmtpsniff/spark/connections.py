@@ -129,6 +129,11 @@ class Connections:
         """Whether nothing that comes at ``now_ns`` is of a connection that is known."""
         return self._datagrams is None and self.over_ns <= now_ns
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is to be told of what is known unless more comes."""
+        return self._datagrams is None and self._table.is_silent
+
     def state(self) -> bytes | None:
         """All that is known, to go on with; None if that cannot be kept."""
         if self._datagrams is not None:

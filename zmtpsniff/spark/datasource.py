@@ -27,7 +27,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Run, Subscription
 from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.store import Store
 
 TABLES: dict[str, tuple[type, ...]] = {
-    "messages": (Message,),
+    "messages": (Message, Run),
     "commands": (Greeting, Command, Beacon),
     "subscriptions": (Subscription,),
     "problems": (Problem,),

@@ -35,7 +35,7 @@ class Options(NamedTuple):
         """How to dissect the packets, in the words of all other commands; queries of the tables find the rest."""
         return Settings(
             decode_as=self.rules,
-            limits=Limits(self.max_bytes, self.show_secrets),
+            limits=Limits(self.max_bytes, self.show_secrets, runs=True),
             flow_limits=FlowLimits(idle_seconds=self.idle_seconds),
             patterns=False,
             payload=False,

@@ -6,7 +6,7 @@ dictionaries: the strings in them are few, and Parquet takes these as they are.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import chain, compress, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from dissectors.events import (
     Message,
     Octets,
     Problem,
+    Run,
     Subscription,
     at_hand,
 )
@@ -59,42 +60,54 @@ class RowOrigin(NamedTuple):
     where: Callable[[Sequence[int]], Where]
 
 
+_MESSAGES = frozenset((Message, Run))
+
+
 class Messages:
     """What rows have of messages that wait to become some.
 
-    These are many. So their frames wait, and the first one of each run of those that differ in nothing else: the others
-    leave memory while they are in the processor's cache.
+    These are many. So their frames wait, and the first one of each run of those that differ in nothing else, or what
+    the dissector says of a run: the others leave memory while they are in the processor's cache.
     """
 
     def __init__(self) -> None:
         """Begin without messages."""
-        self.firsts: list[Message] = []  # of all runs
+        self.firsts: list[Message | Run] = []  # of all runs
         self.begins = bytearray()  # of all messages: whether each is the first of one
         self.frames: list[Octets] = []  # of all messages
         self.frame_counts: list[int] = []
 
-    def take(self, messages: Sequence[Message]) -> None:
+    def take(self, messages: Sequence[Message | Run]) -> None:
         """Take messages."""
-        begins = bytearray(len(messages))
+        firsts, begins, counts, all_frames = self.firsts, self.begins, self.frame_counts, self.frames
         packet = src = socket_type = incomplete = encrypted = None
-        # Who makes messages gives all of a run the same objects, so that nothing needs to be compared. A loop asks for
-        # fields in less time than attrgetter().
-        for at, message in enumerate(messages):
-            if (
+        for message in messages:
+            if isinstance(message, Run):
+                bodies = message.bodies
+                firsts.append(message)
+                begins.append(True)
+                begins += bytes(len(bodies) - 1)
+                counts += repeat(1, len(bodies))
+                all_frames += bodies
+                packet = None
+                continue
+            # Who makes messages gives all of a run the same objects, so that nothing needs to be compared. A loop asks
+            # for fields in less time than attrgetter().
+            is_first = (
                 message.packet is not packet
                 or message.src is not src
                 or message.socket_type is not socket_type
                 or message.incomplete is not incomplete
                 or message.encrypted is not encrypted
-            ):
+            )
+            if is_first:
                 packet, src, socket_type = message.packet, message.src, message.socket_type
                 incomplete, encrypted = message.incomplete, message.encrypted
-                begins[at] = True
-                self.firsts.append(message)
-        self.begins += begins
-        frames = [message.frames for message in messages]
-        self.frame_counts.extend(map(len, frames))
-        self.frames.extend(chain.from_iterable(frames))
+                firsts.append(message)
+            begins.append(is_first)
+            frames = message.frames
+            counts.append(len(frames))
+            all_frames += frames
 
 
 class Backlog:
@@ -109,12 +122,11 @@ class Backlog:
     def take(self, events: Sequence[AnyEvent], conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take events of flows with these ids."""
         kinds = set(map(type, events))
-        for kind in kinds:
-            chosen: Any = events if len(kinds) == 1 else [event for event in events if type(event) is kind]
-            if kind is Message:
-                self.messages.take(chosen)
-            else:
-                self.others.setdefault(kind, []).extend(chosen)
+        for kind in kinds - _MESSAGES:
+            self.others.setdefault(kind, []).extend([event for event in events if type(event) is kind])
+        if kinds & _MESSAGES:
+            messages: Any = events if kinds <= _MESSAGES else [event for event in events if type(event) in _MESSAGES]
+            self.messages.take(messages)
         self.conn_ids |= conn_ids
 
 

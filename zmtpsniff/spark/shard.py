@@ -31,7 +31,8 @@ _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
-_MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them
+_MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them, or what has been found to be held
+_MUCH = 1 << 20  # octets that came of a group, which is why it is looked at what it holds
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # that these are told of
 _LEAST_OTHERS = 4096  # events but messages, of a kind, that rows are made of: a batch of rows has its price
@@ -111,17 +112,25 @@ class Shard:
         told = set(self._groups)
         for name in [*self._groups]:
             yield from self._end(name, self._groups.pop(name))
+        over = dict.fromkeys(self._states.over(self.end_ns))
         # All that is open has rows, but for datagrams; else what may be over.
-        for name in self._states.over(NEVER - 1 if self._options.tells_open else self.end_ns):
-            if name not in told:
-                yield from self._end(name, self._fetch(name), is_changed=False)
+        for name in self._states.over(NEVER - 1) if self._options.tells_open else over:
+            if name in told:
+                continue
+            state = self._kept(name)
+            if state is None or not state.is_silent:
+                yield from self._end(name, self._group(state), is_changed=False)
+            elif name in over:
+                self._states.put(name, None)
 
     def _end(self, name: bytes, group: _Group, is_changed: bool = True) -> Iterator[Events]:
         connections = group.connections
-        over_ns = connections.over_ns
+        over_ns, is_silent = connections.over_ns, connections.is_silent
         octets, final, provisional = connections.finish(self.end_ns)
         is_datagrams = name.startswith(DATAGRAMS)  # which have no end
-        state = State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets)
+        state = (
+            State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets, is_silent)
+        )
         if is_changed or state is None:
             self._states.put(name, state, NEVER if state is not None and state.connections == NO_STATE else over_ns)
         if final:
@@ -129,8 +138,9 @@ class Shard:
         if provisional and (is_datagrams or self._options.tells_open):
             yield Events(provisional, connections.conn_ids, provisional=True)
 
-    def _state(self, group: _Group, octets: bytes) -> State:
-        return State(group.number, octets, {number: self.files[number] for number in [*group.files][-_MOST_FILES:]})
+    def _state(self, group: _Group, octets: bytes, is_silent: bool) -> State:
+        files = {number: self.files[number] for number in [*group.files][-_MOST_FILES:]}
+        return State(group.number, octets, files, is_silent)
 
     # ------------------------------------------------------------------ packets
 
@@ -168,18 +178,10 @@ class Shard:
             problems[_problem("capture-unreadable", file.unreadable)] = None
         self.captures.append(
             CaptureRow(
-                path,
-                number,
-                count,
-                file.dropped,
-                least,
-                None if least is None else latest,
-                tuple(file.comments),
-                tuple(problems),
-                file.condition,
-                file.error,
+                path, number, count, file.dropped, least, None if least is None else latest,
+                tuple(file.comments), tuple(problems), file.condition, file.error,
             )
-        )
+        )  # fmt: skip
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
         """Take the keys that were read from a file; what is wrong with them, in order."""
@@ -226,7 +228,7 @@ class Shard:
     # ------------------------------------------------------------------ groups
 
     def _of(self, name: bytes, files: Sequence[int], octets: int) -> _Group:
-        group = self._groups.pop(name) if name in self._groups else self._fetch(name)
+        group = self._groups.pop(name) if name in self._groups else self._group(self._kept(name))
         self._groups[name] = group
         group.saw(files)
         group.octets += octets
@@ -234,10 +236,17 @@ class Shard:
         self._octets += octets
         return group
 
-    def _fetch(self, name: bytes) -> _Group:
-        """A group that is kept, or a new one."""
+    def _kept(self, name: bytes) -> State | None:
+        """What is kept of a group and can be read."""
         try:
-            state = self._states.get(name)
+            return self._states.get(name)
+        except StateError:
+            self.has_unreadable_states = True
+            return None
+
+    def _group(self, state: State | None) -> _Group:
+        """A group that goes on, or a new one."""
+        try:
             if state is not None and state.connections != NO_STATE:
                 return self._restored(state)
         except StateError:
@@ -255,6 +264,8 @@ class Shard:
 
     def _put_aside(self) -> None:
         """Have those groups kept of which nothing came for longest, if they are many or hold much."""
+        if self._held_octets > _MOST_HELD:
+            self._count_held()
         if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
             return
         found = False
@@ -262,22 +273,28 @@ class Shard:
             if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
                 break
             octets = group.connections.state()
-            if octets is None:  # it is tried again when more has come of it
-                self._held_octets -= group.octets
-                group.octets = 0
+            if octets is None:
                 continue
-            self._states.put(name, self._state(group, octets), group.connections.over_ns)
+            self._states.put(name, self._state(group, octets, group.connections.is_silent), group.connections.over_ns)
             self._forget(name)
             found = True
         if found:
             gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
+
+    def _count_held(self) -> None:
+        """See how much the groups hold of which much came; mostly it has gone on."""
+        for group in self._groups.values():
+            if group.octets > _MUCH:
+                held = len(group.connections.state() or b"")
+                self._held_octets += held - group.octets
+                group.octets = held
 
     def _forget(self, name: bytes) -> None:
         self._held_octets -= self._groups.pop(name).octets
 
     def _sweep(self) -> Iterator[Events]:
         """Let go of what is over."""
-        if self.end_ns - self._swept_ns < _SWEEP_NS:
+        if self.end_ns - self._swept_ns < _SWEEP_NS and len(self._groups) <= _MOST_GROUPS:
             return
         self._swept_ns = self.end_ns
         for name, group in list(self._groups.items()):

@@ -42,11 +42,15 @@ _BATCH_ROWS = 512  # what is read for one state
 
 
 class State(msgspec.Struct, array_like=True):
-    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to."""
+    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to.
+
+    It ``is_silent`` if nothing is to be told of these connections unless more comes.
+    """
 
     number: int
     connections: bytes
     files: dict[int, str] = {}
+    is_silent: bool = False
 
 
 class _Place(NamedTuple):

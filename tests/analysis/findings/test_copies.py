@@ -42,7 +42,7 @@ def _dropped(streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | N
         body = streams[flow][place][1]
         listener = listeners[flow]
         assert listener is not None
-        listener(Message(time_ns, number + 1, flow, PUBLISHER, _subscriber(flow), [body], "PUB", matched=b""))
+        listener([Message(time_ns, number + 1, flow, PUBLISHER, _subscriber(flow), [body], "PUB", matched=b"")])
     for flow, one in enumerate(streams):
         ends = Peer(_subscriber(flow)), Peer(PUBLISHER)
         connection = Connection(flow, "tcp", *ends, Sides(0, len(one)), Sides(0, 0), 0, end_ns, "open")

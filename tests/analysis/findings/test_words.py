@@ -137,3 +137,9 @@ def test_no_zmtp_is_not_nothing_wrong(flows: int) -> None:
     draw([], Capture(10, 0, 2, flows, 0, 0, 5 * MS), stream)
     assert ("nothing is wrong" in stream.getvalue()) is bool(flows)
     assert ("no ZMTP is in the capture" in stream.getvalue()) is not bool(flows)
+
+
+def test_a_service_that_says_nothing_is_told_as_such() -> None:
+    found = _found("rec_reconnect_storm")["reconnect-storm"]
+    assert f"{found.endpoints[0]} says nothing on any of them" in found.known
+    assert "no ZeroMQ socket" in found.advice

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Cut, Message, Octets, Problem
+from dissectors.events import AnyEvent, Cut, Message, Octets, Problem, Run
+from dissectors.records import record_fields
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
 from dissectors.zmtp.journal import Journal
@@ -58,6 +59,33 @@ def test_any_cutting_gives_the_same(
             reader = other
     assert frames(out) == messages
     assert not buffer.held
+
+
+@given(alike=st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 40)), max_size=5), size=st.integers(1, 4000))
+def test_runs_are_what_messages_are(alike: list[tuple[bytes, int]], size: int) -> None:
+    octets = b"".join(frame(body) * count for body, count in alike)
+    told: list[list[Message]] = []
+    for limits in (Limits(0), Limits(0, runs=True)):
+        reader, buffer, out = made(ReaderV2, limits)
+        for begin in range(0, len(octets), size):
+            feed(reader, buffer, octets[begin : begin + size])
+        told.append([one for event in out for one in taken_apart(event)])
+    assert told[0] == told[1]
+
+
+def taken_apart(event: AnyEvent | Run) -> list[Message]:
+    """The messages of a run; what has a field that runs lack is none of them."""
+    if not isinstance(event, Run):
+        assert isinstance(event, Message)
+        return [event]
+    assert len(event.bodies) > 1 or len(event.bodies[0]) > 50
+    fields = {name: getattr(event, name) for name in Run.__struct_fields__ if name != "bodies"}
+    return [Message(**fields, frames=[body]) for body in event.bodies]
+
+
+def test_a_run_has_what_its_messages_have_from_the_wire() -> None:
+    wanted = {field.name for field in record_fields(Message) if field.kind == "wire"} - {"frames"}
+    assert wanted < set(Run.__struct_fields__)
 
 
 @pytest.mark.parametrize("kind", READERS)

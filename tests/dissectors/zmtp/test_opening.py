@@ -204,7 +204,7 @@ def test_states_follow_on_each_other_as_the_table_says(monkeypatch: pytest.Monke
     happened: set[tuple[State, State]] = set()
     slot = Opening.state
 
-    class Watched:
+    class StateWatch:
         def __get__(self, one: Opening, _: type[Opening]) -> State:
             return slot.__get__(one)  # type: ignore[attr-defined, no-any-return]
 
@@ -213,7 +213,7 @@ def test_states_follow_on_each_other_as_the_table_says(monkeypatch: pytest.Monke
                 happened.add((self.__get__(one, Opening), after))
             slot.__set__(one, after)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(Opening, "state", Watched())
+    monkeypatch.setattr(Opening, "state", StateWatch())
     for seed in range(700):
         random = Random(seed)
         starts = random.choice([(True, True), (False, True), (False, False)])

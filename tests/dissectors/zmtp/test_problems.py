@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dissectors.events import AnyEvent, Command, Connection, Message, Subscription
+from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Subscription
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.paths import PROJECT
@@ -332,3 +332,11 @@ def test_every_code_used_is_documented_and_every_documented_code_is_used() -> No
     sources = [path for part in ("dissectors", "zmtpsniff") for path in (PROJECT / part).rglob("*.py")]
     text = "".join(path.read_text() for path in sources if path.name != "problems.py")
     assert [code for code in PROBLEMS if f'"{code}"' not in text] == []
+
+
+@pytest.mark.parametrize(("end", "over"), [("fin", "the connection "), ("open", "")])
+def test_a_capture_that_ends_is_no_connection_that_ends(end: str, over: str) -> None:
+    events = dissect([(0, greeting()[:20]), (1, greeting()[:11])], end=end)
+    details = [event.detail for event in events if isinstance(event, Problem)]
+    assert len(details) == 3
+    assert all(("the connection" in detail) is bool(over) for detail in details), details

@@ -54,7 +54,7 @@ class Diagnosis:
         self._stall = self._hearers("stall")
         self._pause = self._hearers("pause")
         self._contacts: dict[int, Contact] = {}
-        self._on_message: dict[int, Listener] = {}  # flow to who wants its messages
+        self._on_message: dict[int, Sequence[Listener]] = {}  # flow to who wants its messages
         self._now_ns = 0
         self.capture: Capture | None = None
 
@@ -66,8 +66,8 @@ class Diagnosis:
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at a batch of events, of all those that a Sniffer gives.
 
-        Returns those that are no messages, and the replies that were told from their requests: who wants these, too,
-        need not look at all messages once more.
+        Returns the events that are no messages, and the replies with a request: a caller that needs these, too, need
+        not look at all messages once more.
         """
         self._pass_time(events)
         if self._on_message:
@@ -89,26 +89,43 @@ class Diagnosis:
         """Take events of which somebody wants some messages; returns what take() does."""
         on_message = self._on_message
         rare: list[AnyEvent] = []
+        flow = -1
+        run: list[Message] = []  # messages of one flow, one behind the other, that are wanted
+        listeners: Sequence[Listener] | None = None
         for event in events:
             if type(event) is Message:
-                listener = on_message.get(event.flow)
-                if listener is not None:
-                    listener(event)
+                if event.flow != flow:
+                    if run:
+                        for listener in listeners or ():
+                            listener(run)
+                        run = []
+                    flow = event.flow
+                    listeners = on_message.get(flow)
+                if listeners is not None:
+                    run.append(event)
                 if event.latency_ns is not None:
                     rare.append(event)
-                    if listener is None:
+                    if listeners is None:
                         self._meet(event)
+                        listeners = on_message.get(flow)
             else:
+                for listener in listeners or () if run else ():
+                    listener(run)
+                run = []
+                flow = -1  # what comes may change who wants its messages
                 rare.append(event)
                 self._take_other(event)
+        for listener in listeners or () if run else ():
+            listener(run)
         return rare
 
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
         """Learn from a batch what time it is."""
         for event in reversed(events):
-            time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+            time_ns = event.end_ns if isinstance(event, Connection | Capture) else getattr(event, "time_ns", None)
             self._now_ns = max(self._now_ns, time_ns or 0)
-            if time_ns is not None and not isinstance(event, Connection):
+            # A problem may be told late, and others end after the last packet of one connection.
+            if time_ns is not None and not isinstance(event, Connection | Capture | Problem):
                 break
 
     def _take_other(self, event: AnyEvent) -> None:
@@ -165,8 +182,8 @@ class Diagnosis:
         for one in self.inquiries:
             listener = one.meet(contact, reply)
             if listener is not None:
-                self._on_message[contact.flow] = listener
-                listener(reply)
+                self._on_message[contact.flow] = (listener,)
+                listener([reply])
 
     def _contact(self, event: Greeting | Command | Subscription | Message) -> Contact:
         contact = self._contacts.get(event.flow)
@@ -188,15 +205,8 @@ class Diagnosis:
     def _begin(self, contact: Contact) -> None:
         """Both sides have said what they are."""
         listeners = [listener for one in self.inquiries if (listener := one.begin(contact)) is not None]
-        if len(listeners) == 1:
-            self._on_message[contact.flow] = listeners[0]
-        elif listeners:
-
-            def tell_all(event: Message) -> None:
-                for listener in listeners:
-                    listener(event)
-
-            self._on_message[contact.flow] = tell_all
+        if listeners:
+            self._on_message[contact.flow] = listeners
         early, contact.early = contact.early, []
         for event in early:
             for hear in self._subscription:

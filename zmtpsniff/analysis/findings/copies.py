@@ -1,32 +1,32 @@
-"""Messages that a publisher dropped: messages-dropped. No number in a message is needed to prove it.
+"""Messages that a publisher dropped: messages-dropped. The proof needs no numbers inside the messages.
 
 Theory
 ------
 
-A publisher sends a copy of each message to every subscriber that wants it, and on each connection the copies stand in
-the order in which they were published. So two connections with the same subscriptions carry the same sequence, except
-for what was dropped: when the queue for a subscriber is full (ZMQ_SNDHWM), libzmq drops what comes until there is room,
-and says nothing.
+A publisher sends a copy of each message to every subscriber that wants it. On each connection the copies come in the
+order in which they were published. So two connections with the same subscriptions carry the same sequence, except for
+dropped messages: if the queue for a subscriber is full (ZMQ_SNDHWM), libzmq silently drops messages until there is
+room.
 
-A comparison holds two connections beside each other. What came on one and not yet on the other waits in a queue; the
-other may only be late. When the same message has come on both, everything before it must have come: what still waits in
-front of it was dropped. Of messages that only one of the two subscribed to nothing follows, so these are left out.
+A comparison watches two connections. If a message has come on one of them only, it waits in a queue, since the other
+one may be late. Once a message has come on both, everything before it must have come, too: messages that still wait
+in front of it were dropped. A comparison leaves out messages to which only one of the two has subscribed.
 
-To begin, a comparison needs a message that is surely the same on both. That is one whose contents have come only once
-on each, within a second. From there on equal contents do no harm: the sequences are compared in order. When a
-subscription changes, nobody knows at which message that took effect, so the comparison begins anew. When octets are
-missing from a connection it is not compared any more. What waits when a connection ends was dropped only if the other
-side had it for long, and nothing kept this one from getting it.
+To begin, a comparison needs a message that is certain to be the same on both: its contents have come only once on
+each, within a second. From there on equal contents do no harm, since the sequences are compared in order. If a
+subscription changes, nobody knows which message is the first that it affects, so the comparison begins anew. If
+octets of a connection are missing, its comparison ends. When a connection ends, a waiting message counts as dropped
+only if the other connection had it for long, and nothing kept this one from getting it.
 
-All this holds for one publisher. If a message comes after all that was counted as dropped, there are several behind one
-address, which do not send in one order, and the comparison is given up with all that it counted.
+All this holds for one publisher. If a message comes that counted as dropped, several publishers share one address and
+do not send in one order: then the comparison ends, and its counts are forgotten.
 
-Who is compared with whom: each connection with one other of the same publisher, so that the work grows with the number
-of connections and not with its square.
+Each connection is compared with one other of the same publisher, so the work grows with the number of connections,
+and not with its square.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
@@ -36,13 +36,13 @@ from zmtpsniff.net.witness import Stall
 
 _WAITING = 20_000  # messages of one side of a comparison
 _ROOM = 500_000  # messages of all comparisons together
-_WINDOW = 4096  # contents among which a beginning is looked for
+_WINDOW = 4096  # contents to remember while a comparison looks for its first message
 _SAME_NS = 1_000_000_000  # two copies of one message come within this time, if nobody is slow yet
-_SURE = 3  # messages that both had after the first one
-_SLOW_NS = 1_000_000_000  # who gets a message so much later than others is slow
-_LATE_NS = 2_000_000_000  # what one had for so long, and an idle connection beside it did not, was dropped
+_SURE = 3  # messages after the first one that must have come on both
+_SLOW_NS = 1_000_000_000  # a subscriber that gets a message so much later than others is slow
+_LATE_NS = 2_000_000_000  # a message that one had for so long, and an idle connection beside it had not, was dropped
 _IDLE_NS = 1_000_000_000
-_MOST_TOPICS = 256  # that are compared one by one
+_MOST_TOPICS = 256  # topics to compare one by one
 _TWICE = -1
 
 
@@ -56,23 +56,23 @@ class _Room:
 
 
 class _Queue:
-    """What came on one side of a comparison, and not yet on the other."""
+    """The messages that have come on one side of a comparison only."""
 
     __slots__ = ("count", "forgotten", "forgotten_ns", "lost", "lost_contents", "room", "waiting")
 
     def __init__(self, room: _Room) -> None:
         self.room = room
-        self.waiting: deque[tuple[int, int]] = deque()  # contents and time
-        self.count: Counter[int] = Counter()  # of contents
-        self.forgotten = 0  # messages in front of those that wait
-        self.forgotten_ns = 0  # when the last of them came
+        self.waiting: deque[tuple[int, int]] = deque()  # the contents, as a number, and the time of each message
+        self.count: dict[int, int] = {}  # waiting messages by contents; none is 0
+        self.forgotten = 0  # messages that waited in front of these, and were forgotten
+        self.forgotten_ns = 0  # when the last of these came
         self.lost = Occurrences()  # messages of the other side that did not come here
-        self.lost_contents: dict[int, None] = {}  # the last ones of them
+        self.lost_contents: dict[int, None] = {}  # the contents of the last of them
 
     def add(self, contents: int, time_ns: int, limit: int = _WAITING) -> None:
         """Let a message wait."""
         self.waiting.append((contents, time_ns))
-        self.count[contents] += 1
+        self.count[contents] = self.count.get(contents, 0) + 1
         self.room.left -= 1
         if len(self.waiting) > limit or self.room.left < 0:
             for _ in range(max(len(self.waiting) // 2, 1)):
@@ -83,13 +83,15 @@ class _Queue:
         first = self.waiting.popleft()
         contents = first[0]
         self.room.left += 1
-        self.count[contents] -= 1
-        if not self.count[contents]:
+        others = self.count[contents] - 1
+        if others:
+            self.count[contents] = others
+        else:
             del self.count[contents]
         return first
 
     def take_to(self, contents: int, other: "_Queue") -> tuple[int, int]:
-        """Take out all up to a message that is there; returns how many ``other`` lost in front of it, and its time."""
+        """Remove a waiting message and all before it; returns how many of these ``other`` lost, and its time."""
         passed = self.forgotten
         self.forgotten = 0
         while self.waiting[0][0] != contents:
@@ -98,7 +100,7 @@ class _Queue:
         return passed, self._pop()[1]
 
     def take_all(self, other: "_Queue") -> int:
-        """Take out all; returns how many there were, which ``other`` lost."""
+        """Remove all waiting messages, which ``other`` lost; returns how many."""
         passed = self.forgotten + len(self.waiting)
         for contents, _ in self.waiting:
             other.lose(contents)
@@ -170,25 +172,29 @@ class _Stream:
         self.lag_ns = 0  # the longest time by which others had a message earlier
         self.late = Occurrences()  # messages that others had a second earlier, each time by more
 
-    def take(self, event: Message) -> None:
-        """Compare a message with what others get."""
+    def take(self, messages: Sequence[Message]) -> None:
+        """Compare messages with what others get."""
         publisher = self.publisher
-        if self.blind or (len(publisher.streams) < 2 and not self.comparisons) or event.src != self.server:
+        if self.blind or (len(publisher.streams) < 2 and not self.comparisons):
             return
-        if event.incomplete or event.matched is None:
-            self.leave()
-            return
-        if not self.chosen:
-            self._choose()
-        time_ns = event.time_ns
-        self.last_ns = time_ns
-        self.last_packet = event.packet
-        frames = event.frames
-        contents = hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
-        if publisher.searches:
-            publisher.see(contents, time_ns, self)
-        for comparison in self.comparisons:
-            comparison.take(self, contents, event)
+        server = self.server
+        for event in messages:
+            if event.src != server:
+                continue
+            if event.incomplete or event.matched is None:
+                self.leave()
+                return
+            if not self.chosen:
+                self._choose()
+            time_ns = event.time_ns
+            self.last_ns = time_ns
+            self.last_packet = event.packet
+            frames = event.frames
+            contents = hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
+            if publisher.searches:
+                publisher.see(contents, time_ns, self)
+            for comparison in self.comparisons:
+                comparison.take(self, contents, event)
 
     def _choose(self) -> None:
         """Find another connection to be compared with: one with the same topics, if there is one."""
@@ -275,7 +281,7 @@ class _Comparison:
             self._look_for_beginning(contents, event.time_ns, here, there)
         elif contents in there.count:
             if here.waiting and there.count[contents] > 1:
-                here.add(contents, event.time_ns)  # which of them it is cannot be told
+                here.add(contents, event.time_ns)  # nothing shows which of the equal messages this is
                 return
             passed, since_ns = there.take_to(contents, here)
             if passed:

@@ -3,8 +3,8 @@
 Theory
 ------
 
-libzmq hardly says why it refuses a peer. What the wire shows instead is how far the handshake came before somebody
-closed the connection, and that tells enough, since each step has one reason to end there:
+libzmq hardly says why it refuses a peer. But the wire shows how far the handshake came before somebody closed the
+connection. That is enough, since each step has one reason to end there:
 
 ======================================  ==============================================================================
 the last thing said                     why the connection is closed
@@ -34,6 +34,10 @@ _FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
 _PLAIN_ADVICE = (
     "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD). The log of the server's ZAP handler "
     "says which rule refused them."
+)
+_MUTE_ADVICE = (
+    "What listens there is most likely no ZeroMQ socket: a port of TLS, a balancer or tunnel without a server behind "
+    "it, another protocol. `ss -ltnp` on that host says which program it is."
 )
 _CURVE_ADVICE = (
     "Let the server's ZAP handler know the client's public key, or give the client the key pair that it knows "
@@ -91,12 +95,13 @@ class _OldVersion:
 class _Short:
     """Connections from one host to one address that ended soon, without a message."""
 
-    __slots__ = ("broken", "complete", "kinds", "seen")
+    __slots__ = ("broken", "complete", "kinds", "mute", "seen")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.complete = 0
         self.broken = 0  # those on which a side breaks the rules
+        self.mute = 0  # those on which the server said nothing
         self.kinds: set[str] = set()
 
 
@@ -184,6 +189,8 @@ class Handshakes(Inquiry):
             short.seen.add(event.start_ns, packet, event.flow)
             short.complete += event.handshake == "complete"
             short.broken += is_broken
+            is_whole = contact is None or not contact.blind
+            short.mute += is_whole and event.octets.client > 0 and not event.octets.server
             short.kinds |= {kind for kind in (event.client.socket_type, event.server.socket_type) if kind is not None}
 
     def _mismatch(self, contact: Contact | None, event: Connection) -> None:
@@ -334,7 +341,12 @@ class Handshakes(Inquiry):
             known += f"; {handshakes if short.complete else 'none'} with a whole handshake"
             often = times(seen.count, "time")
             summary = f"{host} connects to {server} again and again, {often}, and each connection ends at once"
-            yield Claim("reconnect-storm", summary, known, seen, [server], severity)
+            is_mute = short.mute == seen.count
+            if is_mute:
+                known += f"; {server} says nothing on any of them"
+            yield Claim(
+                "reconnect-storm", summary, known, seen, [server], severity, advice=_MUTE_ADVICE if is_mute else None
+            )
         elif (failed := seen.count - short.complete) > 0:
             summary = f"{times(failed, 'connection')} from {host} to {server} ended before the handshake was done"
             severity = "warning" if failed >= _FAILED_ALONE else "note"

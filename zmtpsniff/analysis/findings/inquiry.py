@@ -1,7 +1,7 @@
-"""What all inquiries have in common: what they are told of, and what they may keep."""
+"""What all inquiries have in common: the events that they may take, and how much they may remember."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from dissectors.events import Capture, Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
@@ -34,19 +34,20 @@ class Contact:
         return next((other for other in self.kinds if other != address), None)
 
 
-Listener = Callable[[Message], None]
+Listener = Callable[[Sequence[Message]], None]
+"""Is given messages of one connection that came one behind the other, without anything of others between them."""
 
 
 class Inquiry:
-    """One family of findings: it defines those methods of which it wants to be told. By default it hears nothing."""
+    """One family of findings. It overrides the methods for the events that it needs; by default it gets none."""
 
     def begin(self, contact: Contact) -> Listener | None:
-        """Both sides of a connection have said what they are; returns who wants its messages."""
+        """Both sides of a connection have announced their types. Returns what takes its messages, if anything does."""
 
     def meet(self, contact: Contact, reply: Message) -> Listener | None:
-        """A reply was told from its request on a connection whose sockets have not said what they are.
+        """A reply has its request, on a connection whose sockets have not announced their types.
 
-        Returns who wants the messages of the connection, from this one on.
+        Returns what takes the messages of the connection from this one on, if anything does.
         """
 
     def greeting(self, contact: Contact, event: Greeting) -> None:

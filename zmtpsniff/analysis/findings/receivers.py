@@ -53,8 +53,8 @@ class Receivers(Inquiry):
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
-        self._kinds: dict[tuple[int, str], str] = {}  # of those that stopped
-        self._inferred: set[tuple[int, str]] = set()  # of these, whose types were inferred
+        self._kinds: dict[tuple[int, str], str] = {}  # socket types of receivers that stopped
+        self._inferred: set[tuple[int, str]] = set()  # those of them whose types were inferred
 
     def stall(self, stall: Stall) -> None:
         """Count a stall."""

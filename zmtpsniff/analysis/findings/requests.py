@@ -13,7 +13,7 @@ but only says that it is ready; of such a connection the other side asks.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
@@ -26,21 +26,21 @@ from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 _KINDS = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
-_PENDING = 64  # requests that are remembered of one connection
-_TURNS = 5  # requests of a peer that were answered before it is known to be answered
-_LEAST_REPLIES = 3  # to speak of a median
+_PENDING = 64  # requests to remember of one connection
+_TURNS = 5  # so many replies show that a service answers its peer
+_LEAST_REPLIES = 3  # a median needs so many
 _SLOW_NS = 100_000_000
 _SLOW_TIMES = 20
 _SLOW_MEDIAN_NS = 1_000_000_000
-_FEW_SLOW = 0.02  # of the replies: so many are late on any busy machine now and then
-_SLOWEST = 4  # replies that are remembered, of each service
-_PAUSES = 256  # of each connection that are remembered, for the replies that ended them
-_PAUSED = 500  # connections
-_DELAYED_NS = 250_000_000  # for which a host may hold an acknowledgment back, with the network idle
+_FEW_SLOW = 0.02  # this part of the replies may be late on any busy machine
+_SLOWEST = 4  # slow replies to remember of each service
+_PAUSES = 256  # pauses to remember of each connection, for the replies that ended them
+_PAUSED = 500  # connections whose pauses are remembered
+_DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
 _INFERRED = "; that these sockets ask and reply is inferred from their messages"
 _RESENT = (
-    "; while the reply was waited for, octets of the connection were sent again: the time passes on the network, which "
-    "loses packets"
+    "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes the "
+    "time"
 )
 _LOST_ADVICE = (
     "Look for what loses packets between the two hosts (`ip -s link`, `nstat -az TcpRetransSegs`): TCP waits 200 ms or "
@@ -88,26 +88,28 @@ class _Exchange:
         self.slowest: list[_SlowReply] = []  # a heap
         self.blind = False
 
-    def take(self, event: Message) -> None:
-        """Count a message."""
-        if self.asker is None:
-            self._begin(event)
-        if event.src == self.asker:
-            self.asked += 1
-            self.pending.append((event.time_ns, event.packet))
-            return
-        if not self.asked:
-            return
-        self.answered += 1
+    def take(self, messages: Sequence[Message]) -> None:
+        """Count messages."""
         pending = self.pending
-        if pending:
-            pending.popleft()
-            if not pending:
-                self.in_turns += 1
-        latency = event.latency_ns
-        if latency is not None and not self.is_worker:
+        slowest = self.slowest
+        for event in messages:
+            if self.asker is None:
+                self._begin(event)
+            if event.src == self.asker:
+                self.asked += 1
+                pending.append((event.time_ns, event.packet))
+                continue
+            if not self.asked:
+                continue
+            self.answered += 1
+            if pending:
+                pending.popleft()
+                if not pending:
+                    self.in_turns += 1
+            latency = event.latency_ns
+            if latency is None or self.is_worker:
+                continue
             self.latencies.add(latency)
-            slowest = self.slowest
             if len(slowest) < _SLOWEST or latency > slowest[0].latency_ns:
                 acked_ns = self._acked_ns(event, latency)
                 is_resent = self._is_resent(event, latency)
@@ -366,7 +368,7 @@ class Requests(Inquiry):
         summary = f"{replier} does not answer {host}: {times(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
-        # Nothing but TCP's own packets may have passed meanwhile, by which patterns do not tell the time.
+        # Only packets without events may have passed meanwhile, and patterns take the time from events.
         is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
         severity: Severity | None = "note" if is_at_end or is_farewell else None
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")

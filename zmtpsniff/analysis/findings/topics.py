@@ -15,7 +15,7 @@ a part of two letters or less are near, too, but they are most likely meant.
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
@@ -75,21 +75,29 @@ class _Subscriber:
         self.got = 0
         self.blind = False
 
-    def take(self, event: Message) -> None:
-        """Count a message."""
-        if event.src != self.server:
-            return
-        self.got += 1
-        self.publisher.copies += 1
-        topic = event.matched
-        if topic is not None and topic is not self.last:
-            whole = at_hand(topic)
-            self.last = whole
-            self.matched.add(whole)
-            self.publisher.matched[whole] = None
-        first = at_hand(event.frames[0])
-        if first[:_LONGEST] not in self.publisher.published:
-            self.publisher.publish(first)
+    def take(self, messages: Sequence[Message]) -> None:
+        """Count messages."""
+        server = self.server
+        publisher = self.publisher
+        published = publisher.published
+        got = 0
+        for event in messages:
+            if event.src != server:
+                continue
+            got += 1
+            topic = event.matched
+            if topic is not None and topic is not self.last:
+                whole = at_hand(topic)
+                self.last = whole
+                self.matched.add(whole)
+                publisher.matched[whole] = None
+            first = event.frames[0]
+            if type(first) is not bytes:
+                first = at_hand(first)
+            if first[:_LONGEST] not in published:
+                publisher.publish(first)
+        self.got += got
+        publisher.copies += got
 
 
 class _Suspect:

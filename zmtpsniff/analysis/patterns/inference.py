@@ -51,6 +51,7 @@ _SENDERS = 1000
 _ADDRESSES = 10_000
 _PEER_OF = {"PUB": "SUB", "XPUB": "SUB", "SUB": "PUB", "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR"}
 _FIRST_CHOSEN_PORT = 32_768  # of those that Linux chooses for who connects; other systems begin later
+_LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
 _CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
 # What replies repeat of their requests, in the first octets of the last frame.
@@ -332,17 +333,17 @@ class Inference:
         """Whether messages begin as the other side has wished: before ZMTP 3.1 subscriptions are messages."""
         first = at_hand(event.frames[0])
         if len(self._firsts) < _WINDOW:
-            self._firsts.append((event.src, first))
+            self._firsts.append((event.src, first[:_LONGEST_TOPIC]))
         self._granted += any(first.startswith(topic) for topic in self._wishes.get(event.dst, ()) if topic)
         return self._are_wishes(event.dst)
 
     def _is_wish(self, event: Message) -> bool:
         """Whether a message is one more subscription, to what the other side has sent."""
         first = at_hand(event.frames[0])
-        if len(event.frames) > 1 or first[:1] not in (b"\0", b"\1"):
-            return False
         wishes = self._wishes.setdefault(event.src, [])
-        wishes.append(topic := first[1:])
+        if len(event.frames) > 1 or first[:1] not in (b"\0", b"\1") or len(wishes) >= _WINDOW:
+            return False
+        wishes.append(topic := first[1 : 1 + _LONGEST_TOPIC])
         if topic:  # its frames may have been found later than what it was sent
             self._granted += sum(src == event.dst and other.startswith(topic) for src, other in self._firsts)
         return self._are_wishes(event.src, 1)
@@ -375,10 +376,10 @@ class Inference:
             return None
         # Waits tell nothing: a service may take as long as a client thinks.
         asker = self._client()
-        if asker is None or not (blind or asker == talk[0].sender) or self._repeats(asker, talk):
+        if asker is None or not (blind or asker == talk[0].sender):
             return None
         replies = sum(turn.sender != asker for turn in talk[1:])
-        if replies < _TURNS or event.incomplete:
+        if replies < _TURNS or event.incomplete or self._repeats(asker, talk):
             return None
         self.patience_ns = _CLEARLY * max(after.time_ns - before.time_ns for before, after in pairwise(talk))
         replier = Guess("ROUTER", "REP") if event.frames[1] in _CLIENTS_OF_BROKERS else Guess("REP", "ROUTER")

@@ -177,8 +177,9 @@ class LockStep(Rules):
         """
         self.pass_time(event.time_ns)
         blind = self._exchange.conversation.blind
-        if self._exchange.conversation.is_guessed and not key and event.seen <= self._seen:
+        if self._exchange.conversation.guesses is not None and not key and event.seen <= self._seen:
             # Nothing came in between: it is no REQ, or one that gave up, and nobody knows what the next reply answers.
+            # Of a REP that the user declares the peer may be a DEALER, too.
             self._requester = ""
             self.lose()
             return

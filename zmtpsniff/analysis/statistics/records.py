@@ -35,7 +35,7 @@ class SocketRecord(Record):
 
 
 class SubscriptionRecord(Record):
-    """One topic with those who subscribe to it, or group with those who joined it."""
+    """One topic with its subscribers, or one group with its members."""
 
     topic: Octets
     messages: int
@@ -87,12 +87,12 @@ class TopicRow(SubscriptionRecord, tag="stats-topic"):
 
 
 class PublicationRow(Record, tag="stats-publication"):
-    """What was published under one topic, whoever subscribed to which beginning of it."""
+    """The messages that were published under one topic, whatever their subscriptions."""
 
-    topic: Octets  # the first frame of messages; of those with a single frame what they begin with
-    messages: int  # each subscriber's copy is one
+    topic: Octets  # the first frame of messages; the beginning of messages with a single frame
+    messages: int  # each subscriber's copy counts
     octets: int  # of the messages' frames
-    prefix: bool = False  # it is what messages of a single frame have in common
+    prefix: bool = False  # the topic is the common beginning of messages with a single frame
     missing: int = 0  # messages that may be missing above, at most
 
 

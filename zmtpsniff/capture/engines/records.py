@@ -14,7 +14,7 @@ _LEAST_BLOCK = 12
 class Cutter:
     """Cuts what a capture program writes, in the byte order of this machine, into pieces that can be left out.
 
-    A piece holds whole records. Those that hold anything but packets must be kept, since others depend on it.
+    A piece has whole records. Pieces with anything but packets must be kept, since other records depend on them.
     """
 
     def __init__(self, beginning: bytes) -> None:

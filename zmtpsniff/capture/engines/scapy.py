@@ -43,10 +43,10 @@ class ScapyEngine:
         self.key_lines: list[str] = []
         self._options = options
         self._rings: dict[str, PacketRing] = {}
-        self._numbers: dict[str, int] = {}  # of the interfaces, since another may come to have the same name
+        self._numbers: dict[str, int] = {}  # the kernel's numbers of the interfaces; another may get the same name
         self._lost = 0  # packets dropped on interfaces that are gone
-        self._failed: dict[str, float] = {}  # since when interfaces are down, of which that is not told yet
-        self._down: set[str] = set()  # of which it is
+        self._failed: dict[str, float] = {}  # interfaces that are down, and since when; not reported yet
+        self._down: set[str] = set()  # interfaces that are reported to be down
         self._woken, self._wake = os.pipe()
         self._stopped = False
 
@@ -129,8 +129,8 @@ class ScapyEngine:
     def _look_around(self) -> set[str]:
         """Look after interfaces that are down; returns those that are gone.
 
-        The kernel tells of one error only for an interface that goes down and is deleted then, which is also what
-        happens one after the other when it is deleted at once: so it is not told at once that one is down.
+        An interface that is deleted goes down first, and the kernel reports only one error for both. So this waits
+        before it reports that an interface is down.
         """
         self._count_drops()
         gone = {name for name in (*self._failed, *self._down) if not self._exists(name)}

@@ -101,7 +101,7 @@ class TracedProcesses:
         self._strace.stop()
 
     def close(self) -> str:
-        """Let go of them whatever that takes; returns what strace could not do, in one line, or nothing."""
+        """Let go of the programs. Returns what strace could not do, in one line, or nothing."""
         self._strace.close()
         words = self._words()
         self._said.close()
