@@ -263,7 +263,7 @@ def test_other_series_are_not_dissected(folder: Path) -> None:
     def series(*filters: Filter) -> set[str]:
         reader = source(folder, "messages", series="folder", pushdown="true").reader(schema("messages"))
         assert list(reader.pushFilters([*filters])) == [*filters]
-        return {part.task.series for part in reader.partitions()}  # type: ignore[attr-defined]
+        return {part.value[1].series for part in reader.partitions()}
 
     every = series()
     assert len(every) > 1

@@ -30,7 +30,7 @@ from zmtpsniff.spark import series, shard, state_log, task
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.state_log import ShardStates, StateLog
+from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
@@ -284,7 +284,7 @@ def test_only_what_changes_is_read_and_written(tmp_path: Path, monkeypatch: pyte
     begun, more = many_connections(tmp_path / "in", 200, 3)
     follow([begun], tmp_path / "out")
     store = Store(str(tmp_path / "out"))
-    first = set(store.state_files())
+    first = set(store.paths(STATES))
     read: list[bytes] = []
     get = ShardStates.get
 
@@ -295,8 +295,8 @@ def test_only_what_changes_is_read_and_written(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(ShardStates, "get", counted)
     follow([more], tmp_path / "out")
     assert len(read) == 3
-    assert len(StateLog(store.location, sorted(set(store.state_files()) - first)).groups(str(tmp_path / "in"))) == 3
-    assert len(StateLog(store.location, store.state_files()).groups(str(tmp_path / "in"))) == 200
+    assert len(StateLog(store.location, sorted(set(store.paths(STATES)) - first)).groups(str(tmp_path / "in"))) == 3
+    assert len(StateLog(store.location, store.paths(STATES)).groups(str(tmp_path / "in"))) == 200
 
 
 def test_log_of_states_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_log_of_states_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     most = 0
     for file in files:
         follow([file], tmp_path / "out")
-        most = max(most, len(Store(str(tmp_path / "out")).state_files()))
+        most = max(most, len(Store(str(tmp_path / "out")).paths(STATES)))
     assert len(files) > 7 > most
     assert_all_told(tmp_path / "out", files)
 

@@ -14,7 +14,6 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -103,19 +102,6 @@ class _Request:
         self.most_files = int(options.get("maxFiles", MOST_FILES))
 
 
-@dataclass
-class Partition(InputPartition):
-    """A shard of a series; of a stream also what its outcome is called."""
-
-    job: Job
-    task: ShardTask
-    outcome: str = ""
-
-    def __post_init__(self) -> None:
-        """Say what InputPartition wants to know."""
-        super().__init__((self.task.series, self.task.spec.number))
-
-
 class ZmtpSource(DataSource):
     """The format ``zmtp``."""
 
@@ -153,14 +139,14 @@ class _Reader(DataSourceReader):
         counts = shard_counts(octets, os.cpu_count() or 1)
         job = Job(".", [], "", self._request.options)  # which begins with no states
         return [
-            Partition(job, task)
+            InputPartition((job, task, None))
             for name in wanted
             for task in ShardTask(name, ShardSpec(), found[name]).parts(self._request.shards or counts[name])
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect a shard."""
-        if isinstance(partition, Partition):  # else there are no files at all
+        if partition.value is not None:  # as where there are no files at all
             yield from _rows(self._request, self._schema, partition, self._conditions)
 
 
@@ -221,15 +207,14 @@ class _StreamReader(DataSourceStreamReader):
         files = by_series([FileInfo(*one) for one in end["files"]], self._request.series)
         tasks = [shard_task(name, some, base.known.get(name, []), False) for name, some in files.items()]
         parts = [part for task in tasks for part in task.parts(self._request.shards or 1)]
-        return [Partition(job, part, f"{end['batch']}/{at}") for at, part in enumerate(parts)]
+        return [InputPartition((job, part, f"{end['batch']}/{at}")) for at, part in enumerate(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect the files of a shard from where it was left, and say where they leave it."""
-        assert isinstance(partition, Partition)
-        job = partition.job
+        job, _, outcome = partition.value
         writer = TableWriter(job.folder, job.prefix)
         yield from _rows(self._request, self._schema, partition, writer=writer)
-        system, path = file_system(f"{job.folder}/_batches/{partition.outcome}")
+        system, path = file_system(f"{job.folder}/_batches/{outcome}")
         make_parent(system, path)
         partial = f"{path}.{uuid4().hex}"  # of a task that is run twice, one is there, and whole
         with system.open_output_stream(partial) as file:
@@ -272,17 +257,20 @@ class _StreamReader(DataSourceStreamReader):
 def _rows(
     request: _Request,
     schema: StructType,
-    partition: Partition,
+    partition: InputPartition,
     conditions: Mapping[str, pc.Expression] | None = None,
     writer: TableWriter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a shard, with the columns of a schema; what its series goes on from is written."""
+    """The rows of a shard, with the columns of a schema; what its series goes on from is written.
+
+    A partition is what tasks are told, the shard, and in a stream what its outcome is called.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    job = partition.job
+    job, task, _ = partition.value
     wanted: pa.Schema = to_arrow_schema(schema, timezone="UTC")
     unreadable: list[str] = []
-    for table, rows, provisional in rows_of(job, partition.task, unreadable, TABLES[request.table]):
+    for table, rows, provisional in rows_of(job, task, unreadable, TABLES[request.table]):
         if table == request.table and (job.options.tells_open or not provisional):
             for name, condition in (conditions or {}).items():
                 if name in rows.schema.names:

@@ -119,7 +119,7 @@ class Base:
         self.lost = lost
         self._number = store.last_commit().number
         self.known = known_files(store.captures())
-        self.log = StateLog(store.location, store.state_files())
+        self.log = StateLog(store.location, store.paths(STATES))
 
     def job(self, options: Options) -> Job:
         """What tasks are told that go on from here."""

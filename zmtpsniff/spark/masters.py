@@ -19,7 +19,6 @@ _KNOWN = re.compile(rf"{_LOCAL}|yarn|(spark|k8s|sc)://.+")
 _PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
 _IMAGE = "spark.kubernetes.container.image"
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # which what connects to Spark Connect uses
-_YARN = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SECONDS = 10.0
 
 
@@ -27,7 +26,7 @@ def mistake(master: str) -> str | None:
     """What is wrong with a master, in one line, None for nothing; it is tried whether somebody answers there."""
     if not _KNOWN.fullmatch(master):
         return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
-    if master == "yarn" and not any(os.environ.get(name) for name in _YARN):
+    if master == "yarn" and not any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
         return "set HADOOP_CONF_DIR, or YARN_CONF_DIR, to the folder with the cluster's yarn-site.xml"
     scheme, _, rest = master.partition("://")
     if scheme == "k8s":

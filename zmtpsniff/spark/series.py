@@ -51,8 +51,7 @@ class KnownFile(NamedTuple):
 def known_files(captures: Any) -> dict[str, list[KnownFile]]:
     """The files that rows of the table ``captures`` tell of, by series."""
     found: dict[str, list[KnownFile]] = {}
-    names = ("series", "file", "size", "modified_ns", "first_ns", "last_ns")
-    columns = (captures.column(name).to_pylist() for name in names)
+    columns = (column.to_pylist() for column in captures.columns)
     for series, path, size, modified_ns, first_ns, last_ns in zip(*columns, strict=True):
         found.setdefault(series, []).append(KnownFile(FileInfo(path, size, modified_ns), first_ns or 0, last_ns or 0))
     return found

@@ -29,9 +29,7 @@ LEAST_JAVA = 17
 _Result = TypeVar("_Result")
 _LAST_SECONDS = 5.0  # for what is interrupted
 _HERE = "local[*]"
-_NAME = "zmtpsniff"
 _WITHOUT_ACTION = 24
-_PACKAGES = ("zmtpsniff", "dissectors")
 _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zmtpsniff[spark-java]'"
 _WRAPPED = "zmtpsniff-java-"
 _VERSION = re.compile(r'version "(\d+)')
@@ -97,7 +95,7 @@ def _start(master: str, settings: dict[str, str]) -> "SparkSession":
                 session.conf.set(name, value)
         return session
     with _java(master):
-        return SparkSession.builder.master(master).appName(_NAME).config(map={**settings}).getOrCreate()
+        return SparkSession.builder.master(master).appName("zmtpsniff").config(map={**settings}).getOrCreate()
 
 
 class LazySession:
@@ -117,9 +115,12 @@ class LazySession:
         return getattr(self._session, name)
 
     def cancel(self) -> None:
-        """End what runs, without a word on it; of a session that has not started nothing runs."""
-        if "_session" in vars(self) and hasattr(self._session, "_jsc"):
-            log_nothing(self._session)
+        """End what runs, without a word: of what is stopped in mid-work both Spark and py4j tell all that called it."""
+        if "_session" in vars(self) and hasattr(self._session, "_jsc"):  # else nothing of ours runs
+            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+            logs = self._session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # it is there
+            with suppress(Exception):  # who logs in another way
+                logs.core.config.Configurator.setAllLevels("", logs.Level.OFF)
             self._session.sparkContext.cancelAllJobs()
 
 
@@ -197,7 +198,7 @@ def code_archive() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, "zmtpsniff.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in _PACKAGES:
+        for package in ("zmtpsniff", "dissectors"):
             root = Path(importlib.import_module(package).__path__[0])
             for file in sorted(root.rglob("*.py")):
                 archive.write(file, Path(package) / file.relative_to(root))
@@ -257,14 +258,6 @@ def _wrap(java: str, version: int) -> None:
     )
     script.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
-
-
-def log_nothing(session: "SparkSession") -> None:
-    """Have nothing logged any more: of what is stopped in mid-work both Spark and py4j tell all that called it."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-    logs = session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # that of a driver is there
-    with suppress(Exception):  # who logs in another way
-        logs.core.config.Configurator.setAllLevels("", logs.Level.OFF)
 
 
 def first_line(error: Exception) -> str:

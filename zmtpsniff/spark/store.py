@@ -75,7 +75,8 @@ class Store:
                 if known is not None:
                     _add_columns(known, _schema(name))
                     continue
-                if self._has_files(name):
+                files = self._system.get_file_info(FileSelector(f"{self._root}/{name}", allow_not_found=True))
+                if any(file.base_name.startswith(f"{PARTITION}=") for file in files):
                     raise SparkError(
                         f"--output {self.location}: has tables of version 0.9.0: "
                         f"zmtpsniff spark convert {self.location} makes them tables of Delta Lake"
@@ -84,10 +85,6 @@ class Store:
         except (DeltaError, OSError) as error:
             raise SparkError(f"--output {self.location}: {' '.join(str(error).split())}") from error
         self._complete(self.last_commit())
-
-    def _has_files(self, name: str) -> bool:
-        found = self._system.get_file_info(FileSelector(f"{self._root}/{name}", allow_not_found=True))
-        return any(info.base_name.startswith(f"{PARTITION}=") for info in found)
 
     def _create(self, name: str) -> None:
         with suppress(DeltaError):  # another run has made it at the same time: whether it is there, others ask
@@ -129,9 +126,8 @@ class Store:
     def unreadable(self, paths: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
         """Those of some files that could not be read, or not to their ends: path, condition and why."""
         wanted = (pc.field("condition") != "whole") & pc.field("file").isin(pa.array(paths, pa.string()))
-        files = self._dataset("captures", self.opened("captures"))
-        found = files.to_table(["file", "condition", "error"], filter=wanted)
-        return tuple(sorted(zip(*(column.to_pylist() for column in found.columns), strict=True)))
+        files = self._dataset("captures", self.opened("captures")).to_table(["file", "condition", "error"], wanted)
+        return tuple(sorted(zip(*(column.to_pylist() for column in files.columns), strict=True)))
 
     def provisional_series(self) -> set[str]:
         """The series with connections that have provisional rows."""
@@ -168,10 +164,6 @@ class Store:
         """The days of which a table has several files of less than ``small`` octets."""
         counts = Counter(one["date"] for one in _actions(self.opened(name)).values() if one["size"] < small)
         return sorted(day for day, count in counts.items() if day is not None and count > 1)
-
-    def state_files(self) -> list[str]:
-        """The files of states."""
-        return [*_actions(self.opened(STATES))]
 
     # ------------------------------------------------------------------ commits
 
