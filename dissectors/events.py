@@ -217,7 +217,7 @@ class Message(WireEvent, tag="message"):
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
 
 
-class Run(WireEvent, tag="run"):
+class MessageRun(WireEvent, tag="message-run"):
     """Messages of one frame each that came together and differ in nothing else, as one event.
 
     No record is made of it: those who make columns of many messages ask for it (``Limits.runs``), so that nothing takes

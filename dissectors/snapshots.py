@@ -13,13 +13,13 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.msgpack import Ext
 
-from dissectors.events import AnyEvent, Cut, Hidden, Octets, Run
+from dissectors.events import AnyEvent, Cut, Hidden, MessageRun, Octets
 from dissectors.numbers import store_number
 
 FORMAT = 3
 
 _CUT, _HIDDEN, _NUMBER = 1, 2, 3  # types of what is not plain octets, nor a number of 63 bits
-_EVENTS = {kind.__struct_config__.tag: kind for kind in (*get_args(AnyEvent), Run)}
+_EVENTS = {kind.__struct_config__.tag: kind for kind in (*get_args(AnyEvent), MessageRun)}
 
 Stored = bytes | Ext
 """Octets in a snapshot."""

@@ -17,7 +17,7 @@ were certain, the peer sends something that nobody can read.
 
 from typing import Literal
 
-from dissectors.events import Cut, Message, Octets, Run
+from dissectors.events import Cut, Message, MessageRun, Octets
 from dissectors.snapshots import Part
 from dissectors.zmtp import wire
 from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState, collect, skip
@@ -144,7 +144,8 @@ class ReaderV2(FrameReader):
         if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
             alike = wire.messages_alike(data, position)
             if alike and session.limits.runs:
-                append(Run(time_ns, packet, flow, src, dst, alike, socket_type, offset, seen))  # type: ignore[arg-type]  # asked for
+                run = MessageRun(time_ns, packet, flow, src, dst, alike, socket_type, offset, seen)
+                append(run)  # type: ignore[arg-type]  # those who set the limit know that runs come
             else:
                 for body in alike:
                     append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors import snapshots
-from dissectors.events import AnyEvent, Cut, Greeting, Hidden, Message, Octets, Problem, Run
+from dissectors.events import AnyEvent, Cut, Greeting, Hidden, Message, MessageRun, Octets, Problem
 from dissectors.snapshots import FORMAT, SnapshotError
 from dissectors.zmtp import search
 from dissectors.zmtp.connection import ZmtpConnection
@@ -243,11 +243,11 @@ def test_octets_of_any_kind(octets: Octets) -> None:
 
 def test_events_that_wait() -> None:
     place = (1, 2, 3, "a", "b")
-    waiting: list[AnyEvent | Run] = [
+    waiting: list[AnyEvent | MessageRun] = [
         Greeting(*place, "1.0", identity=b"me"),
         Message(*place, [b"x", Cut(b"y", 5), Hidden(3)], offset=7),
         Problem("note", "capture-gap", "octets are missing", *place, since_ns=4),
-        Run(*place, [b"x", b"y"], "PUSH", 7, 8),
+        MessageRun(*place, [b"x", b"y"], "PUSH", 7, 8),
     ]
     assert snapshots.fetch_events(snapshots.store_events(waiting)) == waiting  # type: ignore[arg-type]
     assert snapshots.fetch_events(snapshots.store_events([])) == []

@@ -26,7 +26,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Run, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, MessageRun, Problem, Subscription
 from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.store import Store
 
 TABLES: dict[str, tuple[type, ...]] = {
-    "messages": (Message, Run),
+    "messages": (Message, MessageRun),
     "commands": (Greeting, Command, Beacon),
     "subscriptions": (Subscription,),
     "problems": (Problem,),

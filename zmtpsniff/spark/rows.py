@@ -21,9 +21,9 @@ from dissectors.events import (
     Greeting,
     Hidden,
     Message,
+    MessageRun,
     Octets,
     Problem,
-    Run,
     Subscription,
     at_hand,
 )
@@ -60,7 +60,7 @@ class RowOrigin(NamedTuple):
     where: Callable[[Sequence[int]], Where]
 
 
-_MESSAGES = frozenset((Message, Run))
+_MESSAGES = frozenset((Message, MessageRun))
 
 
 class Messages:
@@ -72,17 +72,17 @@ class Messages:
 
     def __init__(self) -> None:
         """Begin without messages."""
-        self.firsts: list[Message | Run] = []  # of all runs
+        self.firsts: list[Message | MessageRun] = []  # of all runs
         self.begins = bytearray()  # of all messages: whether each is the first of one
         self.frames: list[Octets] = []  # of all messages
         self.frame_counts: list[int] = []
 
-    def take(self, messages: Sequence[Message | Run]) -> None:
+    def take(self, messages: Sequence[Message | MessageRun]) -> None:
         """Take messages."""
         firsts, begins, counts, all_frames = self.firsts, self.begins, self.frame_counts, self.frames
         packet = src = socket_type = incomplete = encrypted = None
         for message in messages:
-            if isinstance(message, Run):
+            if isinstance(message, MessageRun):
                 bodies = message.bodies
                 firsts.append(message)
                 begins.append(True)

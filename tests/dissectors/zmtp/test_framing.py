@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Cut, Message, Octets, Problem, Run
+from dissectors.events import AnyEvent, Cut, Message, MessageRun, Octets, Problem
 from dissectors.records import record_fields
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
@@ -73,19 +73,19 @@ def test_runs_are_what_messages_are(alike: list[tuple[bytes, int]], size: int) -
     assert told[0] == told[1]
 
 
-def taken_apart(event: AnyEvent | Run) -> list[Message]:
+def taken_apart(event: AnyEvent | MessageRun) -> list[Message]:
     """The messages of a run; what has a field that runs lack is none of them."""
-    if not isinstance(event, Run):
+    if not isinstance(event, MessageRun):
         assert isinstance(event, Message)
         return [event]
     assert len(event.bodies) > 1 or len(event.bodies[0]) > 50
-    fields = {name: getattr(event, name) for name in Run.__struct_fields__ if name != "bodies"}
+    fields = {name: getattr(event, name) for name in MessageRun.__struct_fields__ if name != "bodies"}
     return [Message(**fields, frames=[body]) for body in event.bodies]
 
 
 def test_a_run_has_what_its_messages_have_from_the_wire() -> None:
     wanted = {field.name for field in record_fields(Message) if field.kind == "wire"} - {"frames"}
-    assert wanted < set(Run.__struct_fields__)
+    assert wanted < set(MessageRun.__struct_fields__)
 
 
 @pytest.mark.parametrize("kind", READERS)
