@@ -121,21 +121,21 @@ class Store:
         """The rows of ``captures`` on all files, or those of some series."""
         wanted = None if series is None else pc.field("series").isin(pa.array(sorted(series), pa.string()))
         columns = ["series", "file", "size", "modified_ns", "first_ns", "last_ns"]
-        return self._dataset("captures", self.opened("captures")).to_table(columns, filter=wanted)
+        return self.dataset("captures", self.opened("captures")).to_table(columns, filter=wanted)
 
     def unreadable(self, paths: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
         """Those of some files that could not be read, or not to their ends: path, condition and why."""
         wanted = (pc.field("condition") != "whole") & pc.field("file").isin(pa.array(paths, pa.string()))
-        files = self._dataset("captures", self.opened("captures")).to_table(["file", "condition", "error"], wanted)
+        files = self.dataset("captures", self.opened("captures")).to_table(["file", "condition", "error"], wanted)
         return tuple(sorted(zip(*(column.to_pylist() for column in files.columns), strict=True)))
 
     def provisional_series(self) -> set[str]:
         """The series with connections that have provisional rows."""
-        files = self._dataset("connections", self.opened("connections"), _may_be_provisional)
+        files = self.dataset("connections", self.opened("connections"), _may_be_provisional)
         found = files.to_table(["series"], filter=pc.field("provisional"))
         return set(found.column("series").unique().to_pylist())
 
-    def _dataset(
+    def dataset(
         self, name: str, table: DeltaTable, chosen: Callable[[dict[str, Any]], bool] = bool
     ) -> FileSystemDataset:
         """The rows of a table, or those in files whose statistics are so.
@@ -235,7 +235,7 @@ class Store:
 
         removed: list[str] = []
         left = TableWriter(self.location)
-        dataset = self._dataset(name, table, may_have)
+        dataset = self.dataset(name, table, may_have)
         for file in dataset.get_fragments():
             if file.count_rows(filter=gone):
                 removed.append(file.path)

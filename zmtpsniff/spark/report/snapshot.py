@@ -33,7 +33,7 @@ class Snapshot:
                 raise SparkError(
                     f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
                 )
-            database.register(f"files_{table}", _with_all_columns(table, known.to_pyarrow_dataset()))
+            database.register(f"files_{table}", _with_all_columns(table, store.dataset(table, known)))
             wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
             database.execute(f"CREATE VIEW all_{table} AS SELECT * FROM files_{table} WHERE {wanted}")
         queries = views(since_ns or 0)
