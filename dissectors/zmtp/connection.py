@@ -77,7 +77,6 @@ class ZmtpConnection:
 
     __slots__ = (
         "_agreed",
-        "_beside",
         "_doubts",
         "_final",
         "_from_start",
@@ -86,6 +85,7 @@ class ZmtpConnection:
         "_not_seen",
         "_over",
         "_refusal",
+        "_searches_other",
         "accepted",
         "boxes",
         "client",
@@ -135,7 +135,7 @@ class ZmtpConnection:
         self._refusal: tuple[Half, str, str] | None = None
         self._midstream: MidStream | None = None  # there while a side is searched for frames
         self._is_news = False  # frames were found in a side that has no greeting
-        self._beside: list[AnyEvent] | None = None  # events of the other side, found while one is read again
+        self._searches_other = False  # one side is searched because of what was found in the other
         self._over = False  # no more octets will come
         self._final = out
         self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
@@ -306,21 +306,22 @@ class ZmtpConnection:
         where = f"zmtpsniff found frames {skipped} octets after the start" if skipped else "it starts with a frame"
         half.journal.problem("no-greeting", f"the {half.side}'s greeting is not in the capture; {where}")
 
-    def read_again(self, half: Half, events: list[AnyEvent]) -> None:
-        """``half`` has read the octets in which something was found: give out the ``events`` that they hold.
+    def read_again(self, half: Half, out: list[AnyEvent], begin: int) -> None:
+        """``half`` has read the octets in which something was found: their events are in ``out`` from ``begin`` on.
 
         What it is may be all that was missing to find frames of the other side, which happened at the same time.
         """
-        if self._beside is not None:
-            self._beside += events
+        if self._searches_other or not self._is_news:
             return
-        beside: list[AnyEvent] = []
-        self._beside = beside
-        if self._is_news:
-            self._is_news = False
-            self._other(half).search_now()
-        self._beside = None
-        half.journal.out.extend(in_causal_order(events, beside) if beside else events)
+        self._is_news = False
+        end = len(out)
+        self._searches_other = True
+        self._other(half).search_now()
+        self._searches_other = False
+        if half.journal.out is out and not (
+            self.boxes and self.boxes.wait
+        ):  # events that wait for keys keep their places
+            out[begin:] = in_causal_order(out[begin:end], out[end:])
 
     # ------------------------------------------------------------------ what both halves agree on
 

@@ -81,8 +81,8 @@ class Pair(Protocol):
     def found(self, half: "Half", skipped: int) -> None:
         """Frames were found in ``half``, ``skipped`` octets after the start, which is not in the capture."""
 
-    def read_again(self, half: "Half", events: list[AnyEvent]) -> None:
-        """``half`` has read the octets in which something was found; they hold ``events``."""
+    def read_again(self, half: "Half", out: list[AnyEvent], begin: int) -> None:
+        """``half`` has read the octets in which something was found: their events are in ``out`` from ``begin`` on."""
 
     def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
         """Whether frames that chain in ``octets`` are of ZMTP, on a connection not known to be."""
@@ -614,16 +614,15 @@ class Half:
         if self._again is not None:
             self._again.extendleft(reversed(pieces))
             return
-        out, journal.out = journal.out, []
+        out, begin = journal.out, len(journal.out)
         self._again = again = deque(pieces)
         while again:
-            data, time_ns, packet, begin, seen = again.popleft()
+            data, time_ns, packet, offset, seen = again.popleft()
             # Who has seen nobody knows what may have seen nothing: what it answers may have been given out before.
-            self.feed(data, time_ns, packet, begin, -1 if seen == UNBOUNDED else seen)
+            self.feed(data, time_ns, packet, offset, -1 if seen == UNBOUNDED else seen)
         self._again = None
-        events, journal.out = journal.out, out
         journal.time_ns, journal.packet, journal.begin, journal.seen = place
-        self._pair.read_again(self, events)
+        self._pair.read_again(self, out, begin)
 
     def _find_messages(self, octets: bytes, search: Search) -> int | None:
         """Where ZWS begins in what ``search`` holds, of which the start is not in the capture; None if it is no ZWS.
