@@ -423,6 +423,23 @@ def test_a_key_that_comes_late_opens_what_came_before(way: str, late: int) -> No
     ]
 
 
+@pytest.mark.parametrize("late", range(2, 9))
+def test_a_key_that_comes_late_to_a_capture_that_begins_late(late: int) -> None:
+    """Frames are looked for first, so several messages begin to wait at once."""
+    curve = Curve()
+    sent = conversation(curve)[6:] + [(side, curve.message(side, b"%d" % side)) for side in (0, 1) * 3]
+    key = curve.ways()["k alone"]
+    events = dissect(sent, [], late={late: key}, patience_ns=60 * SECOND, from_start=False)
+    wanted = dissect(sent, key, from_start=False)
+    for side in (CLIENT, SERVER):
+        found, known = (
+            [one.frames for one in some if isinstance(one, Message) and one.src == side] for some in (events, wanted)
+        )
+        assert found == known
+        assert len(known) > 3
+    assert "MESSAGE" not in names(events)
+
+
 def test_patience_ends() -> None:
     curve = Curve()
     sent = conversation(curve)
