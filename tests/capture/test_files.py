@@ -469,3 +469,10 @@ def test_a_url_is_a_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(CaptureError, match=said):
             open_captures([url])
+
+
+def test_without_pyarrow_a_url_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyarrow", "pyarrow.fs"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(CaptureError, match=r"^s3://here/x\.pcap: pyarrow is not installed: pip install pyarrow$"):
+        open_captures(["s3://here/x.pcap"])

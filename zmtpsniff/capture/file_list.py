@@ -77,9 +77,9 @@ def listed(path: str) -> FileInfo:
 
 def _of_url(url: str, but: str | None) -> list[FileInfo]:
     """What is listed in another file system than this machine's."""
+    system, path = file_system(url)  # which says so if there is no pyarrow
     from pyarrow.fs import FileSelector, FileType
 
-    system, path = file_system(url)
     fixed = re.split(r"[*?[]", path, maxsplit=1)[0]
     folder = path if fixed == path else fixed.rpartition("/")[0]
     try:

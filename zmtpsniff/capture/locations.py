@@ -71,14 +71,19 @@ def file_system(location: str) -> "tuple[FileSystem, str]":
     url = canonical(location)
     scheme, _, rest = url.partition("://")
     bucket, slash, path = rest.partition("/")
+    if scheme != "s3" and scheme not in _NEEDED:
+        known = ", ".join(sorted({*_S3, *_NEEDED}))
+        raise LocationError(
+            f"{location}: nothing is read from {scheme}:// here; {known} and files of this machine are known"
+        )
     try:
         return _system(scheme, bucket), f"{_root(scheme, bucket)}{slash}{path}"
     except ImportError as error:
-        raise LocationError(f"{location}: {error.name} is not installed: pip install 'zmtpsniff[spark]'") from error
+        raise LocationError(f"{location}: {error.name} is not installed: pip install pyarrow") from error
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         text = " ".join(str(error).split())
-        known = f"{', '.join(sorted({*_S3, *_NEEDED}))} and files of this machine are known"
-        raise LocationError(f"{location}: {text.partition('.')[0]}: {_NEEDED.get(scheme, known)}") from error
+        advice = f": {_NEEDED[scheme]}" if scheme in _NEEDED else ""
+        raise LocationError(f"{location}: {text.partition('.')[0]}{advice}") from error
 
 
 def open_location(location: str) -> "FileIO | BinaryIO":
