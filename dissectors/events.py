@@ -220,8 +220,8 @@ class Message(WireEvent, tag="message"):
 class MessageRun(WireEvent, tag="message-run"):
     """Messages of one frame each that came together and differ in nothing else, as one event.
 
-    No record is made of it: those who make columns of many messages ask for it (``Limits.runs``), so that nothing takes
-    apart what comes together and is kept together.
+    No record is made of it. Tables ask for it (``Limits.runs``): they have a column for each field, so they need no
+    object for each message.
     """
 
     bodies: list[bytes]

@@ -318,9 +318,8 @@ class ZmtpConnection:
         self._searches_other = True
         self._other(half).search_now()
         self._searches_other = False
-        if half.journal.out is out and not (
-            self.boxes and self.boxes.wait
-        ):  # events that wait for keys keep their places
+        waits_for_keys = self.boxes is not None and self.boxes.wait is not None  # then events keep their places
+        if half.journal.out is out and not waits_for_keys:
             out[begin:] = in_causal_order(out[begin:end], out[end:])
 
     # ------------------------------------------------------------------ what both halves agree on

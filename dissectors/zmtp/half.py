@@ -577,11 +577,11 @@ class Half:
         assert isinstance(search, Search)
         octets = data[position:] if position else data
         early, self._early = self._early, []
-        # Nothing has been read of the octets that waited, so these are their beginnings.
-        for segment in early if early and early[-1].place < len(octets) == self.octets else ():
-            search.begin_with(*segment[1:])
-            if segment.place:
-                search.segment(*segment)
+        if early and early[-1].place < len(octets) == self.octets:  # nothing has been read of the octets that waited
+            for segment in early:
+                search.begin_with(*segment[1:])
+                if segment.place:
+                    search.segment(*segment)
         search.begin_with(journal.time_ns, journal.packet, journal.begin, journal.seen)
         begin = self._find_messages(octets, search)
         if begin is not None:

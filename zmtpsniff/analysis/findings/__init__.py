@@ -95,10 +95,8 @@ class Diagnosis:
         for event in events:
             if type(event) is Message:
                 if event.flow != flow:
-                    if run:
-                        for listener in listeners or ():
-                            listener(run)
-                        run = []
+                    _tell(listeners, run)
+                    run = []
                     flow = event.flow
                     listeners = on_message.get(flow)
                 if listeners is not None:
@@ -109,14 +107,12 @@ class Diagnosis:
                         self._meet(event)
                         listeners = on_message.get(flow)
             else:
-                for listener in listeners or () if run else ():
-                    listener(run)
+                _tell(listeners, run)
                 run = []
                 flow = -1  # what comes may change who wants its messages
                 rare.append(event)
                 self._take_other(event)
-        for listener in listeners or () if run else ():
-            listener(run)
+        _tell(listeners, run)
         return rare
 
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
@@ -243,3 +239,10 @@ class Diagnosis:
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
                 claims.setdefault((claim.code, claim.subject or claim.summary), claim)
         return by_harm(map(finding, claims.values()))
+
+
+def _tell(listeners: Sequence[Listener] | None, run: list[Message]) -> None:
+    """Give messages of one flow to those who want them."""
+    if run:
+        for listener in listeners or ():
+            listener(run)
