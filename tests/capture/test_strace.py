@@ -16,6 +16,7 @@ from dissectors.events import AnyEvent, Connection, Message
 from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records
 from tests.support.zmtp_octets import frame, peers, problems
+from zmtpsniff.capture.engines.strace import StraceEngine
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Packet
 from zmtpsniff.sniffer import Sniffer
@@ -314,3 +315,8 @@ def test_descriptors_inherited_and_passed_on_are_one_end() -> None:
     assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert summary.end == "open"
+
+
+def test_a_command_that_ends_before_strace_writes_says_nothing() -> None:
+    """As with Ctrl-C right after the start."""
+    assert list(StraceEngine(["true"], []).packets(iter([]))) == []

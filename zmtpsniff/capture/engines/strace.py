@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import IO, Any
 
 from zmtpsniff.capture.engines.engine import EngineMissingError, Piece
@@ -142,8 +143,10 @@ class StraceEngine:
             yield Piece(len(octets), 0, octets, True)  # whose lines need each other
 
     def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
-        """Read the log."""
-        return open_stream("strace", payloads, self)
+        """Read the log; it stays empty if the command ends before strace has written anything."""
+        first = next(payloads, None)
+        if first is not None:
+            yield from open_stream("strace", chain((first,), payloads), self)
 
     def count_drops(self) -> None:
         """Nothing is dropped: the programs wait until strace has written."""
