@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
@@ -33,6 +34,7 @@ from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import job, maintenance, store, tables, writer
 from zmtpsniff.spark.maintenance import convert, optimize
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import ConflictError, Store
 
 NAMES = ("m31_pub_sub.pcap", "m31_heartbeat.pcap", "rec_proxy.pcap", "sec_curve_ps_435_435.pcap", "epgm_pub_sub.pcap")
@@ -235,6 +237,32 @@ def test_runs_on_the_same_series_at_once(tmp_path: Path) -> None:
     done = at_once(*([lambda: take([tmp_path / "in"], tmp_path / "out")] * 2))
     assert sorted(one.files for one in done) == [0, 8]
     assert_equal(tmp_path / "out", wanted)
+
+
+def test_another_run_makes_the_tables_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow finds no folder of a table, looks whether there really is none, and there is one."""
+
+    class Hurried:
+        """A file system whose folders come while they are listed."""
+
+        def __init__(self, system: Any) -> None:
+            self._system = system
+
+        def get_file_info(self, wanted: Any) -> Any:
+            if isinstance(wanted, FileSelector):
+                raise FileNotFoundError(wanted.base_dir)
+            return self._system.get_file_info(wanted)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._system, name)
+
+    def hurried(location: str) -> tuple[Any, str]:
+        system, root = file_system(location)
+        return Hurried(system), root
+
+    monkeypatch.setattr(store, "file_system", hurried)
+    Store(str(tmp_path / "out")).open()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*tables.TABLES, STATES}
 
 
 def test_another_run_was_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

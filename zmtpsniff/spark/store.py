@@ -75,8 +75,7 @@ class Store:
                 if known is not None:
                     _add_columns(known, _schema(name))
                     continue
-                files = self._system.get_file_info(FileSelector(f"{self._root}/{name}", allow_not_found=True))
-                if any(file.base_name.startswith(f"{PARTITION}=") for file in files):
+                if any(file.startswith(f"{PARTITION}=") for file in self._names(name)):
                     raise SparkError(
                         f"--output {self.location}: has tables of version 0.9.0: "
                         f"zmtpsniff spark convert {self.location} makes them tables of Delta Lake"
@@ -85,6 +84,14 @@ class Store:
         except (DeltaError, OSError) as error:
             raise SparkError(f"--output {self.location}: {' '.join(str(error).split())}") from error
         self._complete(self.last_commit())
+
+    def _names(self, name: str) -> list[str]:
+        """The files and folders in the folder of a table."""
+        try:
+            found = self._system.get_file_info(FileSelector(f"{self._root}/{name}", allow_not_found=True))
+        except FileNotFoundError:  # Arrow looks twice; another run has made the folder in between
+            return []
+        return [file.base_name for file in found]
 
     def _create(self, name: str) -> None:
         with suppress(DeltaError):  # another run has made it at the same time: whether it is there, others ask
