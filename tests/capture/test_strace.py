@@ -317,6 +317,15 @@ def test_descriptors_inherited_and_passed_on_are_one_end() -> None:
     assert summary.end == "open"
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_command_that_nobody_looks_at_is_ended() -> None:
+    """As with Ctrl-C before the dissection begins."""
+    engine = StraceEngine(["sleep", "600"], [])
+    engine.start()
+    engine.close()
+    assert engine.said == "sleep was ended by SIGTERM"
+
+
 def test_a_command_that_ends_before_strace_writes_says_nothing() -> None:
     """As with Ctrl-C right after the start."""
     assert list(StraceEngine(["true"], []).packets(iter([]))) == []

@@ -3,14 +3,16 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import ipc_pair
-from tests.support.live_program import PROGRAM, Record, live, running
+from tests.support.live_program import PROGRAM, Record, live, running, wait_for
 from tests.support.paths import program
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -59,6 +61,7 @@ def test_processes_that_run_already(transport: str, tmp_path: Path) -> None:
                     break
             records = sniffer.read_until(lambda records: len(texts(records)) > 20)
             children = sniffer.children()
+            time.sleep(1)  # whose sockets these are is looked up beside the capture
             if transport == "ipc":
                 sniffer.process.terminate()
                 records = sniffer.read_all()
@@ -80,6 +83,45 @@ def test_interrupt_ends_the_command_too(tmp_path: Path) -> None:
         children = sniffer.children()
         sniffer.interrupt()
         assert "was ended by SIGTERM" in sniffer.said()
+    assert running(children) == []
+
+
+@pytest.mark.parametrize("pause", [0, 0.003, 0.006, 0.01, 0.015])
+def test_interrupt_while_the_command_starts(pause: float) -> None:
+    """Before it has, strace tries what the kernel can do on processes of its own, which are not to be told."""
+    command = [*PROGRAM, "-v", "-T", "json", "--", "sleep", "600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sniffer:
+        assert sniffer.stderr
+        sniffer.stderr.readline()
+        time.sleep(pause)
+        sniffer.send_signal(signal.SIGINT)
+        records, said = sniffer.communicate(timeout=60)
+    assert sniffer.returncode == 0
+    assert "sleep was ended by SIGTERM" in said
+    assert json.loads(records)["type"] == "capture"
+
+
+STUBBORN = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b'here\\n')
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_command_that_does_not_want_to_end(times: int) -> None:
+    """Nor does its child, of which the shell does not tell. The second Ctrl-C kills both; so do ten seconds."""
+    python = f'{sys.executable} -c "{STUBBORN}"'
+    with live("--", "sh", "-c", f"{python} & {python}") as sniffer:
+        wait_for(lambda: sniffer.said().splitlines().count("here") == 2)
+        children = sniffer.children()
+        begin = time.monotonic()
+        for _ in range(times):
+            sniffer.process.send_signal(signal.SIGINT)
+            time.sleep(1.1)
+        sniffer.process.wait(30)
+        assert (time.monotonic() - begin < 9) == (times == 2)
     assert running(children) == []
 
 

@@ -171,14 +171,14 @@ def settle_capture(
     except (CaptureError, click.UsageError):
         source.close()
         raise
-    if verbosity:
-        names = escape(" ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)]))
-        as_user = f" as {user}" if user else ""
-        click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
     # A signal ends the capture, not the program: what has come is given out, and the totals.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda *_: source.stop())
+    if verbosity:
+        names = escape(" ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)]))
+        as_user = f" as {user}" if user else ""
+        click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
     return opened
 
 

@@ -7,21 +7,24 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import IO, Any
+from typing import Any
 
 from zmtpsniff.capture.engines.engine import EngineMissingError, Piece
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
-_CALLS = "sendto,recvfrom,sendmsg,recvmsg,read,write,readv,writev,connect,accept,accept4,close"
+# execve, so that the log of a command begins with its start.
+_CALLS = "execve,sendto,recvfrom,sendmsg,recvmsg,read,write,readv,writev,connect,accept,accept4,close"
 _LONGEST = 16 << 20  # octets of a call; what is longer shows as octets that are missing
 _STRACE = ["strace", "-f", "-yy", "-ttt", "-xx", "-s", str(_LONGEST), "-e", f"trace={_CALLS}", "-e", "signal=none"]
 _READ_SIZE = 1 << 16
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 10.0  # that a command has for ending by itself
+_HURRY_SECONDS = 1.0  # between two wishes to end that are not one
 _ATTACH_SECONDS = 5.0
 _ATTACHED = re.compile(r"Process \d+ attached")
 _REFUSED = re.compile(r"[Oo]peration not permitted|[Pp]ermission denied")
@@ -45,36 +48,66 @@ class Tracee:
             self._strace = subprocess.Popen(words, stdout=2, pass_fds=[writer])
         finally:
             os.close(writer)
-        self.log: IO[bytes] = os.fdopen(reader, "rb", buffering=0)
+        self._log = os.fdopen(reader, "rb", buffering=0)
         self._name = command[0]
+        self._has_started = False  # before, strace tries what the kernel can do on processes of its own
+        self._signal: signal.Signals | None = None  # the last that was asked for
+        self._asked_at = 0.0
+        self._patience = threading.Timer(_STOP_SECONDS, self._end, [signal.SIGKILL])
+        self._patience.daemon = True
+
+    def read(self) -> bytes:
+        """What strace has written since; nothing once all processes have ended."""
+        octets = self._log.read(_READ_SIZE)
+        if octets and not self._has_started:
+            self._has_started = True
+            if self._signal is not None:
+                self._end(self._signal)
+        return octets
 
     def stop(self) -> None:
-        """Ask the command to end, while strace goes on until it has."""
-        self._signal(signal.SIGTERM)
+        """Ask the command and its children to end, while strace goes on until they have.
+
+        Who asks again later is in a hurry: they are killed, as they are after ten seconds.
+        """
+        now = time.monotonic()
+        if self._signal is None:
+            self._asked_at = now
+            self._patience.start()
+            self._end(signal.SIGTERM)
+        elif now - self._asked_at > _HURRY_SECONDS:
+            self._end(signal.SIGKILL)
 
     def close(self) -> str:
         """End it whatever that takes; returns how it ended, in one line."""
-        try:
-            self._strace.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self._strace.wait()
+        if self._signal is None:
+            self.stop()
+        while self.read():  # what nobody wanted to read
+            pass
+        self._strace.wait()
+        self._patience.cancel()
         status = self._strace.returncode  # strace ends as what it traced
         if status >= 0:
             return f"{self._name} ended with status {status}"
         return f"{self._name} was ended by {signal.Signals(-status).name}"
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._strace.poll() is not None:
-            return
-        try:
-            with open(f"/proc/{self._strace.pid}/task/{self._strace.pid}/children", encoding="ascii") as file:
-                children = list(map(int, file.read().split()))
-        except OSError:  # ended, or a kernel without CONFIG_PROC_CHILDREN: strace passes it on
-            children = []
-        for pid in children or [self._strace.pid]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+    def _end(self, number: signal.Signals) -> None:
+        """Send a signal to what strace traces, at once or when the command has started."""
+        self._signal = number
+        if self._has_started or number is signal.SIGKILL:
+            for pid in _traced_by(self._strace.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+
+def _traced_by(tracer: int) -> list[int]:
+    """The processes that another one traces."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as file:
+            if b"\nTracerPid:\t%d\n" % tracer in file.read():
+                found.append(int(name))
+    return found
 
 
 class TracedProcesses:
@@ -90,12 +123,16 @@ class TracedProcesses:
         for pid in pids:
             words += ["-p", str(pid)]
         self._strace = GuardedProcess(words, stdout=subprocess.PIPE, stderr=self._said)
-        self.log = self._strace.stdout
+        self._log = self._strace.stdout
         deadline = time.monotonic() + _ATTACH_SECONDS
         while len(_ATTACHED.findall(said := self._words())) < len(pids) and time.monotonic() < deadline:
             if _REFUSED.search(said):
                 raise CaptureError(f"strace may not look at a process ({self.close()}); root may")
             time.sleep(0.01)
+
+    def read(self) -> bytes:
+        """What strace has written since; nothing once it has let go of all of them."""
+        return self._log.read(_READ_SIZE)
 
     def stop(self) -> None:
         """Let go of them."""
@@ -139,11 +176,11 @@ class StraceEngine:
     def pieces(self) -> Iterator[Piece]:
         """Yield the log as it is written."""
         assert self._traced is not None
-        while octets := self._traced.log.read(_READ_SIZE):
+        while octets := self._traced.read():
             yield Piece(len(octets), 0, octets, True)  # whose lines need each other
 
     def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
-        """Read the log; it stays empty if the command ends before strace has written anything."""
+        """Read the log; it stays empty if strace cannot start the command."""
         first = next(payloads, None)
         if first is not None:
             yield from open_stream("strace", chain((first,), payloads), self)
@@ -159,6 +196,5 @@ class StraceEngine:
     def close(self) -> None:
         """End it whatever that takes."""
         if self._traced is not None:
-            self._traced.stop()
             self.said = self._traced.close()
             self._traced = None
