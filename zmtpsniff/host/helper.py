@@ -19,6 +19,7 @@ memory and given to libsodium as they are.
 """
 
 import json
+import os
 import queue
 import signal
 import sys
@@ -183,6 +184,8 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: helper.stop())
     helper.run()
+    # Python's own end would wait for the thread that reads requests, and complain of replies that nobody reads.
+    os._exit(0)
 
 
 if __name__ == "__main__":
