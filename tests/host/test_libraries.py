@@ -37,7 +37,7 @@ def test_the_library_beside_us_needs_no_program_that_uses_it(
     uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However late we would see that a program has loaded it, its first key is seen."""
-    monkeypatch.setattr(libraries, "pids", lambda: [])
+    monkeypatch.setattr(libraries, "pids", list)
     Libraries(uprobes)  # type: ignore[arg-type]
     assert {file.stat().st_ino for file in PACKAGED} <= uprobes.files
 
@@ -53,7 +53,7 @@ def test_a_program_that_is_slow_to_load_is_looked_at_all_the_same(
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(libraries, "installed", lambda: iter([]))
-    monkeypatch.setattr(libraries, "pids", lambda: [])
+    monkeypatch.setattr(libraries, "pids", list)
     monkeypatch.setattr(libraries, "mappings", lambda pid: mapped if pid == os.getpid() else [])
     monkeypatch.setattr(libraries, "open_mapped", lambda *_: os.open(PACKAGED[0], os.O_RDONLY))
     followed = Libraries(uprobes)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ the end of its input, so that it goes when who started it is gone, however that 
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
         {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null, "time_ns": N}
+        {"is": "looked", "id": N}                           there was a first look, and what it found has been told
 
 Nothing of the network is parsed here: what a capture held comes as keys and boxes of octets, which are compared with
 memory and given to libsodium as they are.
@@ -164,6 +165,8 @@ class Helper:
                     self._say(**{"is": "owner", "id": request_id, "local": ends.local, "time_ns": time_ns, **named})
                 elif tries + 1 < len(_OWNER_SECONDS):
                     waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, ends))
+            for request_id in {request_id for _, tries, request_id, _ in due if tries == 0}:
+                self._say(**{"is": "looked", "id": request_id})
             waiting.sort()
 
 
