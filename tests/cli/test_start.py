@@ -21,9 +21,8 @@ def test_an_interrupt_while_modules_are_imported_makes_no_traceback(tmp_path: Pa
 
 def test_who_ignores_interrupts_goes_on_doing_so(tmp_path: Path) -> None:
     """As in the background of a script."""
-    (tmp_path / "sitecustomize.py").write_text(
-        f"{INTERRUPTED}; import atexit; atexit.register(lambda: print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN))"
-    )
+    at_end = "lambda: print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+    (tmp_path / "sitecustomize.py").write_text(f"{INTERRUPTED}; import atexit; atexit.register({at_end})")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     script = 'trap "" INT; exec "$0" -m zmtpsniff --version'
     done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, env=environment, check=False)
