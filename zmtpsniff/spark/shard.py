@@ -23,7 +23,7 @@ from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, Sta
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.places import places_of, where
+from zmtpsniff.spark.places import places_of
 from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
 from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
@@ -319,7 +319,7 @@ class ShardRows:
         self._kinds = kinds
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
-        self._origin = RowOrigin(series, lambda places: where(places, shard.files))
+        self._origin = RowOrigin(series, shard.files)
         self._backlogs = Backlog(), Backlog()  # that stay, that are provisional
         self._events = self._octets = self._waits = 0
 
