@@ -81,6 +81,7 @@ class Shard:
         self.files = dict(self._paths)  # by number, also those that states refer to
         self.captures: list[CaptureRow] = []
         self._options = options
+        self._settings = options.settings
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
@@ -253,10 +254,10 @@ class Shard:
             self.has_unreadable_states = True
         number = self._next_group
         self._next_group += self.spec.count
-        return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
+        return _Group(number, Connections(self._settings, None, number << _FLOWS, self._curve))
 
     def _restored(self, state: State) -> _Group:
-        connections = Connections(self._options, state.connections, curve=self._curve)
+        connections = Connections(self._settings, state.connections, curve=self._curve)
         for number, path in state.files.items():
             self.files.setdefault(number, path)
         self._held_octets += len(state.connections)
