@@ -168,8 +168,8 @@ def test_packets_only(tmp_path: Path) -> None:
     saved = tmp_path / "saved.pcapng"
     done = program("read", path, "-T", "json", "-Y", "latency_ns", "--packets-only", "-w", saved)
     assert (done.returncode, done.stderr) == (0, "")
-    numbers = [record["packet"] for record in records(done.stdout) if "packet" in record]
-    assert read(saved)[0] == [whole[number - 1] for number in sorted(set(numbers))]  # type: ignore[operator, arg-type]
+    numbers: list[int] = [record["packet"] for record in records(done.stdout) if "packet" in record]
+    assert read(saved)[0] == [whole[number - 1] for number in sorted(set(numbers))]
 
 
 def test_the_program_saves_whole_connections(tmp_path: Path) -> None:

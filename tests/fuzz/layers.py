@@ -9,7 +9,7 @@ from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.net.flows import Address
+from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
 
 from .connections import CLIENT, SERVER, converse, same_however_cut, upgrade
@@ -160,9 +160,10 @@ def _steps(data: bytes, tls13: bool, numbered: bool) -> list[_Step]:
         elif kind == HELLO:
             octets = record(22, octets)
         elif kind == WORDS:
-            numbers, inside = [list(map(str, part)) for part in octets.split(b"|")[:3]], octets.split(b"|")[3:]
-            foreign = [(_name(2 * number, side) + part if numbered else part).hex() for part in inside[1:] if part]
-            words = [*numbers, *[[]] * (3 - len(numbers)), [part.hex() for part in inside[:1] if part], foreign]
+            fields = octets.split(b"|")
+            numbers, texts = [list(map(str, part)) for part in fields[:3]], fields[3:]
+            foreign = [(_name(2 * number, side) + part if numbered else part).hex() for part in texts[1:] if part]
+            words = [*numbers, *[[]] * (3 - len(numbers)), [part.hex() for part in texts[:1] if part], foreign]
             octets = b""
         steps.append(_Step(side, octets, kind == HOLE, words))
     return steps

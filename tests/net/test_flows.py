@@ -483,17 +483,22 @@ def test_many_idle_flows_are_not_counted_again_and_again(monkeypatch: pytest.Mon
         wire.send(False, 1001, b"x" * 100, port=port)
     counted: list[int] = []
     count = Flow.count_recent
-    monkeypatch.setattr(Flow, "count_recent", lambda flow: (counted.append(flow.number), count(flow)))
+
+    def watched(flow: Flow) -> None:
+        counted.append(flow.number)
+        count(flow)
+
+    monkeypatch.setattr(Flow, "count_recent", watched)
     for number in range(1500):
         wire.send(False, 1101 + 1400 * number, bytes(1400), port=500)
     assert len(counted) < 600
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
+def test_a_pause_ends_a_connection_wherever_batches_end(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(FlowLimits(idle_seconds=60))
-    take, given = wire.table.take, []
-    wire.table.take = given.extend  # type: ignore[method-assign]
+    given: list[Segment] = []
+    monkeypatch.setattr(wire.table, "take", given.extend)
     wire.connect()
     wire.send(False, 1001, b"one")
     wire.pause(50)
@@ -502,9 +507,9 @@ def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
     wire.send(False, 1007, b"three")
     wire.pause(70)
     wire.send(False, 900, flags=SYN, port=41_000)
-    del wire.table.take  # type: ignore[method-assign]
+    monkeypatch.undo()
     for at in range(0, len(given), batch):
-        take(given[at : at + batch])
+        wire.table.take(given[at : at + batch])
     wire.table.finish()
     found = [(d.client.data, d.end, d.from_start) for d in wire.dissections]
     assert found == [(b"onetwo", "timeout", (True, True)), (b"three", "timeout", (False, False))]

@@ -42,7 +42,7 @@ some = settings(max_examples=40)
 def conversation(version: int, seed: int) -> Conversation:
     random = Random(f"{version} {seed}")
     make = (request_reply, pushes, publications)[seed % 3]
-    return make(version, random, 12, most=random.choice([20, 300, 3000]))  # type: ignore[operator]
+    return make(version, random, 12, most=random.choice([20, 300, 3000]))
 
 
 @cache

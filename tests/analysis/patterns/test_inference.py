@@ -180,7 +180,7 @@ def _pushed(src: str, frames: Callable[[int], list[bytes]], count: int = 6) -> G
     inference = Inference(CLIENT, SERVER, Senders())
     dst = SERVER if src == CLIENT else CLIENT
     for number in range(count):
-        event = Message(number, number + 1, 1, src, dst, frames(number), offset=10 * number, seen=0)
+        event = Message(number, number + 1, 1, src, dst, [*frames(number)], offset=10 * number, seen=0)
         assert inference.message(event, blind=True) is None
     return inference.at_end()
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 import zmq
 
-from dissectors.events import Cut, Message, Octets, Problem
+from dissectors.events import AnyEvent, Message, Octets, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
@@ -71,7 +71,7 @@ BODIES: dict[str, Callable[[Random, int], bytes]] = {
 
 def size(octets: Octets) -> int:
     """How many octets a frame has, shown or not."""
-    return octets.length if isinstance(octets, Cut) else len(octets)
+    return len(octets) if isinstance(octets, bytes) else octets.length
 
 
 # ---------------------------------------------------------------------- real peers
@@ -162,9 +162,9 @@ def many(version: int, body: Callable[[Random, int], bytes], length: int, count:
     return b"".join(message(version, body(random, length + random.randrange(length // 8))) for _ in range(count))
 
 
-def feed(stream: bytes, at: int, size: int = 1448, forced: int | None = None) -> tuple[list, ZmtpConnection]:
+def feed(stream: bytes, at: int, size: int = 1448, forced: int | None = None) -> tuple[list[AnyEvent], ZmtpConnection]:
     """What is said of a side of which the capture has all from ``at`` on."""
-    events: list = []
+    events: list[AnyEvent] = []
     connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False), LIMITS, forced)
     for number, begin in enumerate(range(at, len(stream), size), 1):
         connection.client.feed(stream[begin : begin + size], number, number)
@@ -199,7 +199,7 @@ def test_long_frames_between_short_ones() -> None:
 
 def test_a_hole_in_a_long_body_does_not_lose_where_it_leads() -> None:
     stream = many(3, binary_body, 2 * MIB, 6)
-    events: list = []
+    events: list[AnyEvent] = []
     connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False), LIMITS)
     for number, begin in enumerate(range(MIB, len(stream), 1448), 1):
         data = stream[begin : begin + 1448]
@@ -309,7 +309,7 @@ def follow(octets: bytes, known: bool) -> bool:
 def test_tables_of_numbers_have_no_frames(form: str, known: bool) -> None:
     """Sparse and small numbers have what looks like headers everywhere."""
     random = Random(form)
-    makers = [
+    makers: list[Callable[[], int]] = [
         lambda: random.randrange(600),
         lambda: random.randrange(30_000) if random.random() < 0.1 else 0,
         lambda: random.choice([0, 0, 1, 2, 3, 255, 256, 512, 515, 770, 1024]),
