@@ -131,7 +131,7 @@ def test_memory_is_bounded_and_what_lacks_is_counted(tmp_path: Path) -> None:
             nonlocal most
             for batch in super().batches():
                 yield batch
-                most = max(most, selector._octets + selector._opening_octets)
+                most = max(most, selector.octets)
 
     saved = tmp_path / "saved.pcapng"
     saver = Saver(str(saved), ORIGIN)

@@ -388,15 +388,14 @@ def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
     for port in range(10_000, 10_200):
         wire.connect(port=port)
         wire.send(False, 1001, b"x", port=port)
-    assert len(wire.table._flows) <= 100
+    assert len(wire.table.flows) <= 100
     assert wire.dissections[0].end == "timeout"
     assert wire.dissections[-1].end == ""
     for _ in range(3):
         wire.now += 60 * SECOND
         wire.send(False, 1002, b"x", port=10_199)
     assert {d.end for d in wire.dissections[:-1]} == {"timeout"}
-    assert len(wire.table._flows) == 1
-    assert len(wire.table._directions) == 2
+    assert len(wire.table.flows) == 1
 
 
 @pytest.mark.parametrize(
@@ -451,7 +450,8 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
     wire.connect()
     for number in range(40):
         wire.send(False, 1001 + number * size, bytes(size))
-        recent = wire.table._flows[1].client.recent
+        (flow,) = wire.table.flows
+        recent = flow.client.recent
         assert sum(len(octets) for _, octets in recent) <= 256 << 10
     for number in range(40):
         wire.send(False, 1001 + number * size, b"!" * size)
@@ -468,7 +468,7 @@ def test_segments_kept_for_comparison_are_bounded_over_all_flows(late: bool) -> 
         for number in range(16):
             seq = 1001 + (number ^ late) * len(payload)  # of two that are swapped the first waits
             wire.send(False, seq, payload, port=port)
-        kept = [one for flow in wire.table._flows.values() for way in flow.directions for one in way.recent]
+        kept = [one for flow in wire.table.flows for way in flow.directions for one in way.recent]
         assert sum(len(octets) for _, octets in kept) <= most
     for port in (1, 300):
         for number in range(16):

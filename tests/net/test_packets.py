@@ -274,7 +274,7 @@ def test_pieces_cover_what_they_cover(length: int, cuts: list[tuple[int, int]]) 
         if got is not None:
             assert None not in model
             assert got == (got[0], bytes(mark for mark in model if mark is not None), length)
-            assert fragments._held == 0
+            assert fragments.octets == 0
             return
     pytest.fail("not completed")
 
@@ -283,8 +283,8 @@ def test_fragments_are_bounded() -> None:
     fragments = Fragments(most_datagrams=10, most_octets=10_000)
     for number in range(1000):
         fragments.add(Fragment(number, number, 6, 0, bytes(800), 800, True))
-        assert len(fragments._pending) <= 10
-        assert fragments._held <= 10_000
+        assert fragments.count <= 10
+        assert fragments.octets <= 10_000
     assert fragments.dropped == 990
     assert fragments.add(Fragment(999, 1000, 6, 800, b"end", 3, False)) == (6, bytes(800) + b"end", 803)
 
@@ -302,7 +302,7 @@ def test_fragments_beyond_the_end_give_the_datagram_up() -> None:
     assert fragments.add(Fragment("k", 0, 6, 16, bytes(8), 8, True)) is None
     assert fragments.add(Fragment("j", 0, 6, 65_528, bytes(16), 16, False)) is None
     assert fragments.dropped == 2
-    assert fragments._held == 0
+    assert fragments.octets == 0
 
 
 # ---------------------------------------------------------------- tunnels

@@ -258,7 +258,7 @@ def test_octets_that_are_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """As those of a damaged file may be."""
     files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
     follow(files[:1], tmp_path / "out")
-    monkeypatch.setattr(ShardStates, "_octets", lambda states, place: b"damaged")
+    monkeypatch.setattr(StateLog, "state", lambda log, place: b"damaged")
     with pytest.raises(SparkError, match="--anew dissects"):
         follow(files[1:], tmp_path / "out")
 

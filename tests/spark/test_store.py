@@ -146,15 +146,15 @@ class KilledError(Exception):
 
 def dies_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Have nothing happen any more after so many changes of tables."""
-    change = store._change
+    change = DeltaTable.create_write_transaction
     left = iter(range(steps))
 
-    def die(*arguments: Any) -> None:
+    def die(*arguments: Any, **options: Any) -> None:
         if next(left, None) is None:
             raise KilledError
-        change(*arguments)
+        change(*arguments, **options)
 
-    monkeypatch.setattr(store, "_change", die)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", die)
 
 
 @pytest.mark.parametrize("steps", range(7))
@@ -192,7 +192,7 @@ def test_a_step_is_done_once_whoever_does_it(tmp_path: Path) -> None:
     found = Store(str(tmp_path / "out"))
     before = content(tmp_path / "out")
     versions = [found.opened(table).version() for table in tables.TABLES]
-    found._complete(found.last_commit())
+    found.open()
     assert [found.opened(table).version() for table in tables.TABLES] == versions
     assert content(tmp_path / "out") == before
 
@@ -428,13 +428,14 @@ def test_optimize(tmp_path: Path) -> None:
         optimize(str(tmp_path / "nothing"))
 
 
-def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
+def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the statistics of the files: least and greatest series and time."""
+    monkeypatch.setattr(writer, "_DISORDER_NS", 10**9)
     wanted = series(tmp_path / "in", 3, NAMES[:3])
     for name in wanted:
         take([name], tmp_path / "out")
     found = Store(str(tmp_path / "out"))
-    actions = store._actions(found.opened("messages")).values()
+    actions = pa.table(found.opened("messages").get_add_actions()).to_pylist()
     assert len(actions) == 3
     for name, files in wanted.items():
         mine = [one for one in actions if one["min"]["series"] <= name <= one["max"]["series"]]
@@ -445,7 +446,7 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
     assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3
     rows = found.opened("messages").to_pyarrow_dataset().to_table(filter=pc.field("series") == min(wanted))
     times_ns = rows.column("time_ns").to_pylist()
-    assert all(early_ns - late_ns <= writer._DISORDER_NS for early_ns, late_ns in pairwise(times_ns))
+    assert all(early_ns - late_ns <= 10**9 for early_ns, late_ns in pairwise(times_ns))
 
 
 # ---------------------------------------------------------------------- files that are broken, and options

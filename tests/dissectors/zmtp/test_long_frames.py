@@ -18,12 +18,10 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
 from tests.support.made_up import binary_body, frame, greetings, message, text_body
-from tests.support.settings import WIRE
 from tests.support.streams import (
     CLIENT,
     SERVER,
     Conversation,
-    Packets,
     Piece,
     Sent,
     is_subsequence,
@@ -34,8 +32,8 @@ from tests.support.streams import (
     whole_messages,
 )
 from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK
-from zmtpsniff.sniffer import Sniffer
 
 MIB = 1 << 20
 LIMITS = Limits(64)
@@ -344,11 +342,12 @@ def test_a_search_goes_on_from_its_state() -> None:
     table = FlowTable(connect)
     sent = [Sent(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
     given = packets(sent, step_ns=1_000_000)
-    sniffer = Sniffer(Packets(given), WIRE)
-    taken = [sniffer._headers.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
+    decoder = HeaderDecoder()
+    taken = [decoder.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
     for batch in taken[: len(taken) // 4]:
         table.take(batch)
-    connection = ZmtpConnection.restore(made[0].snapshot(), [], LIMITS)
+    events: list[AnyEvent] = []
+    connection = ZmtpConnection.restore(made[0].snapshot(), events, LIMITS)
     assert not connection.accepted
     assert isinstance(connection.client.search, Search)
     assert isinstance(made[0].client.search, Search)
@@ -357,7 +356,7 @@ def test_a_search_goes_on_from_its_state() -> None:
         for segment in batch:
             connection.client.feed(segment[6], segment[0], segment[1])
     assert connection.accepted
-    assert not [event for event in connection._final if isinstance(event, Problem) and event.severity == "error"]
+    assert not [event for event in events if isinstance(event, Problem) and event.severity == "error"]
 
 
 @pytest.mark.parametrize("kept", range(1, 12))
