@@ -538,7 +538,8 @@ def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
             ],
         )
         compared = subprocess.run(
-            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--factor", "10"],
+            # Not how fast: that depends on what else the machine does.
+            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--tolerance", "1000000"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert compared.returncode == 0, compared.stdout + compared.stderr
