@@ -119,7 +119,7 @@ class JsonlRenderer:
                 parts.append(self._alike(head, alike, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self._line(event))
+                parts.append(self.line(event))
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
@@ -198,7 +198,7 @@ class JsonlRenderer:
             fields += f',"forwards":{{"flow":{event.forwards.flow},"packet":{event.forwards.packet}}}'
         return fields
 
-    def _line(self, event: AnyEvent) -> str:
+    def line(self, event: AnyEvent) -> str:
         """The line of any event."""
         record = self._struct(event)
         try:
