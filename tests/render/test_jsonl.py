@@ -120,6 +120,36 @@ def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes
     assert [list(record) for record in fast] == [list(record) for record in general]
 
 
+few_octets = st.sampled_from([b"", b"REQ", b'"\x7f\xff', Cut(b"REQ", 9), Hidden(3)])
+few_names = st.sampled_from(["REQ", 'R"\n', "R\u202e\ud800"])
+wires = st.tuples(numbers, st.integers(1, 2**40), st.integers(1, 9), few_names, few_names)
+greetings = st.builds(
+    lambda wire, *values: Greeting(*wire, *values),
+    *(wires, st.none() | few_names, st.none() | few_names, st.none() | st.booleans()),
+    *(st.none() | few_names, st.none() | few_octets),
+)
+commands = st.builds(
+    lambda wire, properties, name, *values: Command(*wire, "READY", properties, name, *values),  # type: ignore[call-arg]
+    *(wires, st.none() | st.dictionaries(few_names, few_octets, max_size=2), st.none() | few_names),
+    *(st.none() | few_octets, st.none() | few_octets, st.none() | st.integers(0, 2)),
+)
+peers = st.builds(
+    Peer, few_names, st.none() | few_names, st.none() | few_names, st.none() | few_octets, st.none() | numbers,
+    st.booleans(), st.none() | few_names,
+)  # fmt: skip
+sides = st.builds(Sides, numbers, numbers)
+connections = st.builds(
+    Connection, numbers, st.sampled_from(["tcp", "ws"]), peers, peers, sides, sides, numbers, numbers,
+    st.sampled_from(["fin", "rst"]), st.none() | few_names, st.none() | few_names,
+    st.sampled_from([None, "complete"]), st.lists(few_octets, max_size=2),
+)  # fmt: skip
+
+
+@given(st.lists(greetings | commands | connections, max_size=12), limits)
+def test_a_record_is_the_same_whatever_came_before_it(batch: list[AnyEvent], max_bytes: int) -> None:
+    assert lines(batch, max_bytes) == [line for event in batch for line in lines([event], max_bytes)]
+
+
 @given(octets, limits)
 def test_octets_follow_the_contract(value: Any, max_bytes: int) -> None:
     shown = json.loads(json.dumps(octets_object(value, max_bytes)))
