@@ -67,6 +67,8 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 
 # Facts from which nothing follows but what the pair says.
 _FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
+# Those that matter as a proof, and to a side that waits.
+_ANNOUNCEMENTS: frozenset[Fact] = frozenset({"signature", "revision"})
 
 
 class Pair(Protocol):
@@ -353,7 +355,8 @@ class Half:
         opening, pair = self.opening, self._pair
         opening.fact = None
         if fact in _FOR_THE_PAIR and not opening.faults:
-            pair.take(self, fact)
+            if fact not in _ANNOUNCEMENTS or not opening.proven or opening.other.awaits_other:
+                pair.take(self, fact)
             return
         faults, opening.faults = opening.faults, ()
         if fact == "refusal":
