@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from math import isfinite
-from operator import attrgetter
+from operator import itemgetter
 from types import NoneType
 from typing import Any, BinaryIO, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from dissectors.events import (
     AnyEvent,
@@ -51,7 +51,7 @@ _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 # Most connections begin and end alike: so many ends of their records are remembered, those of less than 512 characters.
 _TAILS = 256
 _LONG = 512
-_Values = Callable[[Any], tuple[Any, ...]]
+_Values = tuple[Any, ...]
 
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class JsonlRenderer:
         self._max_bytes = max_bytes
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
         self._plans: dict[type, _Plan] = {}
-        self._tails: dict[tuple[Any, ...], str] = {}
+        self._tails: dict[tuple[type, _Values], str] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -220,9 +220,9 @@ class JsonlRenderer:
     def _line(self, event: AnyEvent) -> str:
         """The record of any event as JSON text."""
         if type(event) is Greeting:
-            return self._join(event, f'{{"type":"greeting"{_place(event)}', _of_greeting(event))
+            return self._join(event, f'{{"type":"greeting"{_place(event)}', _of_greeting(astuple(event)))
         if type(event) is Command and (properties := event.properties) is not None:
-            values = (*_of_command(event), *properties.items())
+            values = (*_of_command(astuple(event)), *properties.items())
             return self._join(event, f'{{"type":"command"{_place(event)}', values)
         if type(event) is Connection:
             messages, octets = event.messages, event.octets
@@ -233,15 +233,15 @@ class JsonlRenderer:
                 f'"octets":{{"client":{octets.client},"server":{octets.server}}},'
                 f'"start_ns":{event.start_ns},"end_ns":{event.end_ns}'
             )
-            return self._join(event, head, (*_of_connection(event), *event.subscriptions))
+            return self._join(event, head, (*_of_connection(astuple(event)), *event.subscriptions))
         return self._text(event)
 
     def _peer(self, peer: Peer) -> str:
-        return self._join(peer, f'{{"address":{quoted(peer.address)}', _of_peer(peer))
+        return self._join(peer, f'{{"address":{quoted(peer.address)}', _of_peer(astuple(peer)))
 
-    def _join(self, record: msgspec.Struct, head: str, values: tuple[Any, ...]) -> str:
+    def _join(self, record: msgspec.Struct, head: str, values: _Values) -> str:
         """A record, or a part of one, as JSON text that begins with ``head``; the rest depends on ``values`` alone."""
-        known = (type(record), values)
+        known = type(record), values
         tail = self._tails.get(known)
         if tail is None:
             text = self._text(record)
@@ -305,15 +305,13 @@ _often = lru_cache(1024)(octets_object)
 
 def _place(event: Greeting | Command) -> str:
     """The first fields of an event as JSON text."""
-    return (
-        f',"time_ns":{event.time_ns},"packet":{event.packet},"flow":{event.flow},'
-        f'"src":{quoted(event.src)},"dst":{quoted(event.dst)}'
-    )
+    return f',"time_ns":{event.time_ns},"packet":{event.packet}{_of_flow(event.flow, event.src, event.dst)}'
 
 
-def _rest(struct: type[msgspec.Struct], *differing: str) -> _Values:
-    """What gives the values of the fields of a record that do not differ from each record to the next."""
-    return attrgetter(*(field.name for field in record_fields(struct) if field.name not in differing))
+def _rest(struct: type[msgspec.Struct], *differing: str) -> Callable[[_Values], _Values]:
+    """What picks, of all values of a struct, those of its record that do not differ from each record to the next."""
+    names = [field.name for field in record_fields(struct) if field.name not in differing]
+    return itemgetter(*map(struct.__struct_fields__.index, names))
 
 
 _WIRE = ("time_ns", "packet", "flow", "src", "dst")
@@ -327,13 +325,19 @@ _of_connection = _rest(
 
 
 @lru_cache(512)
+def _of_flow(flow: int, src: str, dst: str) -> str:
+    """What all events of one sender have in common."""
+    return f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)}'
+
+
+@lru_cache(512)
 def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, str, str]:
     """What all messages of one sender have in common.
 
     That is what stands between the packet number and the frames, what comes after the frames of a whole message, and
     what after those of an incomplete one.
     """
-    middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
+    middle = f'{_of_flow(flow, src, dst)},"frames":['
     tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
     sealed = ',"encrypted":true' if encrypted else ""
     return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'
