@@ -702,7 +702,8 @@ class Half:
         """No more octets will come, because of ``end``: report what is unfinished."""
         opening, session, journal, buffer = self.opening, self.session, self.journal, self.buffer
         opening.ended = True
-        self.search_now()
+        if self.search is not None:
+            self.search_now()
         if not opening.proven:
             return
         if opening.state == "absent":

@@ -341,7 +341,7 @@ class Session:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
         security, journal = self.security, self.journal
         is_cut = isinstance(body, Cut)
-        octets = at_hand(body)
+        octets = body if isinstance(body, bytes) else at_hand(body)
         incomplete = not whole and not is_cut
         whole = whole and not is_cut
         mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
