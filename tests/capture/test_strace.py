@@ -328,6 +328,16 @@ def test_a_command_that_nobody_looks_at_is_ended() -> None:
     assert engine.said == "sleep was ended by SIGTERM"
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_command_is_ended_by_a_signal_that_came_before_its_start() -> None:
+    engine = StraceEngine(["sleep", "600"], [])
+    engine.stop()
+    engine.start()
+    assert b"execve" in b"".join(piece.payload for piece in engine.pieces())  # which end with it
+    engine.close()
+    assert engine.said == "sleep was ended by SIGTERM"
+
+
 # Neither it nor its child wants to end; each makes a file once it does not.
 STUBBORN = """trap '' TERM; (: >"$0/child"; exec sleep 600) & : >"$0/parent"; exec sleep 600"""
 

@@ -351,16 +351,12 @@ def test_subscribers(kind: str, peers: Peers) -> None:
 def test_times_and_rates(peers: Peers) -> None:
     """In the capture's own time each would take 50 s."""
     said: list[Said] = [("client", [b"%d" % number]) for number in range(11)]
-    paces: list[tuple[dict[str, Any], int, float]] = [
-        ({"speed": 200.0}, 5000, 0.25),
-        ({"rate": 100.0}, 5000, 0.1),
-        ({"rate": 100.0, "rounds": 2}, 5000, 0.4),
-    ]
-    for options, gap_ms, expected in paces:
+    paces: list[tuple[dict[str, Any], float]]
+    paces = [({"speed": 200.0}, 0.25), ({"rate": 100.0}, 0.1), ({"rate": 100.0, "rounds": 2}, 0.4)]
+    for options, expected in paces:
         pull = peers(zmq.PULL)
-        score, shown = play(talk("PUSH", "PULL", *said, gap_ms=gap_ms), where(pull), **{"speed": 1.0} | options)
-        times = [event.time_ns for event in shown if isinstance(event, Message)]
-        assert expected <= (times[-1] - times[0]) / 1e9 < expected + 20
+        score, _ = play(talk("PUSH", "PULL", *said, gap_ms=5000), where(pull), **{"speed": 1.0} | options)
+        assert expected <= score.seconds < expected + 20  # the first may be late, but is due at the beginning
         assert score.sent == 11 * options.get("rounds", 1)
 
 
