@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -232,13 +233,16 @@ LATE = [
 NOUNS = {
     "cut",  # octets that were cut off: one cut
     "drawing",
+    "feed",  # of packets or records
     "finding",  # what zmtpsniff diagnose writes
     "framing",  # what 23/ZMTP calls it
     "greeting",  # likewise
     "mapping",  # of a file into the memory of a process
     "opening",  # the part of a stream before its frames
     "hidden",  # events.Hidden, which plug-ins import
+    "nothing",
     "ping",
+    "recording",
     "ring",
     "testing",  # zmtpsniff.testing, which the tests of plug-ins import
     "wording",
@@ -405,8 +409,51 @@ def test_participles_are_recognised(name: str, expected: bool) -> None:
 
 def test_names_are_nouns() -> None:
     """A stranger asks "a Taken what?"; a class and a module say what they are."""
-    names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources())}
+    names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources(), *_names_of_tests())}
     assert {name for name, short in names if _is_participle(short)} == set()
+
+
+def _names_of_tests() -> Iterator[str]:
+    """The modules that tests share, and the classes of all tests."""
+    for path in (PROJECT / "tests").rglob("*.py"):
+        module = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+        if not path.name.startswith(("test_", "__")):
+            yield module
+        yield from (f"{module}.{node.name}" for node in ast.walk(_parse(path)) if isinstance(node, ast.ClassDef))
+
+
+# Tests of what has no module of its own: by folder, the names after test_.
+TOPICS = {
+    "": {"layers", "package"},  # who imports whom, and what is installed
+    "check": {"captures", "live"},  # policies made of captures, and held against live traffic
+    "cli": {"completion"},  # in real shells
+    "dissectors/zmtp": {"property_names", "streams"},  # which several readers look for, and whole conversations
+    "render": {"diagrams", "golden", "output_safety", "people"},  # of several formats
+    "spark": {"cluster", "curve", "cut_out", "follow", "memory", "streaming_docs", "usage"},  # from end to end
+}
+# Folders of such tests: of whole programs, of real peers, and of what the documentation says.
+TOPIC_FOLDERS = {"docs", "peers", "program"}
+
+
+def _subjects(folder: str) -> set[str]:
+    """What the tests of a folder may be named after: its package, or a module or package in that."""
+    package = PROJECT / (folder if folder.startswith("dissectors") else f"zmtpsniff/{folder}")
+    return {package.name} | {path.stem for path in package.iterdir() if path.is_dir() or path.suffix == ".py"}
+
+
+def test_tests_are_where_their_subject_is() -> None:
+    """The tests of ``zmtpsniff/x/y.py`` are in ``tests/x/test_y.py``, and in ``tests/x/test_y_z.py`` if z is a part."""
+    lost = set()
+    for path in (PROJECT / "tests").rglob("test_*.py"):
+        folder = path.parent.relative_to(PROJECT / "tests").as_posix().removeprefix(".")
+        name = path.stem.removeprefix("test_")
+        if folder in TOPIC_FOLDERS or name in TOPICS.get(folder, ()):
+            continue
+        if not any(name == subject or name.startswith(f"{subject}_") for subject in _subjects(folder)):
+            lost.add(str(path))
+    assert lost == set()
+    for folder, names in TOPICS.items():
+        assert not {name for name in names if not (PROJECT / "tests" / folder / f"test_{name}.py").exists()}
 
 
 def test_public_classes_have_names_of_their_own() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Cut, Message
-from tests.support.browsing import PacketFeed, Screenful, browsing, make_live, make_reader
+from tests.support.browse_terminal import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.options import THEMES, BrowseOptions
 from zmtpsniff.browse.virtual_list import VirtualList

@@ -9,7 +9,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message
-from tests.support.browsing import read_index
+from tests.support.browse_terminal import read_index
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.index import ROWS, RecordIndex
 from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Connection, Greeting, Handshake, Message, Peer, Problem, Sides, Subscription
 from tests.program.test_shop import record
 from tests.support import shop
-from tests.support.checked import check, outcomes
+from tests.support.check_program import check, outcomes
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from zmtpsniff.check.endpoint_reader import ENDPOINT_KEYS, RATE_KEYS

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Capture, Connection, Message, Peer, Sides
-from tests.support.checked import capture, outcomes
+from tests.support.check_program import capture, outcomes
 from tests.support.footprint import entries
 from tests.support.paths import FIXTURES
 from zmtpsniff.check.builtin import SETS, is_loopback

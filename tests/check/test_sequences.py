@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Connection, Cut, Message, Payload, Peer, Problem, Sides, Subscription
 from tests.program.test_shop import record_program
 from tests.support import counters
-from tests.support.checked import check, outcomes, without_packets
+from tests.support.check_program import check, outcomes, without_packets
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES, program
 from zmtpsniff.check.model import Outcome

@@ -16,7 +16,7 @@ import yaml
 from dissectors.payloads.registry import built_in
 from dissectors.problems import PROBLEMS
 from tests.support.paths import PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 
 PROBLEMS_PAGE = PROJECT / "docs" / "problems.md"

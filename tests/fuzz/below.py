@@ -14,7 +14,7 @@ from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import CLOSED, FIN, PGM, SYN, UDP
 
 from .octets import pieces, turns
-from .shown import is_safe
+from .output import is_safe
 
 LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999, 9, 50, 51, 104, 166, 204, 239)
 _MOST_PACKETS = 5_000  # of an input that decompresses to very many

@@ -14,7 +14,7 @@ from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import PGM, UDP
 
 from .octets import pieces, told, turns
-from .shown import shown
+from .output import shown
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 SIGNATURE = b"\xff" + bytes(8) + b"\x7f"

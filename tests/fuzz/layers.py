@@ -14,7 +14,7 @@ from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
 
 from .connections import CLIENT, SERVER, converse, same_however_cut, upgrade
 from .octets import told, turns
-from .shown import shown
+from .output import shown
 
 # ------------------------------------------------------------------ TLS
 

@@ -44,7 +44,7 @@ from .connections import (
 from .curve import curve_keys, curve_plaintexts
 from .layers import deflate, tls
 from .octets import turns
-from .shown import checked, is_safe, shown
+from .output import checked, is_safe, shown
 
 Target = Callable[[bytes], None]
 

@@ -13,8 +13,18 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from dissectors.events import AnyEvent
+from tests.support.encapsulations import (
+    CONVERSATIONS,
+    MAC,
+    WRAPPED,
+    captured,
+    datagram,
+    frame,
+    labels,
+    recorded,
+    wrapped,
+)
 from tests.support.streams import sniff
-from tests.support.wrapped import CONVERSATIONS, MAC, WRAPPED, captured, datagram, frame, labels, recorded, wrapped
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder

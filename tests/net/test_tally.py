@@ -8,9 +8,9 @@ from scapy.packet import Raw
 
 from dissectors.events import Capture, Problem
 from dissectors.problems import PROBLEMS
+from tests.support.encapsulations import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip, labels, recorded
 from tests.support.footprint import only
 from tests.support.streams import sniff
-from tests.support.wrapped import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip, labels, recorded
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.encapsulation import UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder

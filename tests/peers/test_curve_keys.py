@@ -15,7 +15,7 @@ from tests.support.conversation import UNDER_CURVE, check, closed, converse, oct
 from tests.support.live_program import LiveProgram, Record, live, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from tests.support.paths import PROJECT, program
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 from tests.support.uprobes import need_uprobes, placed
 
 pytestmark = needs_namespaces

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 
 pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")

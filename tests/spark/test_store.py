@@ -244,7 +244,7 @@ def test_runs_on_the_same_series_at_once(tmp_path: Path) -> None:
 def test_another_run_makes_the_tables_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow finds no folder of a table, looks whether there really is none, and there is one."""
 
-    class Hurried:
+    class HastyFileSystem:
         """A file system whose folders come while they are listed."""
 
         def __init__(self, system: Any) -> None:
@@ -260,7 +260,7 @@ def test_another_run_makes_the_tables_at_the_same_time(tmp_path: Path, monkeypat
 
     def hurried(location: str) -> tuple[Any, str]:
         system, root = file_system(location)
-        return Hurried(system), root
+        return HastyFileSystem(system), root
 
     monkeypatch.setattr(store, "file_system", hurried)
     Store(str(tmp_path / "out")).open()

@@ -23,7 +23,7 @@ from tests.support.streams import (
     SERVER,
     Conversation,
     Piece,
-    Sent,
+    SentSegment,
     is_subsequence,
     packets,
     resegment,
@@ -132,7 +132,7 @@ def recorded(pattern: str, kind: str, length: int, count: int) -> Conversation:
     return Conversation(f"{pattern} {kind}", tuple(pieces))
 
 
-def begin_inside(talk: Conversation, part: float, size: int) -> list[Sent]:
+def begin_inside(talk: Conversation, part: float, size: int) -> list[SentSegment]:
     """The segments of ``size`` octets of what follows the first ``part`` of a conversation."""
     sent = resegment(segments(talk), lambda: size)
     return sent[int(len(sent) * part) :]
@@ -340,7 +340,7 @@ def test_a_search_goes_on_from_its_state() -> None:
         return made[-1]
 
     table = FlowTable(connect)
-    sent = [Sent(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
+    sent = [SentSegment(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
     given = packets(sent, step_ns=1_000_000)
     decoder = HeaderDecoder()
     taken = [decoder.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
@@ -364,9 +364,9 @@ def test_the_header_of_a_long_frame_cut_by_a_gap(kept: int) -> None:
     """Of ZMTP 1.0, where the length is followed by the flags, it is the longest there is."""
     header = b"\xff" + (1 << 20).to_bytes(8, "big") + b"\0"
     sent = [
-        Sent(CLIENT, 0, b"in the middle of something" + header[:kept], 0, ACK),
-        Sent(CLIENT, 5000, b"and more of it", 0, ACK),
-        *(Sent(SERVER, 0, b"", 5014, ACK) for _ in range(60)),
+        SentSegment(CLIENT, 0, b"in the middle of something" + header[:kept], 0, ACK),
+        SentSegment(CLIENT, 5000, b"and more of it", 0, ACK),
+        *(SentSegment(SERVER, 0, b"", 5014, ACK) for _ in range(60)),
     ]
     events = sniff(packets(sent, step_ns=10_000_000))
     assert not [event for event in events if isinstance(event, Message)]

@@ -19,7 +19,7 @@ from tests.support.streams import (
     Conversation,
     Packets,
     Piece,
-    Sent,
+    SentSegment,
     packets,
     resegment,
     segments,
@@ -37,7 +37,7 @@ Body = Callable[[Random, int], bytes]
 BODIES: tuple[Body, ...] = (text_body, json_body, binary_body)
 
 
-def begin_late(sent: list[Sent], random: Random, side: int | None = None) -> list[Sent]:
+def begin_late(sent: list[SentSegment], random: Random, side: int | None = None) -> list[SentSegment]:
     """What a capture has that begins somewhere in the first half, perhaps of one side alone."""
     kept = [one for one in sent if side is None or one.side == side]
     octets = sum(len(one.payload) for one in kept)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscription
-from tests.support.foreign import PROTOCOLS, converse
+from tests.support.foreign_conversations import PROTOCOLS, converse
 from tests.support.made_up import (
     binary_body,
     frame,
@@ -34,7 +34,7 @@ from tests.support.streams import (
     Conversation,
     Packets,
     Piece,
-    Sent,
+    SentSegment,
     complaints,
     conversations,
     duplicate,
@@ -56,7 +56,7 @@ from zmtpsniff.sniffer import Sniffer
 
 # What is not right yet, each with what is wrong.
 
-Mutation = Callable[[Conversation, Random], list[Sent]]
+Mutation = Callable[[Conversation, Random], list[SentSegment]]
 
 
 @cache
@@ -85,7 +85,7 @@ def chosen(random: Random, count: int) -> list[Conversation]:
 # ---------------------------------------------------------------------- what must not change anything
 
 
-def cut_anew(talk: Conversation, random: Random) -> list[Sent]:
+def cut_anew(talk: Conversation, random: Random) -> list[SentSegment]:
     sizes = random.choice(
         [
             lambda: 1,
@@ -164,7 +164,7 @@ def test_addresses_used_again() -> None:
 # ---------------------------------------------------------------------- what loses something
 
 
-def dropped(talk: Conversation, random: Random) -> list[Sent]:
+def dropped(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = resegment(segments(talk), lambda: random.choice([1460, 1460, 100]))
     data = [at for at, one in enumerate(sent) if one.payload]
     for at in sorted(random.sample(data, min(len(data), random.choice([1, 1, 2, 5]))), reverse=True):
@@ -172,29 +172,29 @@ def dropped(talk: Conversation, random: Random) -> list[Sent]:
     return sent
 
 
-def cut_by_snaplen(talk: Conversation, random: Random) -> list[Sent]:
+def cut_by_snaplen(talk: Conversation, random: Random) -> list[SentSegment]:
     kept = random.choice([1, 2, 6, 12, 14, 20, 42, 96, 200])
     return [replace(one, kept=kept) if len(one.payload) > kept else one for one in segments(talk)]
 
 
-def one_side(talk: Conversation, random: Random) -> list[Sent]:
+def one_side(talk: Conversation, random: Random) -> list[SentSegment]:
     side = random.choice([CLIENT, SERVER])
     mine = [one for one in segments(talk) if one.side == side]
     return mine[random.choice([0, random.randrange(len(mine))]) :]
 
 
-def reset(talk: Conversation, random: Random) -> list[Sent]:
+def reset(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = segments(talk)
     at = random.randrange(3, len(sent))
     return [*sent[:at], replace(sent[at], payload=b"", flags=RST | ACK)]
 
 
-def any_from(talk: Conversation, random: Random) -> list[Sent]:
+def any_from(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = resegment(segments(talk), lambda: random.choice([1460, 1460, 100]))
     return sent[random.randrange(1, len(sent)) :]
 
 
-def any_to(talk: Conversation, random: Random) -> list[Sent]:
+def any_to(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = segments(talk)
     return sent[: random.randrange(1, len(sent))]
 

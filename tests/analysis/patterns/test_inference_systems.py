@@ -8,7 +8,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Connection, Message
-from tests.support.late import events_of, packets_of, without_beginnings
+from tests.support.late_captures import events_of, packets_of, without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.running_systems import SYSTEMS
 from tests.support.settings import RELATIONS
