@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.findings.boxes import Boxes
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
@@ -18,6 +17,7 @@ from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
@@ -38,7 +38,7 @@ class Diagnosis:
             Endpoints(rules),
             Handshakes(),
             Requests(timeout_seconds),
-            Boxes(timeout_seconds),
+            SealedRequests(timeout_seconds),
             Receivers(),
             Topics(),
             Copies(),

@@ -72,7 +72,7 @@ class _Silence:
         self.longest_ns = 0
 
 
-class Boxes(Inquiry):
+class SealedRequests(Inquiry):
     """Requests and replies in boxes."""
 
     def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
