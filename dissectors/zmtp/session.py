@@ -363,7 +363,7 @@ class Session:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
         security, journal = self.security, self.journal
         is_cut = isinstance(body, Cut)
-        octets = at_hand(body)
+        octets = body if isinstance(body, bytes) else at_hand(body)
         incomplete = not whole and not is_cut
         has_no_hole = whole
         whole = whole and not is_cut

@@ -103,7 +103,11 @@ async def test_a_field_is_lit_in_tree_and_octets() -> None:
         await shown.press("j", "j", "j", "j", "tab")
         message = app.reader.index.event(4)
         assert isinstance(message, Message)
-        lit = lambda: app.view.octet_lines.octets[app.view.octet_lines.lit.start : app.view.octet_lines.lit.stop]  # noqa: E731
+
+        def lit() -> bytes:
+            lines = app.view.octet_lines
+            return lines.octets[lines.lit.start : lines.lit.stop]
+
         while (field := app.view.field) is not None and field.label != "frames[1]":
             await shown.press("j")
         assert lit() == b"\x01\x09request 0"

@@ -302,10 +302,8 @@ def test_summary_of_long_messages() -> None:
     start = f"   #17 flow 1  {CLIENT} > {SERVER}  message PUB    10 frames     15 octets"
     first = ['"a"', '""...', *['""'] * 6]
     assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"
-    for options in ({"verbosity": 1}, {"max_bytes": 0}):
-        assert shown("summary", batch, **options).split(" ", 1)[1] == (
-            f'{start} {" ".join(first)} "" "b"... (incomplete)\n'
-        )
+    for whole in (shown("summary", batch, verbosity=1), shown("summary", batch, max_bytes=0)):
+        assert whole.split(" ", 1)[1] == f'{start} {" ".join(first)} "" "b"... (incomplete)\n'
 
 
 def test_summary_says_everything_when_asked() -> None:

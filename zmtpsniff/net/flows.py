@@ -4,7 +4,7 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, ValuesView
 from operator import itemgetter
 
 import msgspec
@@ -127,6 +127,11 @@ class FlowTable:
         self.count = 0  # flows so far
         self.holdings = Holdings()
         self._counted_packet = 0  # the packet up to which they are counted
+
+    @property
+    def flows(self) -> ValuesView[Flow]:
+        """The flows that are followed now."""
+        return self._flows.values()
 
     def number(self) -> int:
         """Count a flow that is none of TCP, and return its number."""
