@@ -111,7 +111,8 @@ FINDINGS: dict[str, FindingKind] = {
         "error",
         "Requests got no reply within `--timeout`, or before their connection was closed.",
         "The capture has the request, and no reply to it by envelope or by order. For a DEALER zmtpsniff says so only "
-        "if the same service answers others, or answered this one before.",
+        "if the same service answers others, or answered this one before. Under CURVE without keys the lengths of "
+        "boxes show it, of a REQ without identity and a REP, most likely.",
         "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
         "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
     ),
