@@ -13,7 +13,7 @@ from google.protobuf import any_pb2, api_pb2, descriptor_pb2, struct_pb2, timest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.paths import PROJECT
+from tests.support.paths import fixtures
 from zmtpsniff.analysis import protobuf
 from zmtpsniff.analysis.bodies import decode
 
@@ -140,7 +140,7 @@ def test_arrays_of_numbers_are_none(kind: str, order: str, data: st.DataObject) 
 
 def test_source_files_in_pieces_are_none() -> None:
     random_ = random.Random(2)
-    for path in sorted(PROJECT.glob("fixtures/*.pcap*"))[:40]:
+    for path in fixtures("*.pcap*")[:40]:
         data = path.read_bytes()
         for _ in range(50):
             start = random_.randrange(len(data))

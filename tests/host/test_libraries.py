@@ -11,7 +11,7 @@ from zmtpsniff.host.libraries import Libraries
 from zmtpsniff.host.processes import MemoryArea, open_mapped
 
 
-class Placed:
+class ProbeLog:
     """Probes that are written down instead of placed."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ def test_a_process_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(libraries, "pids", lambda: [os.getpid()])
     monkeypatch.setattr(libraries, "open_mapped", open_later)
     monkeypatch.setattr(libraries, "_INSTALLED", ())
-    uprobes: Any = Placed()
+    uprobes: Any = ProbeLog()
     found = Libraries(uprobes)
     assert uprobes.names == []
     uprobes.executed.append(os.getpid())

@@ -32,5 +32,6 @@ def test_no_word_is_lost_and_no_line_too_long(words: list[str], depth: int, widt
 def test_the_tree_breaks_between_words(name: str, width: int) -> None:
     out = io.StringIO()
     TreeRenderer(out, width=width, color="never").write(list(zmtpsniff.open(FIXTURES / name)))
+    assert out.getvalue()
     for line in out.getvalue().splitlines():
         assert len(line) <= width or len(line.split()) < 3, line
