@@ -309,9 +309,35 @@ async def test_frames_records_and_packets_are_saved_and_copied() -> None:
     assert [message.frames for message in again] == [message.frames for message in expected]
 
 
+@in_terminal
+async def test_a_name_that_is_proposed_is_replaced_or_edited() -> None:
+    where = Path(os.environ["PYTEST_TMP"])
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("W")
+        assert shown.app.question_prompt.value == "record.json"
+        await shown.type("mine")
+        await shown.press("enter")
+        await shown.until(lambda: "saved" in shown.text())
+        await shown.press("W", "left")
+        await shown.type("2-")
+        await shown.press("enter")
+        await shown.until(lambda: (where / "2-record.json").exists())
+        await shown.press("W", "right")
+        await shown.type("l")
+        await shown.press("enter")
+        await shown.until(lambda: (where / "record.jsonl").exists())
+        await shown.press("slash")
+        await shown.type("reply")
+        await shown.press("enter", "slash")
+        await shown.type("request")
+        assert shown.app.question_prompt.value == "request"
+    assert sorted(path.name for path in where.iterdir()) == ["2-record.json", "mine", "record.jsonl"]
+
+
 @pytest.fixture(autouse=True)
 def _where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_TMP", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("theme", THEMES)

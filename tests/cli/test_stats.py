@@ -7,7 +7,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.support.live_program import wait_for
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Finding
@@ -278,15 +278,12 @@ def test_an_interrupt_tells_what_was_counted() -> None:
         assert program.stderr
         program.stdin.write(REQ_REP.read_bytes())
         program.stdin.flush()
-        for _ in range(100):  # until it has read all that there is, which its processor time tells
-            time.sleep(0.1)
-            if _waits(program.pid):
-                break
+        wait_for(lambda: _waits(program.pid))  # it has read all that there is
         program.send_signal(signal.SIGINT)
         rows = [json.loads(line) for line in program.stdout.read().splitlines()]
         assert rows[-1]["packets"] == told(REQ_REP)[-1]["packets"]
         assert rows[-1]["messages"] == told(REQ_REP)[-1]["messages"]
-        assert program.wait(10) == 130
+        assert program.wait(60) == 130
         assert program.stderr.read() == b""
 
 

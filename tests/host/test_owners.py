@@ -1,6 +1,7 @@
 """Processes in records of connections: only of who had the port while the connection lived; packets wait for keys."""
 
 import io
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +82,23 @@ def test_an_answer_counts_only_for_who_lived_then(
     owners.add_to(event)
     assert event.client.process == (Process(7, "python") if named else None)
     assert event.server.process == (Process(8, "python") if named else None)
+
+
+def test_the_end_of_a_capture_waits_for_the_first_look(owners: ConnectionOwners) -> None:
+    """However long the helper has had no processor for it."""
+    owners.ask(1, CLIENT, SERVER)
+
+    def look() -> None:
+        owners.hear(answer(1, CLIENT, 50, 7))
+        owners.note_look(1)
+
+    late = threading.Timer(0.5, look)
+    late.start()
+    event = connection(1, 20, 60, "open")
+    owners.add_to(event)
+    late.join()
+    assert event.client.process == Process(7, "python")
+    assert event.server.process is None
 
 
 def test_a_port_that_is_used_again(owners: ConnectionOwners) -> None:

@@ -190,6 +190,27 @@ def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
     assert wire.table.count == 1
 
 
+def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = Attempts()
+    wire = Wire()
+    wire.table = FlowTable(wire._connect, witness=attempts)
+    for port in range(40_001, 40_006):
+        for _ in range(2):  # a capture point may see each packet twice
+            wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
+    wire.send(True, 0, flags=RST | ACK, ack=2001, port=40_001)  # the port is tried again
+    wire.send(True, 7, flags=RST | ACK, ack=1001, port=40_007)  # of some connection
+    wire.send(True, 0, flags=RST, port=40_008)
+    monkeypatch.setattr("zmtpsniff.net.flows._MOST_REFUSALS", 3)
+    wire.send(True, 0, flags=RST | ACK, ack=1001, port=40_006)
+    assert len(attempts.seen) == 2  # that of the port used again, and one that makes room
+    wire.table.finish()
+    assert [(one.outcome, one.syns, one.flow) for one in attempts.seen] == [("refused", 0, 0)] * 7
+    assert sorted(one.client for one in attempts.seen) == [
+        f"10.0.0.1:{port}" for port in (40_001, *range(40_001, 40_007))
+    ]
+    assert wire.table.count == 0
+
+
 def test_addresses() -> None:
     key = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (40_000).to_bytes(2, "big") + (5555).to_bytes(2, "big")
     assert addresses(key) == (Address("10.0.0.1:40000", 40_000), Address("10.0.0.2:5555", 5555))

@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from itertools import pairwise
@@ -17,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
+from tests.support.ports import free_port
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
@@ -511,26 +512,25 @@ def test_an_output_that_is_empty_is_not_the_root() -> None:
 # ---------------------------------------------------------------------- object stores
 
 
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket of an S3 server, a process of its own: while Delta Lake waits, it may hold Python's lock."""
     pytest.importorskip("moto.server", reason="moto is not installed: pip install 'zmtpsniff[test]'")
     from pyarrow.fs import S3FileSystem
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host, port = free.getsockname()
+    host, port = "127.0.0.1", free_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
     for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("REGION", "us-east-1")):
         monkeypatch.setenv(f"AWS_{name}", value)
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                with suppress(OSError), socket.create_connection((host, port)):
-                    break
-                time.sleep(0.1)
+            wait_for(lambda: is_open(port))
             system = S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True)
             system.create_dir("here")
             yield "s3://here"
