@@ -67,6 +67,14 @@ def test_what_is_not_certain_is_left_alone(message: Any) -> None:
     assert decode(message.SerializeToString()) is None
 
 
+@pytest.mark.parametrize(("kind", "octets"), [(5, b"\1\2\3\4"), (1, b"\1\2\3\4\5\6\7\x08")])
+def test_numbers_of_a_fixed_size(kind: int, octets: bytes) -> None:
+    """Of four octets (I32) and of eight (I64); what follows them is read, too."""
+    text = "a text that says what it is"
+    first, third = (bytes([number << 3 | 2, len(text)]) + text.encode() for number in (1, 3))
+    assert protobuf.decode(first + bytes([2 << 3 | kind]) + octets + third) == {"1": text, "2": octets, "3": text}
+
+
 def test_what_follows_or_is_missing() -> None:
     data = FILE.SerializeToString()
     assert decode(data + b"\0") is None
