@@ -83,7 +83,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @given(st.lists(st.binary(max_size=80), min_size=1, max_size=4))
 def test_names_are_harmless(tmp_path_factory: pytest.TempPathFactory, frames: list[bytes]) -> None:
     folder = tmp_path_factory.mktemp("names") / "to"
-    for entry in taken(folder, said(*frames)):
+    entries = taken(folder, said(*frames))
+    assert [entry["frame"] for entry in entries] == list(range(len(frames)))
+    for entry in entries:
         if entry["file"] is not None:
             assert all(letter.isascii() and (letter.isalnum() or letter in "-_.") for letter in entry["file"])
             assert len(entry["file"]) < 100

@@ -13,7 +13,7 @@ from google.protobuf import any_pb2, api_pb2, descriptor_pb2, struct_pb2, timest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.paths import PROJECT
+from tests.support.paths import fixtures
 from zmtpsniff.analysis import protobuf
 from zmtpsniff.analysis.bodies import decode
 
@@ -65,6 +65,14 @@ def test_octets_repeated_and_large_numbers() -> None:
 )
 def test_what_is_not_certain_is_left_alone(message: Any) -> None:
     assert decode(message.SerializeToString()) is None
+
+
+@pytest.mark.parametrize(("kind", "octets"), [(5, b"\1\2\3\4"), (1, b"\1\2\3\4\5\6\7\x08")])
+def test_numbers_of_a_fixed_size(kind: int, octets: bytes) -> None:
+    """Of four octets (I32) and of eight (I64); what follows them is read, too."""
+    text = "a text that says what it is"
+    first, third = (bytes([number << 3 | 2, len(text)]) + text.encode() for number in (1, 3))
+    assert protobuf.decode(first + bytes([2 << 3 | kind]) + octets + third) == {"1": text, "2": octets, "3": text}
 
 
 def test_what_follows_or_is_missing() -> None:
@@ -140,7 +148,7 @@ def test_arrays_of_numbers_are_none(kind: str, order: str, data: st.DataObject) 
 
 def test_source_files_in_pieces_are_none() -> None:
     random_ = random.Random(2)
-    for path in sorted(PROJECT.glob("fixtures/*.pcap*"))[:40]:
+    for path in fixtures("*.pcap*")[:40]:
         data = path.read_bytes()
         for _ in range(50):
             start = random_.randrange(len(data))

@@ -27,7 +27,9 @@ def octets_of(sheet: Sheet, label: str) -> bytes:
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
 def test_fields_are_where_they_are_said_to_be(path: Path) -> None:
-    for event, sheet in sheets(path):
+    found = sheets(path)
+    assert found
+    for event, sheet in found:
         assert all(0 <= field.start <= field.stop <= len(sheet.octets) for field in sheet.fields)
         assert sheet.fields[0].start == 0
         assert sheet.fields[0].stop == len(sheet.octets)

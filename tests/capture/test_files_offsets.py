@@ -79,7 +79,9 @@ def test_offsets_in_chunks_of_any_size(form: str, size: int) -> None:
 
 def test_octets_of_the_packet_are_in_its_record() -> None:
     octets = sections()
-    for (_, _, data, _, _), offset in read(octets, 100):
+    found = read(octets, 100)
+    assert found
+    for (_, _, data, _, _), offset in found:
         kind = max(octets[offset : offset + 4])
         begin = offset + (12 if kind == 3 else 28)
         assert octets[begin : begin + len(data)] == data

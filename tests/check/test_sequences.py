@@ -199,7 +199,10 @@ READ = [
     ("frames[0]", [b"\xb2"], None),  # a digit, but not of ASCII
     ("frames[0].uint", [b"\x00\x00\x01\x02"], 258),
     ("frames[0].uint_le", [b"\x02\x01"], 258),
+    ("frames[0].uint", [b"\xff" * 8], 2**64 - 1),
     ("frames[0].uint", [bytes(9)], None),
+    ("frames[-2]", [b"7", b"8"], 7),
+    ("frames[-3]", [b"7", b"8"], None),
     ("body.seq", [b"topic", b'{"seq": 5}'], 5),
     ("body.order.numbers[1]", [b'{"order": {"numbers": [1, "2"]}}'], 2),
     ("body.seq", [b'{"seq": true}'], None),

@@ -6,11 +6,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dissectors.events import Connection, Handshake, Peer, Sides
 from tests.support.check_program import check, outcomes, without_packets
 from zmtpsniff.check.formats import make_report
 from zmtpsniff.check.model import Outcome, Rule
 from zmtpsniff.check.report import Report
-from zmtpsniff.check.sight import unseen_by
+from zmtpsniff.check.sight import types_unknown, unseen_by
 from zmtpsniff.render.palette import Palette
 
 ASKED = [
@@ -79,6 +80,21 @@ CHECKED = [
 @pytest.mark.parametrize(("rule", "verdict"), CHECKED)
 def test_what_a_late_capture_has_is_checked(late: Path, rule: str, verdict: str) -> None:
     assert _one(late, rule).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("handshake", "types", "unknown"),
+    [
+        ("not-seen", (None, None), True), ("not-seen", ("REQ", None), True), ("not-seen", ("REQ", "REP"), False),
+        ("complete", ("REQ", "REP"), False), ("failed", ("REQ", None), False), ("complete", (None, None), False),
+    ],
+)  # fmt: skip
+def test_types_are_unknown_if_neither_a_handshake_nor_messages_tell_them(
+    handshake: Handshake, types: tuple[str | None, str | None], unknown: bool
+) -> None:
+    client, server = Peer("10.0.0.1:40000", socket_type=types[0]), Peer("10.0.0.2:5555", socket_type=types[1])
+    one = Connection(1, "tcp", client, server, Sides(1, 1), Sides(9, 9), 1, 2, "fin", handshake=handshake)
+    assert types_unknown(one) is unknown
 
 
 def test_a_whole_capture_is_checked() -> None:

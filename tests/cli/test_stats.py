@@ -123,13 +123,16 @@ def test_every_row_is_valid_by_the_schema() -> None:
 
 def test_the_page_names_every_field() -> None:
     page = (PROJECT / "docs" / "stats.md").read_text()
+    kinds = set()
     for definition in schema()["$defs"].values():
         kind = definition.get("properties", {}).get("type", {}).get("const")
         if kind is None:
             continue
+        kinds.add(kind)
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{kind}`")]
         for name in definition["properties"]:
             assert name == "type" or f"`{name}`" in line, (kind, name)
+    assert {"stats-total", "stats-connection", "stats-latency"} <= kinds
 
 
 def test_rows_that_are_cut_are_told() -> None:

@@ -34,7 +34,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.xdist_group("site")
 def test_every_page_is_in_it(site: Path) -> None:
-    for page in DOCS.rglob("*.md"):
+    pages = list(DOCS.rglob("*.md"))
+    assert pages
+    for page in pages:
         assert (site / page.relative_to(DOCS).with_suffix(".html")).exists(), page
 
 

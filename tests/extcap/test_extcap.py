@@ -17,7 +17,7 @@ import zmtpsniff
 from dissectors.events import Cut, Hidden, Message
 from dissectors.zmtp import wire
 from tests.support.namespaces import needs_namespaces, separate_namespaces
-from tests.support.paths import FIXTURES
+from tests.support.paths import FIXTURES, fixtures
 from tests.support.runner import run
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
@@ -184,7 +184,7 @@ def test_what_no_key_opens_and_passwords_are_left_out() -> None:
 
 @pytest.mark.parametrize("pattern", ["bad_*", "net_*", "sec_*", "zap_*", "draft_*", "raw_*"])
 def test_whatever_comes_is_said_once_and_fits(pattern: str) -> None:
-    for path in sorted(FIXTURES.glob(f"{pattern}.pcap*")):
+    for path in fixtures(f"{pattern}.pcap*"):
         for dissector in ("zmtp", "data"):
             for pdu in pdus(path.name, dissector):
                 assert len(pdu.octets) <= pdu.length

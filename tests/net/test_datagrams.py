@@ -163,6 +163,17 @@ def test_what_waits_for_a_repair_is_given_up_in_the_end() -> None:
     assert len(messages(batches[0])) == len(ALL) - 1
 
 
+def test_a_repair_is_waited_for_while_other_packets_come() -> None:
+    packets = epgm()
+    hole = DATA[20]
+    end = packets[-1]
+    kept = [packet for index, packet in enumerate(packets) if index != hole]
+    soon = (end[0] + 9 * SECOND, *end[1:])
+    events = sniff([*kept, soon, as_repair(packets[hole], soon[0] + 1)], batch=1)
+    assert messages(events) == ALL
+    assert problems(events) == ["multicast-repaired"]
+
+
 def test_the_trailing_edge_says_that_nothing_will_be_repaired() -> None:
     message = b"\0\0" + frame_v1(b"hello")
     packets = [raw(pgm(ODATA, 5, message)), raw(pgm(ODATA, 9, message), 1), raw(pgm(ODATA, 10, message, trail=9), 2)]

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,35 @@ def test_a_hole_anywhere_is_told_and_nothing_is_joined(begin: int, length: int, 
     if plain:
         # What is missing hangs together, and the hole is told where it is.
         assert seen.index("tls-gap") == missing[0]
+
+
+def test_behind_a_record_that_lacks_octets_the_next_one_is_read() -> None:
+    first, cut_short, third, fourth = map(record, RECORDS[:4])
+    seen, _ = run([HELLO, first, cut_short[:20], len(cut_short) - 20, third, fourth], list(range(4)))
+    assert seen == [PLAINTEXTS[0], "tls-gap", PLAINTEXTS[2], PLAINTEXTS[3]]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x13\3\3\0\4", b"\x19\3\3\0\4",  # kinds of records are 20 to 24
+        b"\x16\2\3\0\4", b"\x16\4\3\0\4", b"\x16\3\5\0\4",  # versions are 3.0 to 3.4
+        b"\x16\3\3\0\0", b"\x16\3\3\x48\1",  # lengths are 1 to 18,432
+    ],
+)  # fmt: skip
+def test_what_begins_no_record_passes_as_it_is(head: bytes) -> None:
+    both = Both()
+    connection = Tls(Plaintexts()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
+    connection.client.feed(head + b"hello", 1, 1)
+    assert both.client.seen == [head + b"hello"]
+
+
+@pytest.mark.parametrize("head", [b"\x14\3\0\0\1", b"\x18\3\4\x48\0", b"\x16\3\1\0\4"])
+def test_what_begins_a_record_is_no_plaintext(head: bytes) -> None:
+    both = Both()
+    connection = Tls(Plaintexts()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
+    connection.client.feed(head + b"hello", 1, 1)
+    assert both.client.seen == []
 
 
 def test_what_is_not_taken_gives_way() -> None:

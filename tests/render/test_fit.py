@@ -52,5 +52,6 @@ def test_the_summary_cuts_what_peers_say_and_breaks_what_is_said_once(name: str,
 def test_the_tree_breaks_between_words(name: str, width: int) -> None:
     out = io.StringIO()
     TreeRenderer(out, width=width, color="never").write(list(zmtpsniff.open(FIXTURES / name)))
+    assert out.getvalue()
     for line in out.getvalue().splitlines():
         assert len(line) <= width or len(line.split()) < 3, line

@@ -225,7 +225,9 @@ def test_password_of_zap_is_hidden(name: str, recognise: bool) -> None:
         events = Payloads(load_dissectors()).take(events)
     for output, text in _for_people(events).items():
         assert _is_hidden(text), output
-    for line in shown(events, "json").splitlines():
+    lines = shown(events, "json").splitlines()
+    assert len(lines) == len(events)
+    for line in lines:
         record = json.loads(line)
         record.pop("frames", None)
         assert _is_hidden(json.dumps(record))

@@ -15,3 +15,10 @@ def program(module: ModuleType) -> list[str]:
     """The command that runs a module of the tests, from any folder."""
     find = f"import runpy, sys; sys.path.insert(0, {str(PROJECT)!r})"
     return [sys.executable, "-c", f"{find}; runpy.run_module({module.__name__!r}, None, '__main__', True)"]
+
+
+def fixtures(pattern: str) -> list[Path]:
+    """The captures with such names, of which there are some."""
+    found = sorted(FIXTURES.glob(pattern))
+    assert found, pattern
+    return found

@@ -15,7 +15,7 @@ from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Pe
 from tests.capture_point.conversations import converse
 from tests.capture_point.network import Link, connect
 from tests.capture_point.tap import Packets, Records, packets, watch
-from tests.support.paths import FIXTURES, PROJECT
+from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.patterns import Patterns
@@ -70,7 +70,7 @@ def test_zmtp_1_has_no_types_on_the_wire() -> None:
 
 
 def test_what_is_announced_is_not_inferred() -> None:
-    for path in FIXTURES.glob("m31_*.pcap"):
+    for path in fixtures("m31_*.pcap"):
         assert _types(_events(path)) == {}
 
 

@@ -112,7 +112,9 @@ def test_what_is_wrong_about_the_delimiter_is_told(client: bytes, frames: bytes,
 
 
 def test_both_legs_through_a_proxy_are_joined() -> None:
-    for request, forwarded, reply, returned in zip(*[iter(messages("proxy_ok"))] * 4, strict=True):
+    told = messages("proxy_ok")
+    assert told
+    for request, forwarded, reply, returned in zip(*[iter(told)] * 4, strict=True):
         assert forwarded.frames[1:] == request.frames
         assert forwarded.forwards == Place(request.flow, request.packet)
         assert reply.request == forwarded.packet

@@ -12,7 +12,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message, Peer, Subscription
-from tests.support.paths import CAPTURES, FIXTURES
+from tests.support.paths import CAPTURES, FIXTURES, fixtures
 from tests.support.stats_events import ALL, as_json, check_percentile, connection, published, rows
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
@@ -20,7 +20,7 @@ from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.render.statistics import draw
 
-BOTH = [*sorted(FIXTURES.glob("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
+BOTH = [*sorted(fixtures("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
 
 
 def batches(*captures: Path) -> Iterator[list[AnyEvent]]:
@@ -249,14 +249,14 @@ def test_bars() -> None:
 
 
 def test_a_tiny_terminal_is_no_error() -> None:
-    for capture in FIXTURES.glob("*.pcap*"):
+    for capture in fixtures("*.pcap*"):
         for width in (1, 10, 23):
             draw(report(counted(capture)), io.StringIO(), width=width)
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_tables_fit_the_terminal(width: int) -> None:
-    for capture in FIXTURES.glob("*.pcap*"):
+    for capture in fixtures("*.pcap*"):
         stream = io.StringIO()
         draw(report(counted(capture)), stream, utc=True, color="never", width=width)
         lines = stream.getvalue().splitlines()

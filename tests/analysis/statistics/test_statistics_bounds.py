@@ -2,6 +2,8 @@
 
 import tracemalloc
 from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -30,7 +32,11 @@ def test_percentiles_are_within_the_error(values: list[int], share: float) -> No
     for value in values:
         sketch.add(value)
     check_percentile(sketch.percentile(share), values, share)
-    assert sum(count for _, _, count in sketch.histogram()) == len(values)
+    steps = sketch.histogram()
+    assert sum(count for _, _, count in steps) == len(values)
+    assert all(low[1] == high[0] for low, high in pairwise(steps) if low[1] > 0)
+    assert steps[0][2] > 0
+    assert steps[-1][2] > 0
 
 
 @given(st.lists(st.integers(0, 10**12)), st.lists(st.integers(0, 10**12)))
@@ -124,6 +130,29 @@ def peak_of(count: int) -> int:
     tracemalloc.stop()
     assert len(report(statistics, 20)) < 500
     return peak
+
+
+@dataclass
+class Count:
+    """A row that counts one thing."""
+
+    number: int = 0
+    missing: int = 0
+
+    def weight(self) -> int:
+        return self.number
+
+    def join(self, other: "Count") -> None:
+        self.number += other.number
+
+
+def test_what_a_cut_row_lacked_may_have_been_of_the_next_one() -> None:
+    table: Table[str, Count] = Table(1, Count)
+    for key, number in (("a", 5), ("b", 4), ("c", 1)):
+        table.row(key).number += number
+    assert table.row("c").missing == 4  # b was cut
+    assert table.row("d").missing == 5  # c was cut: it counted one, and may have had four before
+    assert table.rest.number == 5
 
 
 def test_memory_does_not_grow_with_what_is_counted() -> None:

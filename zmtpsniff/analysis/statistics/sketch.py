@@ -72,7 +72,10 @@ class Sketch:
         return sum(count for bucket, count in self.buckets.items() if _value(bucket) > value)
 
     def histogram(self) -> list[tuple[int, int, int]]:
-        """How many values there are between round limits (1, 2, 5, 10, 20, …): from, to, count, without gaps."""
+        """How many values there are between round limits (1, 2, 5, 10, 20, …): from, to, count.
+
+        There are no gaps, but for one between 0 and the least positive value.
+        """
         if not self.count:
             return []
         counts: dict[int, int] = {}
