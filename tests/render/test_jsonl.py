@@ -109,6 +109,18 @@ def test_incomplete_messages_hold_little_memory() -> None:
     tracemalloc.stop()
 
 
+def test_long_properties_are_not_remembered() -> None:
+    """Though of each only a few octets are shown."""
+    place = (1, 1, 1, "10.0.0.1:1", "10.0.0.2:2")
+    tracemalloc.start()
+    with open(os.devnull, "wb") as nowhere:
+        renderer = JsonlRenderer(nowhere, 8)
+        for number in range(100):
+            renderer.write([Command(*place, "READY", properties={"Socket-Type": b"%d" % number * 100_000})])
+    assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    tracemalloc.stop()
+
+
 def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
     assert Message.__struct_fields__ == (

@@ -252,7 +252,7 @@ class JsonlRenderer:
             if not text.startswith(head):
                 return text
             tail = text[len(head) :]
-            if len(tail) < _LONG:
+            if len(tail) < _LONG and _size(values) < _LONG:  # of long octets only the first are shown
                 if len(self._tails) == _TAILS:
                     self._tails.clear()
                 self._tails[known] = tail
@@ -316,6 +316,15 @@ def _rest(struct: type[msgspec.Struct], *differing: str) -> Callable[[_Values], 
     """What picks, of all values of a struct, those of its record that do not differ from each record to the next."""
     names = [field.name for field in record_fields(struct) if field.name not in differing]
     return itemgetter(*map(struct.__struct_fields__.index, names))
+
+
+def _size(value: Any) -> int:
+    """How many octets and characters are in a value of a record."""
+    if isinstance(value, tuple):
+        return sum(map(_size, value))
+    if isinstance(value, Cut):
+        return len(value.data)
+    return len(value) if isinstance(value, bytes | str) else 0
 
 
 _WIRE = ("time_ns", "packet", "flow", "src", "dst")

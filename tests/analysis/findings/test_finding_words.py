@@ -143,3 +143,11 @@ def test_a_service_that_says_nothing_is_told_as_such() -> None:
     found = _found("rec_reconnect_storm")["reconnect-storm"]
     assert f"{found.endpoints[0]} says nothing on any of them" in found.known
     assert "no ZeroMQ socket" in found.advice
+
+
+@pytest.mark.parametrize("name", ["rec_no_delimiter", "rec_odd_subscriptions", "rec_third_of_a_pair", "rec_late_reply"])
+def test_what_shows_it_goes_on_with_packets(name: str) -> None:
+    """It is no sentence of its own, since the packets to look at come behind it."""
+    findings = diagnose(FIXTURES / f"{name}.pcap")
+    assert findings
+    assert not any(one.known.endswith(".") or ".;" in one.known for one in findings)

@@ -109,7 +109,7 @@ class Violations(Inquiry):
             yield Claim(
                 "protocol-violated",
                 f"{breach.detail}{where}{often}",
-                f"problem {code}{'' if kind is None else f': {kind.meaning}'}",
+                f"problem {code}: {kind.meaning.rstrip('.')}" if kind is not None else f"problem {code}",
                 breach.seen,
                 endpoints,
                 severity,
