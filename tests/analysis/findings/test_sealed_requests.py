@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Command, Connection, Problem
+from dissectors.events import AnyEvent, Command, Connection, Problem, at_hand
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
@@ -47,16 +47,10 @@ def _without(events: list[AnyEvent], *gone: AnyEvent) -> list[AnyEvent]:
     return [event for event in events if not any(event is one for one in gone)]
 
 
-def _box(event: Command) -> bytes:
-    """The whole box, as it is in this capture, in which none is cut."""
-    assert isinstance(event.box, bytes)
-    return event.box
-
-
 def _lengthened(name: str, octets: int) -> list[AnyEvent]:
     """The side that sends this command announces more."""
     return [
-        structs.replace(event, box=bytes(len(_box(event)) + octets))
+        structs.replace(event, box=bytes(len(at_hand(event.box or b"")) + octets))
         if isinstance(event, Command) and event.name == name
         else event
         for event in EVENTS
@@ -65,7 +59,7 @@ def _lengthened(name: str, octets: int) -> list[AnyEvent]:
 
 def _answered_first() -> list[AnyEvent]:
     """The reply to the last request stands before it, as in captures that are out of order."""
-    reply = next(event for event in reversed(BOXES) if event.src == SERVER and len(_box(event)) == 17)
+    reply = next(event for event in reversed(BOXES) if event.src == SERVER and len(at_hand(event.box or b"")) == 17)
     answer = structs.replace(reply, offset=reply.offset + 1000, seen=BOXES[-1].offset + 1)
     place = EVENTS.index(BOXES[-2])
     return [*EVENTS[:place], answer, *EVENTS[place:]]

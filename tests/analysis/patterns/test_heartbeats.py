@@ -1,0 +1,33 @@
+"""PINGs without an answer: which are told, and how many."""
+
+import pytest
+
+from dissectors.events import Command, Connection, Greeting, Message, Peer, Problem, Sides
+from zmtpsniff.analysis.patterns import Patterns
+
+CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("count", "others"), [(1, ""), (2, ", nor 1 after it"), (3, ", nor 2 after it"), (200, ", nor 199 after it")]
+)
+def test_a_connection_that_ends_tells_how_many_pings_had_no_pong(count: int, others: str) -> None:
+    """The server says something else behind them, so that only the end tells."""
+    patterns = Patterns(1.0)
+    ways = (CLIENT, SERVER, "PULL"), (SERVER, CLIENT, "PUSH")
+    patterns.take([Greeting(1, 1, 1, src, dst, version="3.1", mechanism="NULL") for src, dst, _ in ways])
+    patterns.take(
+        [Command(1, 1, 1, src, dst, "READY", {"Socket-Type": kind.encode()}, kind) for src, dst, kind in ways]
+    )
+    patterns.take(
+        [Command(2 + number, 2 + number, 1, CLIENT, SERVER, "PING", ttl_ms=0, context=b"") for number in range(count)]
+    )
+    patterns.take([Message(SECOND, 300, 1, SERVER, CLIENT, [b"x"], "PUSH")])
+    end_ns = 60 * SECOND
+    totals = Sides(0, 1), Sides(1, 1), 1, end_ns
+    events = patterns.take([Connection(1, "tcp", Peer(CLIENT), Peer(SERVER), *totals, "fin", handshake="complete")])
+    found = [event for event in [*events, *patterns.finish()] if isinstance(event, Problem)]
+    assert [(event.code, event.packet, event.detail) for event in found] == [
+        ("ping-unanswered", 2, f"no PONG for this PING{others}, though its receiver says other things")
+    ]
