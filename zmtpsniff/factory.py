@@ -39,7 +39,7 @@ class DissectorFactory:
 
     def connection(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
         """The dissector of flow ``number``; ``starts`` says of both sides whether their beginning is known."""
-        rule = first_match(self._rules, "tcp", server.port, client.port)
+        rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
         doubts = self._doubts if client.transport == "tcp" else None  # what they advise is a rule, which names a port
         return ZmtpConnection(
             self._events,

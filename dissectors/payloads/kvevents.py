@@ -54,11 +54,11 @@ def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
     frames = message.frames
     if not 2 <= len(frames) <= 4:
         return None
-    number, body = frames[-2:]
+    number, body = frames[-2], frames[-1]
     if (
         not isinstance(number, bytes)
-        or not isinstance(body, bytes)
         or len(number) != _SEQUENCE
+        or not isinstance(body, bytes)
         or len(body) < 2
         or body[0] not in _BATCHES
         or body[1] != _TIME

@@ -353,14 +353,14 @@ class ZmtpConnection:
 
     def _greeted(self, half: Half) -> None:
         """``half`` has read its 3.x greeting."""
-        one, other = self.client.opening, self.server.opening
-        if not (one.greeted and other.greeted):
-            self._other(half).expect(2)  # had the other one been older, this one would not have said so much
-        if not self._agreed and one.greeted and other.greeted:
+        other = self._other(half)
+        if not (half.opening.greeted and other.opening.greeted):
+            other.expect(2)  # had the other one been older, this one would not have said so much
+        elif not self._agreed:
             self._agreed = True
             if not self._not_seen:
                 self.security.resume()
-            agreement = agree(one, other)
+            agreement = agree(self.client.opening, self.server.opening)
             if agreement.version is not None:
                 self._set_version(agreement.version)
             if not agreement.is_known:
@@ -372,7 +372,7 @@ class ZmtpConnection:
                     if side.opening.state == "after greeting":
                         side.begin_frames(2)
         self._look_again()
-        self._other(half).resume()
+        other.resume()
 
     def _take_agreement(self, agreement: Agreement, last: Half) -> None:
         """Begin the handshake on which the greetings agree; ``last`` is the half that greeted last."""

@@ -67,6 +67,8 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 
 # Facts from which nothing follows but what the pair says.
 _FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
+# Those that matter as a proof, and to a side that waits.
+_ANNOUNCEMENTS: frozenset[Fact] = frozenset({"signature", "revision"})
 
 
 class Pair(Protocol):
@@ -353,7 +355,8 @@ class Half:
         opening, pair = self.opening, self._pair
         opening.fact = None
         if fact in _FOR_THE_PAIR and not opening.faults:
-            pair.take(self, fact)
+            if fact not in _ANNOUNCEMENTS or not opening.proven or opening.other.awaits_other:
+                pair.take(self, fact)
             return
         faults, opening.faults = opening.faults, ()
         if fact == "refusal":
@@ -699,7 +702,8 @@ class Half:
         """No more octets will come, because of ``end``: report what is unfinished."""
         opening, session, journal, buffer = self.opening, self.session, self.journal, self.buffer
         opening.ended = True
-        self.search_now()
+        if self.search is not None:
+            self.search_now()
         if not opening.proven:
             return
         if opening.state == "absent":

@@ -246,6 +246,11 @@ class Opening:
         return self.silent or self.ended or self.state == "over"
 
     @property
+    def awaits_other(self) -> bool:
+        """Whether octets of the side wait, perhaps for what the other side will say."""
+        return self._buffer.held > 0
+
+    @property
     def speaks_otherwise(self) -> bool:
         """Whether the side speaks something else than ZMTP, so that the other side probably does, too.
 

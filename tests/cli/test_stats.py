@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_rows_that_are_cut_are_told() -> None:
 @pytest.mark.parametrize("sort", SORTS)
 def test_rows_are_sorted(sort: str) -> None:
     rows = told("--top", 1000, "--sort", sort, *ALL)
-    keys = {
+    keys: dict[str, Callable[[dict[str, Any]], Any]] = {
         "messages": lambda row: -sum(row["messages"].values()),
         "octets": lambda row: -sum(row["octets"].values()),
         "rate": lambda row: -row.get("messages_per_s", 0),
@@ -236,7 +237,10 @@ def test_an_empty_capture(tmp_path: Path) -> None:
 
 
 def test_a_capture_without_zmtp(tmp_path: Path) -> None:
-    from scapy.all import IP, TCP, Ether, Raw, wrpcap
+    from scapy.layers.inet import IP, TCP
+    from scapy.layers.l2 import Ether
+    from scapy.packet import Raw
+    from scapy.utils import wrpcap
 
     capture = tmp_path / "http.pcap"
     there = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=40000, dport=80)

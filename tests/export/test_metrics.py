@@ -31,10 +31,10 @@ class Source:
     packets, dropped = 7, 1
 
     def __init__(self, *connections: Connection) -> None:
-        self._connections = connections
+        self.connections: Sequence[Connection] = connections
 
     def open_connections(self) -> Sequence[Connection]:
-        return self._connections
+        return self.connections
 
     def server(self, flow: int) -> str | None:
         return None
@@ -133,7 +133,8 @@ def test_hostile_labels() -> None:
 
 def test_what_goes_on_counts_once() -> None:
     """Before its summary has come, and after."""
-    metrics = Metrics(Source(connected(1, messages=5), connected(2)), Diagnosis())
+    source = Source(connected(1, messages=5), connected(2))
+    metrics = Metrics(source, Diagnosis())
     list(metrics.collect())
     metrics.take([])
     registry = CollectorRegistry()
@@ -141,7 +142,7 @@ def test_what_goes_on_counts_once() -> None:
     found = samples(generate_latest(registry).decode())
     assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (12, 2)
     assert total(found, "zmtp_subscriptions_active") == 4
-    metrics._capture = Source(connected(2))
+    source.connections = (connected(2),)
     metrics.take([])  # flow 1 is over, and its summary is on its way
     found = samples(generate_latest(registry).decode())
     assert total(found, "zmtp_messages_total") == 12

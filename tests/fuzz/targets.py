@@ -100,7 +100,9 @@ def protobuf(data: bytes) -> None:
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     expected: dict[str, list[Any]] = {}
-    for field in UnknownFieldSet(Empty.FromString(data)):
+    unknown = UnknownFieldSet(Empty.FromString(data))
+    for place in range(len(unknown)):
+        field = unknown[place]
         expected.setdefault(str(field.field_number), []).append(field)
     assert found.keys() == expected.keys()
     for name, fields in expected.items():

@@ -9,7 +9,7 @@ import zmq
 
 from zmtpsniff.host import libraries
 from zmtpsniff.host.libraries import Libraries
-from zmtpsniff.host.processes import MemoryArea
+from zmtpsniff.host.processes import MemoryArea, open_mapped
 
 PACKAGED = sorted(Path(zmq.__file__).parent.with_name("pyzmq.libs").glob("libsodium-*"))
 needs_wheel = pytest.mark.skipif(not PACKAGED, reason="this pyzmq is not one of the wheels that bring a libsodium")
@@ -64,3 +64,27 @@ def test_a_program_that_is_slow_to_load_is_looked_at_all_the_same(
     mapped.append(MemoryArea(0, 4096, "r-xp", (device, status.st_ino), str(PACKAGED[0])))
     followed.follow()
     assert uprobes.files == {status.st_ino}
+
+
+@needs_wheel
+def test_a_process_that_ends_while_it_is_looked_at(uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library is found in the next process that has it."""
+    tried: set[tuple[str, int]] = set()
+
+    def open_later(pid: int, mapping: MemoryArea) -> int | None:
+        """Each file fails the first time, as if the process had gone."""
+        if mapping.file in tried:
+            return open_mapped(pid, mapping)
+        tried.add(mapping.file)
+        return None
+
+    assert zmq.has("curve")  # this process has it
+    monkeypatch.setattr(libraries, "installed", lambda: iter([]))
+    monkeypatch.setattr(libraries, "pids", lambda: [os.getpid()])
+    monkeypatch.setattr(libraries, "open_mapped", open_later)
+    followed = Libraries(uprobes)  # type: ignore[arg-type]
+    assert uprobes.files == set()
+    uprobes.executed.append(os.getpid())
+    followed.follow()
+    assert {file.stat().st_ino for file in PACKAGED} <= uprobes.files
+    assert followed.faults == []

@@ -14,7 +14,7 @@ from zmtpsniff.host.local import LocalHost
 from zmtpsniff.host.owners import ConnectionOwners
 from zmtpsniff.host.sockets import SocketEnds
 from zmtpsniff.host.source import KeyedSource
-from zmtpsniff.render import make_renderer
+from zmtpsniff.render import Format, make_renderer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 
@@ -115,14 +115,15 @@ def test_a_port_that_is_used_again(owners: ConnectionOwners) -> None:
 
 
 @pytest.mark.parametrize("form", ["tree", "summary", "json"])
-def test_records_show_it(form: Any) -> None:
+def test_records_show_it(form: Format) -> None:
     event = connection(1, 20, 60)
     event.client.process = Process(4711, "worker\x1b[31m", "8f3ab2c41d90")
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
-    renderer = make_renderer(form, stream, color="never") if form != "json" else make_renderer(form, raw)  # type: ignore[arg-type]
+    renderer = make_renderer(form, stream, color="never")
     renderer.write([event])
     renderer.close()
+    stream.flush()
     shown = raw.getvalue().decode()
     assert "4711" in shown
     assert "8f3ab2c41d90" in shown

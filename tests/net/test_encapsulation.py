@@ -158,10 +158,8 @@ def test_changed_octets_are_taken(name: str, data: st.DataObject) -> None:
 
 def test_fragments_inside_a_tunnel() -> None:
     """A datagram whose fragments go through a tunnel one by one."""
-    from scapy.layers.inet import fragment
-
     plain = Ether(recorded(CONVERSATIONS[0])[PLACE][2])
-    pieces = fragment(plain[IP], fragsize=48)
+    pieces = plain[IP].fragment(fragsize=48)
     assert len(pieces) > 1
     through = [bytes(Ether(**MAC, type=0x8847) / labels(16) / Raw(bytes(piece))) for piece in pieces]
     (segment,) = HeaderDecoder().segments(captured(*through), 1)

@@ -129,10 +129,10 @@ def several(count: int) -> list[Packet]:
     """Subscribers on one host, all of which go away."""
     silent = resent([200, 600, 1400, 3000], acknowledged=False)
     return [
-        (time_ns, link, octets[:34] + (40_000 + number).to_bytes(2, "big") + octets[36:], *rest)
+        (time_ns, link, octets[:34] + (40_000 + number).to_bytes(2, "big") + octets[36:], length, comment)
         if octets[26:30] == bytes([10, 0, 0, 1])
-        else (time_ns, link, octets[:36] + (40_000 + number).to_bytes(2, "big") + octets[38:], *rest)
-        for time_ns, link, octets, *rest in silent
+        else (time_ns, link, octets[:36] + (40_000 + number).to_bytes(2, "big") + octets[38:], length, comment)
+        for time_ns, link, octets, length, comment in silent
         for number in range(count)
     ]
 

@@ -3,10 +3,14 @@ import json
 import os
 import tracemalloc
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dissectors.events import (
     AnyEvent,
@@ -16,15 +20,19 @@ from dissectors.events import (
     Connection,
     Cut,
     Envelope,
+    Event,
     Greeting,
     Hidden,
     Message,
+    Octets,
     Peer,
     Place,
     Problem,
+    Process,
     Sides,
     Subscription,
 )
+from dissectors.records import record_fields, without_none
 from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
 
 CLIENT, SERVER = "10.0.0.1:43210", "10.0.0.2:5555"
@@ -115,9 +123,41 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
 def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes: int) -> None:
     renderer = JsonlRenderer(io.BytesIO(), max_bytes)
     fast = [json.loads(line) for line in lines(list(batch), max_bytes)]
-    general = [json.loads(renderer._line(event)) for event in batch]
+    general = [json.loads(renderer.line(event)) for event in batch]
     assert fast == general
     assert [list(record) for record in fast] == [list(record) for record in general]
+
+
+def _filled(kind: type[msgspec.Struct], octets: Any) -> Any:
+    """A record with a value in each of its fields."""
+    values = {"properties": {"A": octets}, "subscriptions": [octets], "process": Process(7, "sh"), "transport": "tcp"}
+    values |= {"client": _filled(Peer, octets), "server": _filled(Peer, octets)} if kind is Connection else {}
+    values |= dict.fromkeys(("messages", "octets"), Sides(1, 2))
+    of_type: dict[Any, Any] = {int: 7, bool: True, str: 'a"\u202e', Octets: octets}
+    for field in record_fields(kind):
+        hint = without_none(field.type)[0]
+        values.setdefault(field.name, of_type.get(hint))
+    return kind(**{name: value for name, value in values.items() if name in kind.__struct_fields__})
+
+
+def _one_less(record: Any) -> Iterator[Any]:
+    """The record, each time without one of its fields, or of those of a peer."""
+    for field in record_fields(type(record)):
+        if isinstance(value := getattr(record, field.name), Peer):
+            yield from (replace(record, **{field.name: peer}) for peer in _one_less(value))
+        elif not field.required:
+            yield replace(record, **{field.name: field.default})
+
+
+@pytest.mark.parametrize("kind", [Greeting, Command, Connection])
+@pytest.mark.parametrize("octets", [b"REQ", b"\xff", Cut(b"REQ", 9), Hidden(3)])
+@pytest.mark.parametrize("max_bytes", [0, 2])
+def test_a_record_is_the_same_whatever_came_before_it(kind: type[Event], octets: Any, max_bytes: int) -> None:
+    batch: list[Any] = [_filled(kind, octets)]
+    batch += _one_less(batch[0])
+    batch += [replace(batch[0], flow=8), batch[0], replace(batch[0], flow=9, version="\ud800" * 600)]
+    assert len(set(lines(batch))) == len(batch) - 1
+    assert lines(batch, max_bytes) == [line for event in batch for line in lines([event], max_bytes)]
 
 
 @given(octets, limits)

@@ -14,7 +14,7 @@ import zmq
 from click.testing import CliRunner, Result
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Connection, Cut, Message, Octets, Peer, Sides, Subscription
+from dissectors.events import AnyEvent, Connection, Cut, Greeting, Message, Octets, Peer, Sides, Subscription
 from tests.support import replay_peers
 from tests.support.live_program import needs_privilege
 from tests.support.namespaces import needs_namespaces, separate_namespaces
@@ -90,7 +90,9 @@ def peers() -> Iterator[Peers]:
 
 
 def where(bound: zmq.Socket[bytes]) -> str:
-    return bound.last_endpoint.decode()
+    endpoint = bound.last_endpoint
+    assert isinstance(endpoint, bytes)
+    return endpoint.decode()
 
 
 def play(
@@ -327,9 +329,12 @@ def test_publishers_wait_for_subscribers_and_send_once(kind: str) -> None:
 def test_subscribers(kind: str, peers: Peers) -> None:
     publisher = peers(zmq.XPUB)
     events = talk("SUB", "PUB", ("client", [b"a"]), ("client", [b"b"]), ("server", [b"a1"]))
-    events.insert(2, Subscription(2_500_000, 9, 1, events[0].src, SERVER, "cancel", b"b", "command"))  # type: ignore[union-attr]
+    (first, *_), end = events, events[-1]
+    assert isinstance(first, Greeting | Message | Subscription)
+    assert isinstance(end, Connection)
+    events.insert(2, Subscription(2_500_000, 9, 1, first.src, SERVER, "cancel", b"b", "command"))
     if kind == "XSUB":
-        events[-1].client.socket_type = "XSUB"  # type: ignore[union-attr]
+        end.client.socket_type = "XSUB"
     got: list[bytes] = []
 
     def publish() -> None:
@@ -346,7 +351,12 @@ def test_subscribers(kind: str, peers: Peers) -> None:
 def test_times_and_rates(peers: Peers) -> None:
     """In the capture's own time each would take 50 s."""
     said: list[Said] = [("client", [b"%d" % number]) for number in range(11)]
-    for options, expected in (({"speed": 200.0}, 0.25), ({"rate": 100.0}, 0.1), ({"rate": 100.0, "rounds": 2}, 0.4)):
+    paces: list[tuple[dict[str, Any], float]] = [
+        ({"speed": 200.0}, 0.25),
+        ({"rate": 100.0}, 0.1),
+        ({"rate": 100.0, "rounds": 2}, 0.4),
+    ]
+    for options, expected in paces:
         pull = peers(zmq.PULL)
         score, _ = play(talk("PUSH", "PULL", *said, gap_ms=5000), where(pull), **{"speed": 1.0} | options)
         assert expected <= score.seconds < expected + 20  # the first may be late, but is due at the beginning
@@ -482,7 +492,8 @@ def test_where_to_must_be_said() -> None:
 
 def test_without_pyzmq() -> None:
     code = "import sys; sys.modules['zmq'] = None; sys.argv = sys.argv[1:]; from zmtpsniff.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "zmtpsniff", "replay", FIXTURES / "m31_push_pull.pcap", "--to", "ipc://x"]
+    capture = str(FIXTURES / "m31_push_pull.pcap")
+    command = [sys.executable, "-c", code, "zmtpsniff", "replay", capture, "--to", "ipc://x"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "zmtpsniff: replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'\n"
@@ -538,7 +549,8 @@ def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
             ],
         )
         compared = subprocess.run(
-            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--factor", "10"],
+            # Not how fast: that depends on what else the machine does.
+            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--tolerance", "1000000"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert compared.returncode == 0, compared.stdout + compared.stderr
@@ -548,7 +560,7 @@ def test_an_interrupt_ends_with_the_summary() -> None:
     """In the capture's own time this one goes on for longer than the test."""
     with zmq.Context() as context, context.socket(zmq.PULL) as pull:
         port = pull.bind_to_random_port("tcp://127.0.0.1")
-        command = [sys.executable, "-m", "zmtpsniff", "replay", FIXTURES / "m31_push_pull.pcap"]
+        command = [sys.executable, "-m", "zmtpsniff", "replay", str(FIXTURES / "m31_push_pull.pcap")]
         with subprocess.Popen(
             [*command, "--to", f"tcp://127.0.0.1:{port}", "--speed", "0.00001", "-T", "summary"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -110,7 +111,7 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
         assert halves[1][0][0] < halves[0][-1][0], "the second file begins before the first ends"
         for number, half in enumerate(halves):
             file = folder / f"{number}.pcapng"
-            file.write_bytes(section.header([]) + section.packets(half))  # type: ignore[arg-type]
+            file.write_bytes(section.header([]) + section.packets(half))
             take([file], tmp_path / "out")
             file.unlink()
     for found in by_series(read_tables(tmp_path / "out")).values():
@@ -146,15 +147,15 @@ class KilledError(Exception):
 
 def dies_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Have nothing happen any more after so many changes of tables."""
-    change = store._change
+    change = DeltaTable.create_write_transaction
     left = iter(range(steps))
 
-    def die(*arguments: Any) -> None:
+    def die(*arguments: Any, **options: Any) -> None:
         if next(left, None) is None:
             raise KilledError
-        change(*arguments)
+        change(*arguments, **options)
 
-    monkeypatch.setattr(store, "_change", die)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", die)
 
 
 @pytest.mark.parametrize("steps", range(7))
@@ -192,7 +193,7 @@ def test_a_step_is_done_once_whoever_does_it(tmp_path: Path) -> None:
     found = Store(str(tmp_path / "out"))
     before = content(tmp_path / "out")
     versions = [found.opened(table).version() for table in tables.TABLES]
-    found._complete(found.last_commit())
+    found.open()
     assert [found.opened(table).version() for table in tables.TABLES] == versions
     assert content(tmp_path / "out") == before
 
@@ -222,7 +223,7 @@ def write_at_once(folder: Path, output: str) -> None:
         return sum(take([file], output).files for file in files)
 
     names = sorted(wanted)
-    done = at_once(*(lambda name=name: run(wanted[name]) for name in names))  # type: ignore[misc]
+    done = at_once(*(partial(run, wanted[name]) for name in names))
     assert done == [3] * len(names)
     assert_equal(output, wanted)
 
@@ -302,7 +303,9 @@ def readers(folder: str) -> dict[str, Callable[[], int]]:
 
     def duck() -> int:
         messages = DeltaTable(folder).to_pyarrow_dataset()  # noqa: F841  # DuckDB finds it by its name
-        return int(duckdb.sql("SELECT count(*) FROM messages").fetchall()[0][0])
+        counted = duckdb.sql("SELECT count(*) FROM messages")
+        assert counted is not None
+        return int(counted.fetchall()[0][0])
 
     return {
         "deltalake": lambda: DeltaTable(folder).to_pyarrow_table(columns=["series"]).num_rows,
@@ -379,10 +382,10 @@ def version_0_9(folder: Path, files: list[Path]) -> None:
             with (folder / "new" / table / path).open("rb") as file:
                 rows = pq.ParquetFile(file).read()
             missing = [name for name in ("shards", "condition") if name in rows.column_names]
-            pq.write_table(rows.drop_columns(missing), target)  # type: ignore[no-untyped-call]
+            pq.write_table(rows.drop_columns(missing), target)
     (folder / "out" / "_open").mkdir()
     rows = pa.table({"series": [str(files[0].parent)], "name": [b"x"], "state": [b"y"]})
-    pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")  # type: ignore[no-untyped-call]
+    pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")
 
 
 def test_tables_of_0_9_0_are_converted(tmp_path: Path) -> None:
@@ -426,13 +429,14 @@ def test_optimize(tmp_path: Path) -> None:
         optimize(str(tmp_path / "nothing"))
 
 
-def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
+def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the statistics of the files: least and greatest series and time."""
+    monkeypatch.setattr(writer, "_DISORDER_NS", 10**9)
     wanted = series(tmp_path / "in", 3, NAMES[:3])
     for name in wanted:
         take([name], tmp_path / "out")
     found = Store(str(tmp_path / "out"))
-    actions = store._actions(found.opened("messages")).values()
+    actions = pa.table(found.opened("messages").get_add_actions()).to_pylist()
     assert len(actions) == 3
     for name, files in wanted.items():
         mine = [one for one in actions if one["min"]["series"] <= name <= one["max"]["series"]]
@@ -443,7 +447,7 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
     assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3
     rows = found.opened("messages").to_pyarrow_dataset().to_table(filter=pc.field("series") == min(wanted))
     times_ns = rows.column("time_ns").to_pylist()
-    assert all(early_ns - late_ns <= writer._DISORDER_NS for early_ns, late_ns in pairwise(times_ns))
+    assert all(early_ns - late_ns <= 10**9 for early_ns, late_ns in pairwise(times_ns))
 
 
 # ---------------------------------------------------------------------- files that are broken, and options
@@ -523,7 +527,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
     for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("REGION", "us-east-1")):
         monkeypatch.setenv(f"AWS_{name}", value)
-    store.file_system.__globals__["_system"].cache_clear()
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:

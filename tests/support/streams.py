@@ -371,6 +371,8 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
         if isinstance(event, Capture | Comment | Work) or event.flow is None:
             continue
         assert event.flow not in ended, "a record after the connection record"
+        assert event.src is not None
+        assert event.packet is not None
         key = event.flow, event.src
         if not isinstance(event, Problem):
             assert event.packet >= last.get(key, 1), "the records of a sender are not in order"
@@ -401,7 +403,7 @@ def told(events: Iterable[AnyEvent]) -> dict[str, list[tuple[Any, ...]]]:
     for event in events:
         if isinstance(event, Connection):
             out.setdefault("connection", []).append(_bare(event))
-        elif not isinstance(event, (Capture, Comment, Problem)):
+        elif not isinstance(event, (Capture, Comment, Problem, Work)):
             out.setdefault(event.src, []).append(_bare(event))
     return out
 

@@ -60,9 +60,9 @@ class Libraries:
         for pid in processes:
             for mapping in mappings(pid):
                 if "x" in mapping.rights and mapping.file[1] and mapping.file not in self._known:
-                    self._known.add(mapping.file)
                     descriptor = open_mapped(pid, mapping)
-                    if descriptor is not None:
+                    if descriptor is not None:  # else the process may have ended just now, and others have the file
+                        self._known.add(mapping.file)
                         self._take(descriptor, mapping.path)
 
     def _open(self, name: str) -> None:

@@ -381,7 +381,7 @@ class Direction(Generic[Owner]):
     def place(self, seq: int) -> int | None:
         """The stream offset of a sequence number; None if it is far from all known ones."""
         assert self.next is not None
-        ahead = distance(seq, self.next)
+        ahead = (seq - self.next + HALF) % MODULO - HALF  # as distance(), which a call makes slower
         if -WINDOW <= ahead <= WINDOW and self.offset + ahead >= self.floor:
             return self.offset + ahead
         if self.waiting:  # it may be over 2 GiB ahead, which looks like a number of the past
@@ -537,7 +537,7 @@ class Direction(Generic[Owner]):
         """The stream offset that the other side acknowledges; UNBOUNDED if the number says nothing."""
         if ack is None or self.next is None:
             return UNBOUNDED
-        ahead = distance(ack, self.next)
+        ahead = (ack - self.next + HALF) % MODULO - HALF
         if ahead <= -LATEST_ACK or self.offset + ahead < self.floor:
             ahead += MODULO
         offset = self.offset + ahead
@@ -653,4 +653,5 @@ class Direction(Generic[Owner]):
             end = self.fin  # nothing can tell whether its octets arrived
         if self.reset is not None and 1 < distance(self.reset.seq, self.next) <= WINDOW:
             end = max(end, self.offset + distance(self.reset.seq, self.next))
-        self.lose(end, time_ns, packet)
+        if end > self.offset:
+            self.lose(end, time_ns, packet)

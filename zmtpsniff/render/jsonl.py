@@ -2,17 +2,30 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from math import isfinite
+from operator import itemgetter
 from types import NoneType
 from typing import Any, BinaryIO, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Payload
+from dissectors.events import (
+    AnyEvent,
+    Command,
+    Connection,
+    Cut,
+    Envelope,
+    Greeting,
+    Hidden,
+    Message,
+    Octets,
+    Payload,
+    Peer,
+)
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
@@ -34,6 +47,11 @@ _SHORT = 512
 _EMPTY = '{"length":0,"text":""}'
 _AS_THEY_ARE = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\')  # octets that JSON text holds so
 _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
+
+# Most connections begin and end alike: so many ends of their records are remembered, those of less than 512 characters.
+_TAILS = 256
+_LONG = 512
+_Values = tuple[Any, ...]
 
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
@@ -66,6 +84,7 @@ class JsonlRenderer:
         self._max_bytes = max_bytes
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
         self._plans: dict[type, _Plan] = {}
+        self._tails: dict[tuple[type, _Values], str] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -119,7 +138,7 @@ class JsonlRenderer:
                 parts.append(self._alike(head, alike, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self._line(event))
+                parts.append(self.line(event))
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
@@ -198,14 +217,55 @@ class JsonlRenderer:
             fields += f',"forwards":{{"flow":{event.forwards.flow},"packet":{event.forwards.packet}}}'
         return fields
 
-    def _line(self, event: AnyEvent) -> str:
+    def line(self, event: AnyEvent) -> str:
         """The line of any event."""
-        record = self._struct(event)
+        return self._record(event) + "\n"
+
+    def _record(self, event: AnyEvent) -> str:
+        """The record of any event as JSON text."""
+        if type(event) is Greeting:
+            return self._join(event, f'{{"type":"greeting"{_place(event)}', _of_greeting(astuple(event)))
+        if type(event) is Command and (properties := event.properties) is not None:
+            values = (*_of_command(astuple(event)), *properties.items())
+            return self._join(event, f'{{"type":"command"{_place(event)}', values)
+        if type(event) is Connection:
+            messages, octets = event.messages, event.octets
+            head = (
+                f'{{"type":"connection","flow":{event.flow},"transport":"{event.transport}",'
+                f'"client":{self._peer(event.client)},"server":{self._peer(event.server)},'
+                f'"messages":{{"client":{messages.client},"server":{messages.server}}},'
+                f'"octets":{{"client":{octets.client},"server":{octets.server}}},'
+                f'"start_ns":{event.start_ns},"end_ns":{event.end_ns}'
+            )
+            return self._join(event, head, (*_of_connection(astuple(event)), *event.subscriptions))
+        return self._text(event)
+
+    def _peer(self, peer: Peer) -> str:
+        return self._join(peer, f'{{"address":{quoted(peer.address)}', _of_peer(astuple(peer)))
+
+    def _join(self, record: msgspec.Struct, head: str, values: _Values) -> str:
+        """A record, or a part of one, as JSON text that begins with ``head``; the rest depends on ``values`` alone."""
+        known = type(record), values
+        tail = self._tails.get(known)
+        if tail is None:
+            text = self._text(record)
+            if not text.startswith(head):
+                return text
+            tail = text[len(head) :]
+            if len(tail) < _LONG:
+                if len(self._tails) == _TAILS:
+                    self._tails.clear()
+                self._tails[known] = tail
+        return head + tail
+
+    def _text(self, record: msgspec.Struct) -> str:
+        """A record, or a part of one, as JSON text."""
+        shown = self._struct(record)
         try:
-            return _encode(record).decode() + "\n"
+            return _encode(shown).decode()
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can hold as an escape only, or a number of more than 64 bits.
-            return json.dumps(msgspec.to_builtins(record), separators=(",", ":")) + "\n"
+            return json.dumps(msgspec.to_builtins(shown), separators=(",", ":"))
 
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
         """An event, or a part of one, as msgspec can encode it: octets as objects, without what records lack.
@@ -247,6 +307,33 @@ class JsonlRenderer:
 _often = lru_cache(1024)(octets_object)
 
 
+def _place(event: Greeting | Command) -> str:
+    """The first fields of an event as JSON text."""
+    return f',"time_ns":{event.time_ns},"packet":{event.packet}{_of_flow(event.flow, event.src, event.dst)}'
+
+
+def _rest(struct: type[msgspec.Struct], *differing: str) -> Callable[[_Values], _Values]:
+    """What picks, of all values of a struct, those of its record that do not differ from each record to the next."""
+    names = [field.name for field in record_fields(struct) if field.name not in differing]
+    return itemgetter(*map(struct.__struct_fields__.index, names))
+
+
+_WIRE = ("time_ns", "packet", "flow", "src", "dst")
+_of_greeting = _rest(Greeting, *_WIRE)
+_of_command = _rest(Command, *_WIRE, "properties")
+_of_peer = _rest(Peer, "address")
+_of_connection = _rest(
+    Connection,
+    *("flow", "transport", "client", "server", "messages", "octets", "start_ns", "end_ns", "subscriptions"),
+)
+
+
+@lru_cache(512)
+def _of_flow(flow: int, src: str, dst: str) -> str:
+    """What all events of one sender have in common."""
+    return f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)}'
+
+
 @lru_cache(512)
 def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, str, str]:
     """What all messages of one sender have in common.
@@ -254,7 +341,7 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted
     That is what stands between the packet number and the frames, what comes after the frames of a whole message, and
     what after those of an incomplete one.
     """
-    middle = f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)},"frames":['
+    middle = f'{_of_flow(flow, src, dst)},"frames":['
     tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
     sealed = ',"encrypted":true' if encrypted else ""
     return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'

@@ -112,7 +112,10 @@ def all_alike(random: Random) -> list[Piece]:
 
 def parts(random: Random) -> list[Piece]:
     body = bodies(random, random.choice([20, 100, 400]))
-    several = lambda: message(3, *(body() for _ in range(random.randint(1, 5))))  # noqa: E731
+
+    def several() -> bytes:
+        return message(3, *(body() for _ in range(random.randint(1, 5))))
+
     return [Piece(side, several()) for _ in range(50) for side in (CLIENT, SERVER)]
 
 

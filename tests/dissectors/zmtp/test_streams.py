@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -49,6 +50,7 @@ from tests.support.streams import (
     told,
     whole_messages,
 )
+from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.segment import ACK, RST
 from zmtpsniff.sniffer import Sniffer
 
@@ -149,7 +151,7 @@ def test_addresses_used_again() -> None:
     random = Random(3)
     for _ in range(10):
         talks = chosen(random, 3)
-        given: list = []
+        given: list[Packet] = []
         for number, talk in enumerate(talks):
             isn = (random.randrange(2**32), random.randrange(2**32))
             given += packets(segments(talk), isn, start_ns=START_NS + number * 10**9)
@@ -207,9 +209,9 @@ HARMFUL: dict[str, Mutation] = {
 }
 
 
-def may_be_reported(events: list[AnyEvent]) -> dict[str, list]:
+def may_be_reported(events: list[AnyEvent]) -> dict[str, list[Any]]:
     """Messages of each sender, also those that are no messages only because of what was said before them."""
-    out: dict[str, list] = {}
+    out: dict[str, list[Any]] = {}
     for event in events:
         if isinstance(event, Message):
             out.setdefault(event.src, []).append(event.frames)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from dissectors.events import (
     UNBOUNDED,
@@ -80,6 +81,14 @@ class Patterns:
         self._pipelines: dict[str, Pipeline] = {}
         self._now_ns = 0
         self._settled_ns = 0
+        self._takers: dict[type[AnyEvent], Callable[[Any], None]] = {  # of events that are no messages
+            Command: self._command,
+            Greeting: self._greeting,
+            Connection: self._end,
+            Subscription: self._subscription,
+            Beacon: self._announced.beacon,
+            Problem: self._problem,
+        }
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -110,7 +119,7 @@ class Patterns:
 
     def _look(self, events: list[AnyEvent], begin: int, end: int, found: list[tuple[int, list[AnyEvent]]]) -> None:
         """Look at some events of a batch. Adds problems to ``found``, each with the number of events before it."""
-        on_message = self._on_message
+        on_message, takers = self._on_message, self._takers
         findings = self._findings
         place = passed = begin
         for event in islice(events, begin, end):
@@ -127,7 +136,9 @@ class Patterns:
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
                     passed = place
-                self._take_other(event)
+                take_other = takers.get(type(event))
+                if take_other is not None:
+                    take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
 
@@ -159,27 +170,19 @@ class Patterns:
 
     # ------------------------------------------------------------------ what is rare
 
-    def _take_other(self, event: AnyEvent) -> None:
-        if isinstance(event, Command):
-            if event.name != "MESSAGE":  # encrypted
-                self._command(event)
-        elif isinstance(event, Greeting):
-            self._greeting(event)
-        elif isinstance(event, Connection):
-            self._end(event)
-        elif isinstance(event, Subscription):
-            conversation = self._conversations.get(event.flow)
-            if conversation is not None and len(conversation.types) < 2:
-                self._keep(conversation, event)
-                if conversation.inference is not None:
-                    self._learn(conversation, conversation.inference.subscription(event))
-            elif conversation is not None:
-                if conversation.is_guessed and conversation.types.get(event.src) == "PULL":
-                    self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
-                conversation.rules.subscription(event)
-        elif isinstance(event, Beacon):
-            self._announced.beacon(event)
-        elif isinstance(event, Problem) and event.code in BLINDING and event.flow is not None:
+    def _subscription(self, event: Subscription) -> None:
+        conversation = self._conversations.get(event.flow)
+        if conversation is not None and len(conversation.types) < 2:
+            self._keep(conversation, event)
+            if conversation.inference is not None:
+                self._learn(conversation, conversation.inference.subscription(event))
+        elif conversation is not None:
+            if conversation.is_guessed and conversation.types.get(event.src) == "PULL":
+                self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
+            conversation.rules.subscription(event)
+
+    def _problem(self, event: Problem) -> None:
+        if event.code in BLINDING and event.flow is not None:
             if event.code == "no-greeting" and event.flow not in self._conversations:
                 self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
@@ -279,7 +282,7 @@ class Patterns:
 
     def _command(self, event: Command) -> None:
         conversation = self._conversations.get(event.flow)
-        if conversation is None:
+        if conversation is None or event.name == "MESSAGE":  # which is encrypted
             return
         if event.socket_type is not None:
             self._announce(conversation, event)
@@ -366,9 +369,13 @@ class Patterns:
 
     def _listen(self, conversation: Conversation) -> None:
         """Choose what takes the messages of the connection, and which rules must know that time passes."""
-        wanted = [rules for rules in (conversation.rules, conversation.pings) if rules is not None]
-        calls = [rules.message for rules in wanted if rules.message is not None]
-        waiting = [rules for rules in wanted if rules.waits]
+        calls: list[Callable[[Message], None]] = []
+        waiting: list[Rules] = []
+        for rules in (conversation.rules, conversation.pings):
+            if rules is not None and rules.message is not None:
+                calls.append(rules.message)
+            if rules is not None and rules.waits:
+                waiting.append(rules)
         if waiting:
             self._waiting[conversation.flow] = waiting
         if len(calls) > 1:
