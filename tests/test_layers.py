@@ -517,7 +517,7 @@ def _private_names_of_others(tree: ast.AST) -> set[str]:
                 texts = [one.value for one in arguments[:2] if isinstance(one, ast.Constant)]
                 names = {str(text).rpartition(".")[2] for text in texts}
                 used |= {name for name in names if not _is_constant(name)}
-    return set(filter(_is_private, used)) - _names_made(tree) - {"_exit"}  # of os, which is public all the same
+    return set(filter(_is_private, used)) - _names_made(tree)
 
 
 @pytest.mark.parametrize(

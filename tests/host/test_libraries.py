@@ -88,3 +88,32 @@ def test_a_process_that_ends_while_it_is_looked_at(uprobes: NoUprobes, monkeypat
     followed.follow()
     assert {file.stat().st_ino for file in PACKAGED} <= uprobes.files
     assert followed.faults == []
+
+
+def test_a_look_at_many_processes_lets_keys_be_read_in_between(
+    uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes for each: on a busy machine, seconds for all."""
+    now = 100.0
+    looked: list[int] = []
+
+    def mappings(pid: int) -> list[MemoryArea]:
+        nonlocal now
+        now += 0.1
+        looked.append(pid)
+        return []
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(libraries, "installed", lambda: iter([]))
+    monkeypatch.setattr(libraries, "pids", list)
+    monkeypatch.setattr(libraries, "mappings", mappings)
+    followed = Libraries(uprobes)  # type: ignore[arg-type]
+    monkeypatch.setattr(libraries, "pids", lambda: [1, 2, 3])
+    now += 60
+    for count in (1, 2, 3, 3):
+        followed.follow()
+        assert len(looked) == count
+    assert sorted(looked) == [1, 2, 3]
+    now += 60
+    followed.follow()
+    assert len(looked) == 4

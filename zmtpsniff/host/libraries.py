@@ -20,6 +20,7 @@ _INSTALLED = (  # most programs on a machine use one of these: no need to wait f
 )
 _LEAST_SECONDS = 1.0  # between two looks at all processes
 _SHARE = 20  # a look takes at most a 20th of the time
+_SLICE_SECONDS = 0.01  # of a look at all processes, before calls are read again
 _YOUNG_SECONDS = 3.0  # that a program has for loading what it needs, while it is looked at each time
 _YOUNG_LOOKS = 150  # that it has at least: on a busy machine both it and we have less of a processor
 
@@ -34,10 +35,12 @@ class Libraries:
         self._known: set[tuple[str, int]] = set()  # mapped files that have been looked into
         self._probed: set[tuple[int, int]] = set()
         self._young: dict[int, tuple[float, int]] = {}  # processes, until when they are, and the looks that are left
-        self._next_look = 0.0
         for name in installed():
             self._open(name)
-        self.follow()
+        self._left: list[int] = []  # processes that a look at all has still to come to
+        self._spent = 0.0  # seconds, by that look
+        self._look(pids())
+        self._next_look = time.monotonic() + _LEAST_SECONDS
 
     def follow(self) -> None:
         """Look for programs that have begun, and now and then at all; to be called some 50 times a second."""
@@ -45,16 +48,26 @@ class Libraries:
         for pid in self._uprobes.executed:
             self._young[pid] = now + _YOUNG_SECONDS, _YOUNG_LOOKS
         self._uprobes.executed.clear()
-        if now >= self._next_look:
-            self._look(pids())
-            self._next_look = now + max(_LEAST_SECONDS, (time.monotonic() - now) * _SHARE)
-        elif self._young:
-            self._young = {
-                pid: (until, looks - 1)
-                for pid, (until, looks) in self._young.items()
-                if (until > now or looks > 0) and os.path.exists(f"/proc/{pid}")
-            }
-            self._look(self._young)
+        self._young = {
+            pid: (until, looks - 1)
+            for pid, (until, looks) in self._young.items()
+            if (until > now or looks > 0) and os.path.exists(f"/proc/{pid}")
+        }
+        self._look(self._young)
+        if not self._left and now >= self._next_look:
+            self._left, self._spent = pids(), 0.0
+        if self._left:
+            self._look_on()
+
+    def _look_on(self) -> None:
+        """Go on with the look at all processes: there may be many, and keys that are made meanwhile must not wait."""
+        began = now = time.monotonic()
+        while self._left and now - began < _SLICE_SECONDS:
+            self._look([self._left.pop()])
+            now = time.monotonic()
+        self._spent += now - began
+        if not self._left:
+            self._next_look = now + max(_LEAST_SECONDS, self._spent * _SHARE)
 
     def _look(self, processes: Iterable[int]) -> None:
         for pid in processes:
