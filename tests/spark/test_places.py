@@ -6,9 +6,9 @@ from zmtpsniff.spark.places import places_of, where
 def test_a_place_holds_the_file_the_number_and_the_offset() -> None:
     offset = 200 << 40  # of a capture of 200 TiB
     times = [1_700_000_000_000_000_000] * 3
-    places = places_of(times, 77, 123_456, [24, offset, 0])
+    places = [*places_of(times, 77, 123_456, [24, offset, 0]), 0]
     found = [column.to_pylist() for column in where(places)]
-    assert found == [[77] * 3, [123_456, 123_457, 123_458], [24, offset, None]]
+    assert found == [[77, 77, 77, None], [123_456, 123_457, 123_458, None], [24, offset, None, None]]
 
 
 def test_places_are_in_order() -> None:

@@ -3,7 +3,7 @@
 Spark puts archives of pyspark and py4j in front of what is installed. Python keeps nothing of what it compiles of an
 archive: it takes a second until a daemon has compiled all that it imports, each time.
 
-What tasks import is imported here, once for all workers. They share it, as nothing of it is looked at as garbage.
+What tasks import is imported here, once for all workers, and is not looked at as garbage by any.
 """
 
 import gc

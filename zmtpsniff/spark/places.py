@@ -33,17 +33,15 @@ def places_of(orders_ns: Iterable[int], file: int, first: int, offsets: Sequence
     ]
 
 
-def where(places: Sequence[int]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Of packets: the number of the file that each is in, its own number there, and the offset of its record, or null.
+def where(places: Sequence[int]) -> list[pa.Array]:
+    """Of packets: the number of the file that each is in, its own number there, and the offset of its record.
 
-    Arrow takes them apart: two of its integers have each place but for its time.
+    What is 0 is null: the offset if a packet has no record, all of the place 0. Arrow takes places apart: two of its
+    integers hold each but for its time.
     """
     octets = b"".join([(place & _RECORD).to_bytes(16, "little") for place in places])
     integers = pa.Array.from_buffers(pa.uint64(), 2 * len(places), [None, pa.py_buffer(octets)])
     pairs = pa.FixedSizeListArray.from_arrays(integers, 2)
-    offsets, numbers = pc.list_element(pairs, 0).cast(pa.int64()), pc.list_element(pairs, 1)
-    return (
-        pc.shift_right(numbers, _NUMBER_BITS),
-        pc.bit_wise_and(numbers, _NUMBER).cast(pa.int64()),
-        pc.if_else(pc.equal(offsets, 0), None, offsets),
-    )
+    offsets, numbers = pc.list_element(pairs, 0), pc.list_element(pairs, 1)
+    found = pc.shift_right(numbers, _NUMBER_BITS), pc.bit_wise_and(numbers, _NUMBER), offsets
+    return [pc.if_else(pc.equal(some, 0), None, some).cast(pa.int64()) for some in found]

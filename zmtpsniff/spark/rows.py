@@ -287,25 +287,21 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
+def _when_and_where(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
+    """The columns of events' times and packets, if they are of a packet."""
+    times = _numbers([event.time_ns for event in events])
+    files, packets, offsets = where([event.packet or 0 for event in events])
+    known = files.dictionary_encode()
+    paths = _texts([origin.files.get(number, "") for number in known.dictionary.to_pylist()])
+    found = {"file": paths.take(known.indices), "packet": packets, "offset": offsets}
+    found |= {"date": _dates(times, len(events)), "series": _repeated(origin.series, len(events))}
+    return found | {"time": _times(times), "time_ns": times}
+
+
 def _wire(events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
-    times = _numbers([event.time_ns for event in events])
-    return {
-        "date": _dates(times, len(events)),
-        "series": _repeated(origin.series, len(events)),
-        "time": _times(times),
-        "time_ns": times,
-        **_places([event.packet for event in events], origin.files),
-        **_ways([(event.flow, event.src, event.dst) for event in events], conn_ids),
-    }
-
-
-def _places(places: Sequence[int], files: Mapping[int, str]) -> dict[str, pa.Array]:
-    """The columns of the places of packets."""
-    numbers, packets, offsets = where(places)
-    known = numbers.dictionary_encode()
-    paths = _texts([files.get(number, "") for number in known.dictionary.to_pylist()])
-    return {"file": paths.take(known.indices), "packet": packets, "offset": offsets}
+    ways = [(event.flow, event.src, event.dst) for event in events]
+    return _when_and_where(events, origin) | _ways(ways, conn_ids)
 
 
 def _ways(ways: Sequence[tuple[int, str, str]], conn_ids: Mapping[int, ConnectionId]) -> dict[str, Any]:
@@ -330,20 +326,9 @@ def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
 
 
 def _of_problems(events: list[Problem], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
-    times = _numbers([event.time_ns for event in events])
-    numbered = [event.packet for event in events if event.packet is not None]
-    numbers = count()
-    which = pa.array([None if event.packet is None else next(numbers) for event in events], pa.int32())
-    return {
-        "date": _dates(times, len(events)),
-        "series": _repeated(origin.series, len(events)),
-        "conn_id": [None if event.flow is None else conn_ids[event.flow].name for event in events],
-        "time": _times(times),
-        "time_ns": times,
-        **{name: column.take(which) for name, column in _places(numbered, origin.files).items()},
-        **_ends("src", [event.src for event in events]),
-        **_ends("dst", [event.dst for event in events]),
-    }
+    names = [None if event.flow is None else conn_ids[event.flow].name for event in events]
+    found = _when_and_where(events, origin) | {"conn_id": names}
+    return found | _ends("src", [event.src for event in events]) | _ends("dst", [event.dst for event in events])
 
 
 def _of_connections(
